@@ -196,15 +196,15 @@ def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monk
     late(leaves[0]).block_until_ready()  # compiled
 
     of_reference, of_policy = cluster.inference_worker.get_ref_per_token_logps, cluster.rollout.get_per_token_logps
-    begun: dict[str, jax.Array] = {}
+    begun: dict[str, Any] = {}
 
-    def reference(*tokens: Any, **options: Any) -> jax.Array:
+    def reference(*tokens: Any, **options: Any) -> Any:
         unready = jax.tree.unflatten(structure, [late(leaves[0]), *leaves[1:]])
         monkeypatch.setitem(cluster.inference_worker._model_states, "reference", (graphdef, unready))
         begun["reference"] = of_reference(*tokens, **options)
         return begun["reference"]
 
-    def old(*tokens: Any) -> jax.Array:
+    def old(*tokens: Any) -> Any:
         begun["old"] = late(of_policy(*tokens))
         return begun["old"]
 

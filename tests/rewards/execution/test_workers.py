@@ -18,6 +18,10 @@ from hypothesis import strategies as st
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import Runner, make_runner
+from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.local import LocalExecutor
+from agent_tunix.rewards.execution.recipes import recipe_of
+from agent_tunix.rewards.execution.settings import ExecutionSettings
 from tests.rewards.execution.endurance import run_endurance
 from tests.rewards.execution.faults import CONVENTIONS, samples_of
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock, workers_and_descendants
@@ -249,6 +253,29 @@ def test_a_closed_runner_says_so() -> None:
     runner.close()
     with pytest.raises(RewardError, match="closed"):
         runner.reward.score(samples_of(["x"]))
+
+
+def test_a_job_that_comes_with_the_end_is_cancelled_and_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = LocalExecutor(ExecutionSettings(num_workers=1))
+    recipe = recipe_of(resolve_reward(CONVENTIONS["plain"]).components[0].reward)
+    assert recipe is not None
+    entered, left = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        left.wait()
+
+    monkeypatch.setattr(executor._supervisor, "supervise", wait)
+    executor._command(lambda: None)
+    entered.wait()
+    future = executor.submit(Job(recipe, samples_of(["x"]), [(0,)]))
+    closing = threading.Thread(target=executor.close)
+    closing.start()
+    while not executor._closing:
+        time.sleep(0.001)
+    left.set()
+    closing.join()
+    assert future.cancelled()
 
 
 def test_a_sample_that_cannot_be_sent_is_an_error_of_its_own() -> None:
