@@ -15,6 +15,10 @@
 | any other name | the dataset's column of that name, as a list; None for a row without it |
 | `**kwargs` | all of these |
 
+Where rewards are executed, a call takes the completions of one prompt, so that a fault costs one group. A function
+that compares completions across prompts says so by an attribute, `reward.needs_batch = True`, and is given the whole
+batch in one call.
+
 A value of None says that the reward does not apply to the completion. A return that cannot be matched to the
 completions — a number, a generator, an array, a list of another length — is an error of each of them.
 """
@@ -61,9 +65,10 @@ class TrlReward(Convention):
     provided = OWN_NAMES
     reserved = OWN_NAMES
     needs_group = True
-    needs_batch = True
+    owns_output = False  # that of a call of many completions belongs to no single one
 
     def _make_calls(self) -> Sequence[Call]:
+        self.needs_batch = getattr(self.given, "needs_batch", False) is True
         return [Call(self.target)]
 
     @property
