@@ -2,7 +2,7 @@
 
 A *call* is the least that a time limit or a death can be blamed on: one completion, or one group where a reward takes
 several at once, or the whole batch where it declares that it needs that. Its limit is `timeout_s` for each of its
-completions. The division depends on the batch alone, never on how many workers there are, so that neither do the scores.
+completions. The division depends on the batch alone, never on how many workers there are, so neither do the scores.
 """
 
 import math
