@@ -253,6 +253,7 @@ def make_samples(
                 num_tokens=int(completions.lengths[row]),
                 tokens=tuple(completions.tokens[row, : completions.lengths[row]].tolist()),
                 ended=bool(completions.ended[row]),
+                index=row,
             )
         )
     return samples

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import agent_tunix
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import Runner, make_runner
@@ -165,6 +167,89 @@ def test_a_worker_that_starts_processes_without_end_is_killed_before_its_time_is
     assert time.monotonic() - started < 30
     assert "started more than 64 processes" in bomb.detail
     assert other.value == 1.0
+
+
+AS_ANOTHER_USER = """
+import sys
+from agent_tunix.rewards import Sample, resolve_reward
+from agent_tunix.rewards.execution import make_runner
+with make_runner(resolve_reward(sys.argv[1]), "process", num_workers=1, timeout_s=60.0) as runner:
+    for score in runner.reward.score([Sample(response) for response in sys.argv[2:]]):
+        print(score.value, score.detail.replace("\\n", " "))
+"""
+
+
+def score_as_a_user(code: str, *responses: str) -> list[str]:
+    """Score in a process whose user the kernel counts processes of: `value detail` of each response."""
+    # Where pytest keeps its files, no other user may read.
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        file = Path(directory, "my_rewards.py")
+        file.write_text(textwrap.dedent(code), encoding="utf-8")
+        command = [sys.executable, "-c", AS_ANOTHER_USER, f"{file}:reward", *responses]
+        if os.geteuid() == 0:
+            # It reads what root reads, this Python for instance, and is root in nothing else.
+            reads = "+dac_read_search"
+            user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+            command = [*user, f"--inh-caps={reads}", f"--ambient-caps={reads}", *command]
+        result = subprocess.run(command, cwd="/", env=os.environ | IMPORTED, stdout=subprocess.PIPE, check=True)
+    return result.stdout.decode().splitlines()
+
+
+IMPORTED = {"PYTHONPATH": str(Path(agent_tunix.__file__).parents[1])}
+
+
+def _can_be_a_user() -> bool:
+    if os.geteuid() != 0:
+        return True
+    try:
+        return score_as_a_user("def reward(response): return 1.0", "x") == ["1.0 "]
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+@pytest.fixture(scope="module")
+def _a_user() -> None:
+    if not _can_be_a_user():
+        pytest.skip("root cannot start a process as another user here: setpriv of util-linux is missing or refused")
+
+
+@pytest.mark.usefixtures("_a_user")
+def test_the_kernel_refuses_a_user_more_processes_than_there_is_room_for() -> None:
+    """Threads count as processes there, and nothing but the kernel counts them."""
+    code = """
+        import threading
+        def reward(response):
+            threading.stack_size(1 << 16)
+            done = threading.Event()
+            started = 0
+            try:
+                while started < 3000:
+                    threading.Thread(target=done.wait, daemon=True).start()
+                    started += 1
+            except RuntimeError:
+                pass
+            done.set()
+            return float(started)
+        """
+    (line,) = score_as_a_user(code, "x")
+    assert 300 < float(line) <= 512
+
+
+@pytest.mark.usefixtures("_a_user")
+def test_a_fork_bomb_of_a_user_costs_its_own_completion_alone() -> None:
+    code = """
+        import os, time
+        def reward(response):
+            while response == "bomb":
+                if os.fork() == 0:
+                    time.sleep(1000)
+            return float(len(response))
+        """
+    before, bomb, after = score_as_a_user(code, "xx", "bomb", "xxx")
+    assert (before, after) == ("2.0 ", "3.0 ")
+    assert bomb.startswith("None ")
+    assert "started more than 64 processes" in bomb or "BlockingIOError" in bomb
 
 
 def test_a_worker_is_replaced_after_so_many_calls(write: Write) -> None:

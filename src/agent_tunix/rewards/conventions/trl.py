@@ -58,6 +58,34 @@ class TrainerState:
     max_steps: int
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a function could not take a sample.
+
+    Attributes:
+        reason: For a person; "" if it could.
+        is_final: Whether nothing is to be learned by trying otherwise.
+    """
+
+    reason: str
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a function is given.
+
+    Attributes:
+        completions: `text` or `messages`.
+        reason: Why, for a person.
+        is_guess: Whether the function took neither, so that nothing is known.
+    """
+
+    completions: str
+    reason: str
+    is_guess: bool = False
+
+
 class TrlReward(Convention):
     """A batch function under a name."""
 
@@ -81,29 +109,40 @@ class TrlReward(Convention):
         recipe = replace(self.recipe, completions=completions) if self.recipe else None
         return self.configured(replace(self.settings, completions=completions), recipe)
 
-    def probe(self, sample: Sample) -> tuple[str, str]:
-        """Find out whether the function takes strings or messages, by calling it with one sample.
+    def probe(self, sample: Sample) -> "Choice":
+        """Find out whether the function takes strings or messages, by calling it here with one sample."""
+        return self.choose(lambda completions: Refusal(self.settled(completions)._probe_once(sample)))
+
+    def choose(self, attempt: "Callable[[str], Refusal]") -> "Choice":
+        """Decide between strings and messages.
 
         Strings are tried first, and messages only where the function cannot take strings. Where it takes neither, the
         sample decides nothing and strings it is.
 
-        Returns:
-            `text` or `messages`, and why.
+        Args:
+            attempt: Calls the function with `text` or `messages`, and says why it could not take them.
         """
-        text = self.settled("text")._probe_once(sample)
-        if not text:
-            return ("text", "it takes text")
-        messages = self.settled("messages")._probe_once(sample)
-        if not messages:
-            return ("messages", f"it takes messages and no text ({text})")
-        return ("text", f"it took neither text ({text}) nor messages ({messages})")
+        text = attempt("text")
+        if not text.reason:
+            return Choice("text", "it takes text")
+        if text.is_final:
+            return Choice("text", f"trying it decided nothing: {text.reason}", is_guess=True)
+        messages = attempt("messages")
+        if not messages.reason:
+            return Choice("messages", f"it takes messages and no text ({text.reason})")
+        reason = f"it took neither text ({text.reason}) nor messages ({messages.reason})"
+        return Choice("text", reason, is_guess=True)
 
-    def settle(self, completions: str, reason: str) -> None:
+    def settle(self, choice: "Choice") -> None:
         """Give this reward `text` or `messages` from now on, and say so."""
-        self.settings = replace(self.settings, completions=completions)
+        self.settings = replace(self.settings, completions=choice.completions)
         if self.recipe is not None:
-            self.recipe = replace(self.recipe, completions=completions)
-        logger.info("reward %r is given completions as %s: %s (rewards.completions)", self.name, completions, reason)
+            self.recipe = replace(self.recipe, completions=choice.completions)
+        text = f"reward {self.name!r} is given completions as {choice.completions}: {choice.reason}"
+        if choice.is_guess:
+            logger.warning("%s; if it takes messages, set rewards.completions=messages", text)
+        else:
+            logger.info("%s (rewards.completions)", text)
 
     def _probe_once(self, sample: Sample) -> str:
         """Why the function could not take a sample; "" if it could."""
@@ -126,13 +165,13 @@ class TrlReward(Convention):
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score the batch in one call."""
         if samples and self.completions == "auto":
-            self.settle(*self.probe(samples[0]))
+            self.settle(self.probe(samples[0]))
         return super().score(samples)
 
     async def score_async(self, samples: Sequence[Sample], limit: int) -> list[Score]:
         """Score the batch in one call."""
         if samples and self.completions == "auto":
-            self.settle(*await asyncio.to_thread(self.probe, samples[0]))
+            self.settle(await asyncio.to_thread(self.probe, samples[0]))
         return await super().score_async(samples, limit)
 
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:

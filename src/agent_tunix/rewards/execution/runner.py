@@ -48,6 +48,14 @@ class Runner(Closing, Generic[AnyReward]):
             components = [replace(c, reward=self._place(c.reward)) for c in reward.components]
             return Mixture(components, on_failure=reward.on_failure, name=reward.name)
         if getattr(reward, "limits_itself", False):
+            if self._settings.execution in ("process", "ray"):
+                logger.info(
+                    "reward %r is asked for from this process, within limits of its own, whatever rewards.execution=%s "
+                    "says: %s",
+                    reward.name,
+                    self._settings.execution,
+                    reward.describe(),
+                )
             return reward  # a judge, which has time limits, slots and a budget of its own
         recipe = recipe_of(reward)
         stays = self._settings.execution == "auto" or recipe is None
