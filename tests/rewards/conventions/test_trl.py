@@ -157,9 +157,20 @@ def takes_neither(completions: Any) -> list[float]:
     raise OSError("not today")
 
 
+def swallows(completions: Any) -> list[float]:
+    values = []
+    for completion in completions:
+        try:
+            values.append(1.0 if "a" in completion[0]["content"] else 0.0)
+        except TypeError:
+            values.append(0.0)
+    return values
+
+
 @pytest.mark.parametrize(
     ("function", "expected", "reason"),
     [
+        (swallows, "text", "it takes both, but for the same completion it has 0.0 as text and 1 as messages"),
         (takes_text, "text", "it takes text"),
         (takes_messages, "messages", "it takes messages and no text (TypeError"),
         (takes_both, "text", "it takes text"),
@@ -170,7 +181,7 @@ def test_a_function_is_asked_what_it_takes(function: Any, expected: str, reason:
     choice = TrlReward(function, "mine").probe(samples("a")[0])
     assert choice.completions == expected
     assert reason in choice.reason
-    assert choice.is_guess == reason.startswith("it took neither")
+    assert choice.is_guess == reason.startswith(("it took neither", "it takes both"))
 
 
 def test_a_list_of_text_is_told_from_messages_by_what_cannot_be_read() -> None:
@@ -230,7 +241,7 @@ def test_trying_survives_whatever_the_function_does_and_leaves_nothing(
     assert "given completions as text" in caplog.text
     assert reason in caplog.text
     guessed = "it takes text" not in reason
-    assert ("set rewards.completions=messages" in caplog.text) == guessed
+    assert ("say yourself which it is" in caplog.text) == guessed
     check_nothing_left(before)
 
 

@@ -59,16 +59,25 @@ class TrainerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a function could not take a sample.
+class Attempt:
+    """What came of calling a function with one sample, given as text or as messages.
 
     Attributes:
-        reason: For a person; "" if it could.
+        refusal: Why it could not take it; "" if it could.
+        value: What it scored.
         is_final: Whether nothing is to be learned by trying otherwise.
     """
 
-    reason: str
+    refusal: str = ""
+    value: float | None = None
     is_final: bool = False
+
+    @classmethod
+    def of(cls, score: Score) -> "Attempt":
+        """The attempt that ended in this score."""
+        if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
+            return cls(score.detail, is_final=score.outcome is Outcome.TIMEOUT)
+        return cls(value=score.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,7 @@ class Choice:
     Attributes:
         completions: `text` or `messages`.
         reason: Why, for a person.
-        is_guess: Whether the function took neither, so that nothing is known.
+        is_guess: Whether it may well be wrong.
     """
 
     completions: str
@@ -109,43 +118,48 @@ class TrlReward(Convention):
         recipe = replace(self.recipe, completions=completions) if self.recipe else None
         return self.configured(replace(self.settings, completions=completions), recipe)
 
-    def probe(self, sample: Sample) -> "Choice":
+    def probe(self, sample: Sample) -> Choice:
         """Find out whether the function takes strings or messages, by calling it here with one sample."""
-        return self.choose(lambda completions: Refusal(self.settled(completions)._probe_once(sample)))
+        return self.choose(lambda completions: self.settled(completions)._probe_once(sample))
 
-    def choose(self, attempt: "Callable[[str], Refusal]") -> "Choice":
+    def choose(self, attempt: Callable[[str], Attempt]) -> Choice:
         """Decide between strings and messages.
 
-        Strings are tried first, and messages only where the function cannot take strings. Where it takes neither, the
-        sample decides nothing and strings it is.
+        Strings are tried first, and messages only where the function cannot take strings, or has nothing but 0 for
+        them: one that swallows the error of reading a string as a message would score 0 for ever. Where it takes
+        neither, the sample decides nothing and strings it is.
 
         Args:
-            attempt: Calls the function with `text` or `messages`, and says why it could not take them.
+            attempt: Calls the function with `text` or `messages`.
         """
         text = attempt("text")
-        if not text.reason:
-            return Choice("text", "it takes text")
         if text.is_final:
-            return Choice("text", f"trying it decided nothing: {text.reason}", is_guess=True)
+            return Choice("text", f"trying it decided nothing: {text.refusal}", is_guess=True)
+        if not text.refusal and text.value:
+            return Choice("text", "it takes text")
         messages = attempt("messages")
-        if not messages.reason:
-            return Choice("messages", f"it takes messages and no text ({text.reason})")
-        reason = f"it took neither text ({text.reason}) nor messages ({messages.reason})"
-        return Choice("text", reason, is_guess=True)
+        if text.refusal and messages.refusal:
+            reason = f"it took neither text ({text.refusal}) nor messages ({messages.refusal})"
+            return Choice("text", reason, is_guess=True)
+        if text.refusal:
+            return Choice("messages", f"it takes messages and no text ({text.refusal})")
+        if messages.value:
+            reason = f"it takes both, but for the same completion it has {text.value} as text and {messages.value:g} as"
+            return Choice("text", f"{reason} messages", is_guess=True)
+        return Choice("text", "it takes text")
 
-    def settle(self, choice: "Choice") -> None:
+    def settle(self, choice: Choice) -> None:
         """Give this reward `text` or `messages` from now on, and say so."""
         self.settings = replace(self.settings, completions=choice.completions)
         if self.recipe is not None:
             self.recipe = replace(self.recipe, completions=choice.completions)
         text = f"reward {self.name!r} is given completions as {choice.completions}: {choice.reason}"
         if choice.is_guess:
-            logger.warning("%s; if it takes messages, set rewards.completions=messages", text)
+            logger.warning("%s; say yourself which it is: rewards.completions=text or messages", text)
         else:
             logger.info("%s (rewards.completions)", text)
 
-    def _probe_once(self, sample: Sample) -> str:
-        """Why the function could not take a sample; "" if it could."""
+    def _probe_once(self, sample: Sample) -> Attempt:
         try:
             with served_imports():
                 if self.is_async:
@@ -153,8 +167,8 @@ class TrlReward(Convention):
                 else:
                     (score,) = self._evaluate([sample], 0)
         except FAULTS as error:
-            return describe_fault(error, self._file)
-        return score.detail if score.outcome is Outcome.ERROR else ""
+            return Attempt(describe_fault(error, self._file))
+        return Attempt.of(score)
 
     def _manner(self) -> str:
         return "trl" if self.completions == "auto" else f"trl, completions as {self.completions}"

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from agent_tunix.rewards.conventions.trl import Refusal, TrlReward
+from agent_tunix.rewards.conventions.trl import Attempt, TrlReward
 from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.sample import Outcome, Sample
+from agent_tunix.rewards.sample import Sample
 
 TIMEOUT_S = 60.0
 
@@ -40,10 +40,9 @@ def settle_completions(
                 reward.settle(reward.choose(partial(_try, executor, reward, sample)))
 
 
-def _try(executor: Executor, reward: TrlReward, sample: Sample, completions: str) -> Refusal:
-    """Why a worker could not have the sample scored, given `text` or `messages`."""
+def _try(executor: Executor, reward: TrlReward, sample: Sample, completions: str) -> Attempt:
+    """What comes of it in a worker."""
     assert reward.recipe is not None
     recipe = replace(reward.recipe, completions=completions)
     (score,) = executor.submit(Job(recipe, [sample], [(0,)], reward.is_async)).result()
-    failed = score.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
-    return Refusal(score.detail if failed else "", is_final=score.outcome is Outcome.TIMEOUT)
+    return Attempt.of(score)
