@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -68,7 +69,15 @@ class Bench:
     def update(self, completions: Completions, advantages: np.ndarray) -> tuple[dict[str, float], bool, int]:
         """The updates of a step with given advantages: metrics, whether all were finite, how many were applied."""
         with compat.entered(self.learner._mesh()):
-            return self.learner._update(completions, advantages.astype(np.float32))
+            fixed = self.learner._begin_fixed_logps(completions)
+            return self.learner._update(completions, advantages.astype(np.float32), fixed)
+
+    def example(self, completions: Completions, advantages: np.ndarray) -> Any:
+        """What the loss reads of the first micro-batch."""
+        with compat.entered(self.learner._mesh()):
+            rows = next(self.learner._micro_rows(completions))
+            logps = self.learner._begin_fixed_logps(completions)[0]
+            return self.learner._make_example(rows, completions, advantages.astype(np.float32), logps)
 
 
 BenchMaker = Callable[..., Bench]
