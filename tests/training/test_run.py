@@ -212,9 +212,8 @@ def test_resuming_where_there_is_nothing_starts_afresh(config: Config, tmp_path:
     assert rows[0]["eval/accuracy"] != 0.9
 
 
-def test_resuming_a_finished_run_changes_nothing(resumed: tuple[Config, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_a_finished_run_changes_nothing(resumed: tuple[Config, Path]) -> None:
     config, root = resumed
-    monkeypatch.chdir(root.parent)  # as the run was started; a reward's file is described from there
     before = (root / "metrics.jsonl").read_bytes()
     train_here(config, root)
     assert (root / "metrics.jsonl").read_bytes() == before
@@ -234,6 +233,34 @@ def test_resuming_cuts_rows_past_the_checkpoint(finished: Path, resumed: tuple[C
     config, root = resumed
     shutil.rmtree(root / "checkpoints" / "step_000004")
     assert first_difference(read_rows(finished), train_here(config, root)) is None
+
+
+def test_resuming_names_the_steps_whose_rows_are_gone(resumed: tuple[Config, Path]) -> None:
+    config, root = resumed
+    lines = (root / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (root / "metrics.jsonl").write_text(lines[1] + lines[4])
+    train_here(config, root)
+    assert (
+        "lacks the rows of steps that the checkpoint of step 4 comes after: 0, 2 to 3."
+        in (root / "train.log").read_text()
+    )
+
+
+def test_resuming_from_another_directory_with_the_same_reward_is_no_change(config: Config, tmp_path: Path) -> None:
+    """A reward in a file of the user's, which has another name from there."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "mine.py").write_text("def long(response):\n    return float(len(response))\n")
+    config.training.num_batches = 1
+    config.training.reward_function = "mine.py:long"
+    train(preflight(config, here), tmp_path / "run")
+    config.training.reward_function = "../here/mine.py:long"
+    config.training.resume = True
+    train(preflight(config, there), tmp_path / "run")
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "resumed from the checkpoint of step 1" in log
+    assert "WARNING" not in log
 
 
 def test_resuming_on_other_data_is_refused(resumed: tuple[Config, Path]) -> None:
@@ -382,6 +409,26 @@ def test_an_update_that_is_not_finite_stops_the_run_with_a_checkpoint_before_it(
     ):
         train_here(config, tmp_path / "run")
     assert Checkpoints(tmp_path / "run" / "checkpoints", 2).steps() == [1]
+
+
+BAD_REFERENCE = '{"question": "What is 2 plus 2?", "answer": "?"}\n'
+GOOD_REFERENCE = '{"question": "What is 2 plus 2?", "answer": "4"}\n'
+
+
+def test_held_out_rows_that_nothing_can_be_judged_by_give_no_accuracy(
+    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.jsonl").write_text(GOOD_REFERENCE * 4)
+    (tmp_path / "test.jsonl").write_text(BAD_REFERENCE * 2)
+    config.data.source, config.data.path = "jsonl", str(tmp_path)
+    config.training.num_batches = 1
+    rows = train_here(config, tmp_path / "run")
+    assert [row["eval/accuracy"] for row in rows] == [None, None]
+    assert [row["eval/num_unscored"] for row in rows] == [2, 2]
+    assert "could be judged" in (tmp_path / "run" / "train.log").read_text()
+    shown = capsys.readouterr().out
+    assert "step 0/1  accuracy n/a" in shown
+    assert re.search(r"\naccuracy +n/a +n/a +n/a\n", shown)
 
 
 # Evaluating afterwards.
