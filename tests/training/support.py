@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+from hydra import compose, initialize_config_dir
 
+from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.config.schema import Config
 from agent_tunix.policy import compat
 from agent_tunix.rewards import Mixture
@@ -13,6 +15,20 @@ from agent_tunix.training.building import training_sampling
 from agent_tunix.training.learner import GrpoLearner, PromptBatch, StepResult, StepSettings
 from agent_tunix.training.rollout import Completions, Rollout
 from agent_tunix.training.state import read_state, write_state
+
+# Of a run that takes seconds. Those that keep to these shapes and to this number of steps share what XLA compiles.
+NUM_STEPS = 4
+SMALL_RUN = (
+    f"training.num_batches={NUM_STEPS}",
+    "training.batch_size=4",
+    "grpo.num_generations=4",
+    "generation.max_generation_steps=16",
+    "evaluation.num_samples=16",
+    "evaluation.batch_size=16",
+    "data.num_train=64",
+    "data.num_test=16",
+    "tracking.tensorboard=false",
+)
 
 # Of different lengths, so that every batch is ragged.
 QUESTIONS = (
@@ -22,6 +38,14 @@ QUESTIONS = (
     "Count to 3.",
 )
 ANSWERS = ("7", "4", "28", "3")
+
+
+def small_run(*overrides: str) -> Config:
+    """The configuration of a small run, composed as the command line does it."""
+    register_schema()
+    with initialize_config_dir(str(find_conf_directory()), version_base=None):
+        return to_typed(compose("config", [*SMALL_RUN, "tracking.progress=none", *overrides]))
+
 
 Arrays = dict[str, dict[str, np.ndarray]]
 Adjust = Callable[[Config], None]

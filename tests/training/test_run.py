@@ -34,18 +34,12 @@ from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
 from agent_tunix.training.verification import first_difference, read_rows, verify
+from tests.training.support import NUM_STEPS, SMALL_RUN
 
-STEPS = 4
 SMALL = [
-    f"training.num_batches={STEPS}",
-    "training.batch_size=4",
+    *SMALL_RUN,
     "training.save_interval_steps=2",
     "training.eval_every_n_steps=2",
-    "grpo.num_generations=4",
-    "generation.max_generation_steps=16",
-    "evaluation.num_samples=16",
-    "evaluation.batch_size=16",
-    "tracking.tensorboard=false",
     "tracking.progress=plain",
 ]
 METRICS = {
@@ -123,7 +117,7 @@ def test_every_metric_of_the_design_is_in_every_row_of_a_batch(finished: Path) -
 
 
 def test_a_run_leaves_its_configuration_its_surroundings_and_its_log(finished: Path) -> None:
-    assert from_yaml(finished / "config.yaml").training.num_batches == STEPS
+    assert from_yaml(finished / "config.yaml").training.num_batches == NUM_STEPS
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["versions"]["google-tunix"] == "0.1.7"
     assert "math_reward" in environment["reward"]
@@ -157,7 +151,7 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
     rows = train_here(config, tmp_path / "run")
     assert first_difference(read_rows(finished), rows) is None
     log = (tmp_path / "run" / "train.log").read_text()
-    for step in range(1, STEPS + 1):
+    for step in range(1, NUM_STEPS + 1):
         assert log.count(f"step {step} {step}_") == 16  # every completion
     assert re.search(r"DEBUG.*1_0_0: scored", log)
     assert json.loads((tmp_path / "run" / "reward_analysis.json").read_text())
@@ -165,7 +159,6 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
 
 def test_another_seed_gives_other_metrics(finished: Path, config: Config, tmp_path: Path) -> None:
     config.seed = 1
-    config.training.num_batches = 1
     config.training.eval_every_n_steps = 0
     found, expected = train_here(config, tmp_path / "run")[1], read_rows(finished)[1]
     assert found["policy/entropy"] != expected["policy/entropy"]
@@ -206,9 +199,8 @@ def test_resuming_where_there_is_nothing_starts_afresh(config: Config, tmp_path:
     root.mkdir()
     (root / "metrics.jsonl").write_text('{"step": 0, "eval/accuracy": 0.9}\n{"step": 1, "rewa')
     config.training.resume = True
-    config.training.num_batches = 1
     rows = train_here(config, root)
-    assert [row["step"] for row in rows] == [0, 1]
+    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
     assert rows[0]["eval/accuracy"] != 0.9
 
 
@@ -252,14 +244,13 @@ def test_resuming_from_another_directory_with_the_same_reward_is_no_change(confi
     here.mkdir()
     there.mkdir()
     (here / "mine.py").write_text("def long(response):\n    return float(len(response))\n")
-    config.training.num_batches = 1
     config.training.reward_function = "mine.py:long"
     train(preflight(config, here), tmp_path / "run")
     config.training.reward_function = "../here/mine.py:long"
     config.training.resume = True
     train(preflight(config, there), tmp_path / "run")
     log = (tmp_path / "run" / "train.log").read_text()
-    assert "resumed from the checkpoint of step 1" in log
+    assert "resumed from the checkpoint of step 4" in log
     assert "WARNING" not in log
 
 
@@ -342,7 +333,7 @@ def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, tmp_path: P
 def test_a_killed_run_resumed_equals_an_unbroken_one_with_two_iterations(tmp_path: Path) -> None:
     report = verify([*SMALL, "grpo.num_iterations=2", "training.save_interval_steps=1"], seed=1, directory=tmp_path)
     assert report.equal, report.text
-    assert report.rows == STEPS + 1
+    assert report.rows == NUM_STEPS + 1
     assert len(report.kills) == 1
 
 
@@ -418,16 +409,16 @@ GOOD_REFERENCE = '{"question": "What is 2 plus 2?", "answer": "4"}\n'
 def test_held_out_rows_that_nothing_can_be_judged_by_give_no_accuracy(
     config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "train.jsonl").write_text(GOOD_REFERENCE * 4)
-    (tmp_path / "test.jsonl").write_text(BAD_REFERENCE * 2)
+    (tmp_path / "train.jsonl").write_text(GOOD_REFERENCE * 16)
+    (tmp_path / "test.jsonl").write_text(BAD_REFERENCE * 16)
     config.data.source, config.data.path = "jsonl", str(tmp_path)
-    config.training.num_batches = 1
     rows = train_here(config, tmp_path / "run")
-    assert [row["eval/accuracy"] for row in rows] == [None, None]
-    assert [row["eval/num_unscored"] for row in rows] == [2, 2]
+    evaluations = [row for row in rows if "eval/accuracy" in row]
+    assert [row["eval/accuracy"] for row in evaluations] == [None] * 3
+    assert [row["eval/num_unscored"] for row in evaluations] == [16] * 3
     assert "could be judged" in (tmp_path / "run" / "train.log").read_text()
     shown = capsys.readouterr().out
-    assert "step 0/1  accuracy n/a" in shown
+    assert "step 0/4  accuracy n/a" in shown
     assert re.search(r"\naccuracy +n/a +n/a +n/a\n", shown)
 
 
