@@ -1,8 +1,14 @@
-"""Settings that every test and every process that it starts shares."""
+"""Settings that every test and every process that it starts shares, and how tests are spread over processes."""
 
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
 
 # Programs compiled by one test serve all others, in whatever process, and the user's own cache stays as it was. What
 # makes a program is its shapes and its constants, the number of steps among them: runs that only differ in data, seed
@@ -13,3 +19,40 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 # What a reward or a page of the docs keeps for the next run is kept out of the user's home.
 os.environ.setdefault("AGENT_TUNIX_HOME", str(Path(tempfile.gettempdir()) / "agent_tunix_tests" / "home"))
+
+MAX_WORKERS = 4
+TESTS = Path(__file__).parent
+# They begin first, so that no worker is left alone with one of them at the end.
+LONGEST = ("test_docs.py", "training", "test_main_job.py", "cli")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A worker for each core, up to a few: each loads JAX. None for what begins sooner than workers do: a test or two."""
+    if any("::" in argument for argument in config.args) or config.option.collectonly:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MAX_WORKERS) if cores > 1 else 0
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
+    """The tests of a file share what they set up, so one worker has them all; pages of the docs share nothing."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFileOrPage(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if "::test_page_runs[" in nodeid else nodeid.partition("::")[0]
+
+    return ByFileOrPage(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker, the longest first."""
+    if hasattr(config, "workerinput"):
+
+        def rank(item: pytest.Item) -> int:
+            room = item.path.relative_to(TESTS).parts[0]
+            return LONGEST.index(room) if room in LONGEST else len(LONGEST)
+
+        items.sort(key=rank)
