@@ -28,7 +28,7 @@ LONGEST = ("test_docs.py", "training", "test_main_job.py", "cli")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A worker for each core, up to a few: each loads JAX. None for what begins sooner than workers do: a test or two."""
+    """A worker for each core, up to a few: each loads JAX. None for single tests, which end before workers begin."""
     if any("::" in argument for argument in config.args) or config.option.collectonly:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -40,7 +40,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
     """The tests of a file share what they set up, so one worker has them all; pages of the docs share nothing."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFileOrPage(LoadScopeScheduling):
+    class ByFileOrPage(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
         def _split_scope(self, nodeid: str) -> str:
             return nodeid if "::test_page_runs[" in nodeid else nodeid.partition("::")[0]
 

@@ -15,20 +15,7 @@ from agent_tunix.training.building import training_sampling
 from agent_tunix.training.learner import GrpoLearner, PromptBatch, StepResult, StepSettings
 from agent_tunix.training.rollout import Completions, Rollout
 from agent_tunix.training.state import read_state, write_state
-
-# Of a run that takes seconds. Those that keep to these shapes and to this number of steps share what XLA compiles.
-NUM_STEPS = 4
-SMALL_RUN = (
-    f"training.num_batches={NUM_STEPS}",
-    "training.batch_size=4",
-    "grpo.num_generations=4",
-    "generation.max_generation_steps=16",
-    "evaluation.num_samples=16",
-    "evaluation.batch_size=16",
-    "data.num_train=64",
-    "data.num_test=16",
-    "tracking.tensorboard=false",
-)
+from tests.small_run import SMALL_RUN
 
 # Of different lengths, so that every batch is ragged.
 QUESTIONS = (

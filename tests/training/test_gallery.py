@@ -7,7 +7,8 @@ import pytest
 from agent_tunix.config.schema import Config
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
-from tests.training.support import NUM_STEPS, Bench, BenchMaker, small_run
+from tests.small_run import NUM_STEPS
+from tests.training.support import Bench, BenchMaker, small_run
 
 GALLERY = Path(__file__).parents[1] / "rewards" / "gallery"
 FILES = sorted(file for file in GALLERY.glob("*/*.py") if file.parent.name != "__pycache__")

@@ -11,7 +11,8 @@ import pytest
 from agent_tunix.errors import CheckpointError
 from agent_tunix.training import run
 from agent_tunix.training.preflight import preflight
-from tests.training.support import NUM_STEPS, small_run
+from tests.small_run import NUM_STEPS
+from tests.training.support import small_run
 
 # What Tunix 0.1.7 and Flax 0.12 use of each other and of JAX 0.10 has newer names there.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

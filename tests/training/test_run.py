@@ -34,7 +34,7 @@ from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
 from agent_tunix.training.verification import first_difference, read_rows, verify
-from tests.training.support import NUM_STEPS, SMALL_RUN
+from tests.small_run import NUM_STEPS, SMALL_RUN
 
 SMALL = [
     *SMALL_RUN,
@@ -318,16 +318,15 @@ def test_sigterm_before_the_first_step_has_nothing_to_save(tmp_path: Path) -> No
     assert "No step was completed, so there is nothing to resume" in errors
 
 
-def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, config: Config, tmp_path: Path) -> None:
     root = tmp_path / "run"
     process = start(root)
     wait_for_rows(root, 4, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    again = run_command(command(f"hydra.run.dir={root}", "training.resume=true"), tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert first_difference(read_rows(finished), read_rows(root)) is None
+    config.training.resume = True
+    assert first_difference(read_rows(finished), train_here(config, root)) is None
 
 
 def test_a_killed_run_resumed_equals_an_unbroken_one_with_two_iterations(tmp_path: Path) -> None:
