@@ -23,7 +23,9 @@ os.environ.setdefault("AGENT_TUNIX_HOME", str(Path(tempfile.gettempdir()) / "age
 MAX_WORKERS = 4
 TESTS = Path(__file__).parent
 # They begin first, so that no worker is left alone with one of them at the end.
-LONGEST = ("test_docs.py", "training", "test_main_job.py", "cli")
+LONGEST = ("test_main_job.py", "test_docs.py", "training", "cli")
+# Long tests of files in which they share nothing.
+ALONE = ("tests/test_main_job.py::", "tests/test_docs.py::test_page_runs[")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -37,14 +39,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
-    """The tests of a file share what they set up, so one worker has them all; pages of the docs share nothing."""
+    """The tests of a file share what they set up, so one worker has them all, but for those that share nothing."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFileOrPage(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid if "::test_page_runs[" in nodeid else nodeid.partition("::")[0]
+            return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
 
-    return ByFileOrPage(config, log)
+    return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
