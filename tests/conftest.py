@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -20,6 +21,10 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # What a reward or a page of the docs keeps for the next run is kept out of the user's home.
 os.environ.setdefault("AGENT_TUNIX_HOME", str(Path(tempfile.gettempdir()) / "agent_tunix_tests" / "home"))
 
+# Time limits belong to the tests that measure time; a busy machine fails no other.
+settings.register_profile("no_deadline", deadline=None)
+settings.load_profile("no_deadline")
+
 MAX_WORKERS = 4
 TESTS = Path(__file__).parent
 # They begin first, so that no worker is left alone with one of them at the end.
@@ -30,8 +35,8 @@ ALONE = ("tests/test_main_job.py::", "tests/test_docs.py::test_page_runs[")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A worker for each core, up to a few: each loads JAX. None for single tests, which end before workers begin."""
-    if any("::" in argument for argument in config.args) or config.option.collectonly:
+    """A worker for each core, up to a few: each loads JAX. None for files and single tests, which need no directory."""
+    if config.option.collectonly or not any(Path(argument).is_dir() for argument in config.args):
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MAX_WORKERS) if cores > 1 else 0
