@@ -34,18 +34,12 @@ from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
 from agent_tunix.training.verification import first_difference, read_rows, verify
+from tests.small_run import NUM_STEPS, SMALL_RUN
 
-STEPS = 4
 SMALL = [
-    f"training.num_batches={STEPS}",
-    "training.batch_size=4",
+    *SMALL_RUN,
     "training.save_interval_steps=2",
     "training.eval_every_n_steps=2",
-    "grpo.num_generations=4",
-    "generation.max_generation_steps=16",
-    "evaluation.num_samples=16",
-    "evaluation.batch_size=16",
-    "tracking.tensorboard=false",
     "tracking.progress=plain",
 ]
 METRICS = {
@@ -123,7 +117,7 @@ def test_every_metric_of_the_design_is_in_every_row_of_a_batch(finished: Path) -
 
 
 def test_a_run_leaves_its_configuration_its_surroundings_and_its_log(finished: Path) -> None:
-    assert from_yaml(finished / "config.yaml").training.num_batches == STEPS
+    assert from_yaml(finished / "config.yaml").training.num_batches == NUM_STEPS
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["versions"]["google-tunix"] == "0.1.7"
     assert "math_reward" in environment["reward"]
@@ -157,7 +151,7 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
     rows = train_here(config, tmp_path / "run")
     assert first_difference(read_rows(finished), rows) is None
     log = (tmp_path / "run" / "train.log").read_text()
-    for step in range(1, STEPS + 1):
+    for step in range(1, NUM_STEPS + 1):
         assert log.count(f"step {step} {step}_") == 16  # every completion
     assert re.search(r"DEBUG.*1_0_0: scored", log)
     assert json.loads((tmp_path / "run" / "reward_analysis.json").read_text())
@@ -165,7 +159,6 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
 
 def test_another_seed_gives_other_metrics(finished: Path, config: Config, tmp_path: Path) -> None:
     config.seed = 1
-    config.training.num_batches = 1
     config.training.eval_every_n_steps = 0
     found, expected = train_here(config, tmp_path / "run")[1], read_rows(finished)[1]
     assert found["policy/entropy"] != expected["policy/entropy"]
@@ -206,15 +199,13 @@ def test_resuming_where_there_is_nothing_starts_afresh(config: Config, tmp_path:
     root.mkdir()
     (root / "metrics.jsonl").write_text('{"step": 0, "eval/accuracy": 0.9}\n{"step": 1, "rewa')
     config.training.resume = True
-    config.training.num_batches = 1
     rows = train_here(config, root)
-    assert [row["step"] for row in rows] == [0, 1]
+    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
     assert rows[0]["eval/accuracy"] != 0.9
 
 
-def test_resuming_a_finished_run_changes_nothing(resumed: tuple[Config, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_a_finished_run_changes_nothing(resumed: tuple[Config, Path]) -> None:
     config, root = resumed
-    monkeypatch.chdir(root.parent)  # as the run was started; a reward's file is described from there
     before = (root / "metrics.jsonl").read_bytes()
     train_here(config, root)
     assert (root / "metrics.jsonl").read_bytes() == before
@@ -234,6 +225,33 @@ def test_resuming_cuts_rows_past_the_checkpoint(finished: Path, resumed: tuple[C
     config, root = resumed
     shutil.rmtree(root / "checkpoints" / "step_000004")
     assert first_difference(read_rows(finished), train_here(config, root)) is None
+
+
+def test_resuming_names_the_steps_whose_rows_are_gone(resumed: tuple[Config, Path]) -> None:
+    config, root = resumed
+    lines = (root / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (root / "metrics.jsonl").write_text(lines[1] + lines[4])
+    train_here(config, root)
+    assert (
+        "lacks the rows of steps that the checkpoint of step 4 comes after: 0, 2 to 3."
+        in (root / "train.log").read_text()
+    )
+
+
+def test_resuming_from_another_directory_with_the_same_reward_is_no_change(config: Config, tmp_path: Path) -> None:
+    """A reward in a file of the user's, which has another name from there."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "mine.py").write_text("def long(response):\n    return float(len(response))\n")
+    config.training.reward_function = "mine.py:long"
+    train(preflight(config, here), tmp_path / "run")
+    config.training.reward_function = "../here/mine.py:long"
+    config.training.resume = True
+    train(preflight(config, there), tmp_path / "run")
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "resumed from the checkpoint of step 4" in log
+    assert "WARNING" not in log
 
 
 def test_resuming_on_other_data_is_refused(resumed: tuple[Config, Path]) -> None:
@@ -300,22 +318,21 @@ def test_sigterm_before_the_first_step_has_nothing_to_save(tmp_path: Path) -> No
     assert "No step was completed, so there is nothing to resume" in errors
 
 
-def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, config: Config, tmp_path: Path) -> None:
     root = tmp_path / "run"
     process = start(root)
     wait_for_rows(root, 4, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    again = run_command(command(f"hydra.run.dir={root}", "training.resume=true"), tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert first_difference(read_rows(finished), read_rows(root)) is None
+    config.training.resume = True
+    assert first_difference(read_rows(finished), train_here(config, root)) is None
 
 
 def test_a_killed_run_resumed_equals_an_unbroken_one_with_two_iterations(tmp_path: Path) -> None:
     report = verify([*SMALL, "grpo.num_iterations=2", "training.save_interval_steps=1"], seed=1, directory=tmp_path)
     assert report.equal, report.text
-    assert report.rows == STEPS + 1
+    assert report.rows == NUM_STEPS + 1
     assert len(report.kills) == 1
 
 
@@ -382,6 +399,26 @@ def test_an_update_that_is_not_finite_stops_the_run_with_a_checkpoint_before_it(
     ):
         train_here(config, tmp_path / "run")
     assert Checkpoints(tmp_path / "run" / "checkpoints", 2).steps() == [1]
+
+
+BAD_REFERENCE = '{"question": "What is 2 plus 2?", "answer": "?"}\n'
+GOOD_REFERENCE = '{"question": "What is 2 plus 2?", "answer": "4"}\n'
+
+
+def test_held_out_rows_that_nothing_can_be_judged_by_give_no_accuracy(
+    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.jsonl").write_text(GOOD_REFERENCE * 16)
+    (tmp_path / "test.jsonl").write_text(BAD_REFERENCE * 16)
+    config.data.source, config.data.path = "jsonl", str(tmp_path)
+    rows = train_here(config, tmp_path / "run")
+    evaluations = [row for row in rows if "eval/accuracy" in row]
+    assert [row["eval/accuracy"] for row in evaluations] == [None] * 3
+    assert [row["eval/num_unscored"] for row in evaluations] == [16] * 3
+    assert "could be judged" in (tmp_path / "run" / "train.log").read_text()
+    shown = capsys.readouterr().out
+    assert "step 0/4  accuracy n/a" in shown
+    assert re.search(r"\naccuracy +n/a +n/a +n/a\n", shown)
 
 
 # Evaluating afterwards.
