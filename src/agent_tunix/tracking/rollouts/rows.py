@@ -25,6 +25,7 @@ from agent_tunix.tracking.rollouts.schema import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_TEXTS_OF_COMPONENT = ("name", "detail", "term_detail")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -40,15 +41,15 @@ def to_table(stored: StoredStep) -> "pa.Table":
     columns: dict[str, Any] = {
         "step": [stored.step] * len(samples),
         "group": [sample.group_id for sample in samples],
-        "rollout_id": texts.clean("rollout_id", [sample.rollout_id for sample in samples]),
-        "prompt": texts.clean("prompt", [sample.prompt for sample in samples]),
+        "rollout_id": texts.of_column("rollout_id", [sample.rollout_id for sample in samples]),
+        "prompt": texts.of_column("prompt", [sample.prompt for sample in samples]),
         "messages": _encode_messages(samples),
-        "response": texts.clean("response", [sample.response for sample in samples]),
+        "response": texts.of_column("response", [sample.response for sample in samples]),
         "columns": _encode_shared([sample.columns for sample in samples]),
-        "format": texts.clean("format", [sample.format for sample in samples]),
+        "format": texts.of_column("format", [sample.format for sample in samples]),
         "max_steps": [sample.max_steps for sample in samples],
-        "outcome": [score.outcome.value for score in scores],
-        "detail": texts.clean("detail", [score.detail for score in scores]),
+        "outcome": [score.outcome for score in scores],
+        "detail": texts.of_column("detail", [score.detail for score in scores]),
         "total": [score.value for score in scores],
         "advantage": stored.advantages,
         "num_tokens": [sample.num_tokens for sample in samples],
@@ -83,18 +84,22 @@ class _Texts:
     def __init__(self) -> None:
         self.exact: defaultdict[int, dict[str, str]] = defaultdict(dict)
 
-    def clean(self, place: str, texts: list[str]) -> list[str]:
-        """The texts of all rows with � for a lone surrogate."""
-        if not all(map(str.isascii, texts)):
-            texts = [self.clean_one(row, place, text) for row, text in enumerate(texts)]
-        return texts
+    def of_column(self, column: str, texts: Sequence[str]) -> Sequence[str]:
+        """A column's texts, one for each row, with � for a lone surrogate."""
+        return self.clean(texts, lambda row: (row, column))
 
-    def clean_one(self, row: int, place: str, text: str) -> str:
-        """The text of one row."""
-        if text.isascii() or not _LONE_SURROGATE.search(text):
-            return text
-        self.exact[row][place] = text
-        return _LONE_SURROGATE.sub("\ufffd", text)
+    def clean(self, texts: Sequence[Any], place_of: Callable[[int], tuple[int, str]]) -> Sequence[Any]:
+        """Texts, or None, of which the i-th stands at a row and a place within it."""
+        if all(text is None or text.isascii() for text in texts):
+            return texts
+        cleaned = []
+        for index, text in enumerate(texts):
+            if text is not None and not text.isascii() and _LONE_SURROGATE.search(text):
+                row, place = place_of(index)
+                self.exact[row][place] = text
+                text = _LONE_SURROGATE.sub("\ufffd", text)
+            cleaned.append(text)
+        return cleaned
 
 
 def _tokens(samples: Sequence[Sample]) -> "pa.Array":
@@ -168,38 +173,43 @@ def _encode_logged(score: Score) -> str:
 def _components(scores: Sequence[Score], texts: _Texts) -> "pa.Array":
     import pyarrow as pa
 
-    fields: dict[str, list[Any]] = {field.name: [] for field in COMPONENT_FIELDS}
+    stored: list[tuple[Any, ...]] = []  # in the order of COMPONENT_FIELDS
+    places: list[tuple[int, int]] = []  # row, position
     offsets = [0]
     for row, score in enumerate(scores):
-        for position, name in enumerate(dict.fromkeys((*score.terms, *score.components, *score.parts))):
-            part, term = score.parts.get(name), score.terms.get(name)
-            place = f"components/{position}"
-            fields["name"].append(texts.clean_one(row, f"{place}/name", name))
-            if part is None:
-                fields["value"].append(score.components.get(name))
-                for field in ("outcome", "detail", "seconds", "more"):
-                    fields[field].append(None)
-            else:
-                fields["value"].append(part.value)
-                fields["outcome"].append(part.outcome.value)
-                fields["detail"].append(texts.clean_one(row, f"{place}/detail", part.detail))
-                fields["seconds"].append(part.seconds)
-                fields["more"].append(_encode_more(part, with_extras=not _shares_extras(score, name)))
-            if term is None:
-                for field in ("weight", "weighed", "gate_shut", "term_outcome", "term_detail"):
-                    fields[field].append(None)
-            else:
-                fields["weight"].append(term.weight)
-                fields["weighed"].append(term.value)
-                fields["gate_shut"].append(term.gate_shut)
-                fields["term_outcome"].append(term.outcome.value)
-                fields["term_detail"].append(texts.clean_one(row, f"{place}/term_detail", term.detail))
-        offsets.append(len(fields["name"]))
+        parts, terms = score.parts, score.terms
+        names = terms.keys() if terms.keys() >= score.components.keys() | parts.keys() else _names(score)
+        for position, name in enumerate(names):
+            part, term = parts.get(name), terms.get(name)
+            of_part: tuple[Any, ...] = (score.components.get(name), None, None, None)
+            of_term: tuple[Any, ...] = (None, None, None, None, None)
+            more = None
+            if part is not None:
+                of_part = (part.value, part.outcome, part.detail, part.seconds)
+                if part.components or part.extras or part.parts or part.terms:
+                    more = _encode_more(part, with_extras=not _shares_extras(score, name))
+            if term is not None:
+                of_term = (term.weight, term.value, term.gate_shut, term.outcome, term.detail)
+            stored.append((name, *of_part, *of_term, more))
+            places.append((row, position))
+        offsets.append(len(stored))
     of_list = arrow_type("list<struct>")
-    of_struct = of_list.value_type
-    arrays = [pa.array(fields[field.name], type=field.type) for field in of_struct]
-    structs = pa.StructArray.from_arrays(arrays, fields=list(of_struct))
+    columns: list[Sequence[Any]] = list(zip(*stored, strict=True)) or [()] * len(COMPONENT_FIELDS)
+    arrays = []
+    for field, column in zip(of_list.value_type, columns, strict=True):
+
+        def place_of(index: int, name: str = field.name) -> tuple[int, str]:
+            row, position = places[index]
+            return row, f"components/{position}/{name}"
+
+        values = texts.clean(column, place_of) if field.name in _TEXTS_OF_COMPONENT else column
+        arrays.append(pa.array(values, type=field.type))
+    structs = pa.StructArray.from_arrays(arrays, fields=list(of_list.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=of_list)
+
+
+def _names(score: Score) -> list[str]:
+    return list(dict.fromkeys((*score.terms, *score.components, *score.parts)))
 
 
 def _encode_more(part: Score, *, with_extras: bool) -> str | None:
