@@ -133,7 +133,7 @@ def hold(root: Path) -> Iterator[None]:
 
 def describe_environment(reward: str, fingerprint: dict[str, Any], devices: list[str]) -> dict[str, Any]:
     """Versions, devices and the reward, for `environment.json`."""
-    packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "pyarrow")
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
