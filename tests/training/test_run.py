@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agent_tunix.config.compose import from_yaml
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, RolloutsConfig
 from agent_tunix.errors import (
     CheckpointError,
     ConfigError,
@@ -29,11 +30,14 @@ from agent_tunix.errors import (
     RewardFailureRateError,
     RunDirectoryError,
 )
+from agent_tunix.rewards import resolve_reward
+from agent_tunix.tracking import StoredRun
+from agent_tunix.tracking.rollouts import RolloutReader, RolloutWriter
 from agent_tunix.training.checkpoint_evaluation import Request, evaluate_checkpoint, read_request
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
-from agent_tunix.training.verification import first_difference, read_rows, verify
+from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows, verify
 from tests.small_run import NUM_STEPS, SMALL_RUN
 
 SMALL = [
@@ -127,6 +131,7 @@ def test_a_run_leaves_its_configuration_its_surroundings_and_its_log(finished: P
         "config.yaml",
         "environment.json",
         "metrics.jsonl",
+        "rollouts",
         "train.log",
     ]
 
@@ -135,6 +140,52 @@ def test_a_run_ends_with_before_against_after_and_where_everything_lies(finished
     printed = (finished.parent / "stdout").read_text()
     assert re.search(r"accuracy +\d+\.\d % +\d+\.\d %", printed)
     assert str(finished / "metrics.jsonl") in printed.replace("\n", "")
+
+
+def test_every_completion_of_every_step_is_stored(finished: Path) -> None:
+    rollouts = StoredRun(finished).rollouts
+    assert [file.name for file in sorted((finished / "rollouts").iterdir())] == [
+        "step_000001-000002.parquet",  # with each checkpoint
+        "step_000003-000004.parquet",
+    ]
+    assert rollouts.steps() == [1, 2, 3, 4]
+    for stored, row in zip(rollouts.iterate(), all_rows(finished)[1:], strict=True):
+        lengths = [sample.num_tokens for sample in stored.samples]
+        assert [sample.rollout_id for sample in stored.samples] == [
+            f"{stored.step}_{prompt}_{generation}" for prompt in range(4) for generation in range(4)
+        ]
+        assert np.mean(lengths) == row["completions/length_mean"]
+        assert np.mean([score.value for score in stored.scores]) == pytest.approx(row["rewards/total/mean"])
+        assert all(len(sample.tokens) == sample.num_tokens for sample in stored.samples)
+        assert (stored.logprobs < 0).all()
+        assert row["rollouts/dropped"] == 0
+
+
+def test_stored_completions_give_their_totals_and_advantages_again_to_the_bit(finished: Path) -> None:
+    run = StoredRun(finished)
+    mixture = resolve_reward(run.config.training.reward_function, working_directory=finished)
+    for stored in run.rollouts.iterate():
+        again = mixture.score(stored.samples)
+        assert [score.value for score in again] == [score.value for score in stored.scores]
+        settings = stored.settings
+        advantages = mixture.advantages(again, settings.num_generations, settings.advantage_scaling)
+        assert np.array_equal(advantages.astype(np.float32), stored.advantages)
+        assert settings.fingerprint == run.fingerprint["hash"]
+
+
+def test_what_a_reward_logs_is_stored_with_its_completion(tmp_path: Path) -> None:
+    (tmp_path / "telling.py").write_text(
+        "import logging\n"
+        "def telling(response):\n"
+        "    logging.getLogger('mine').warning('seen %r', response)\n"
+        "    return len(response)\n"
+    )
+    overrides = ["training.reward_function=telling.py:telling", "training.num_batches=1"]
+    done = run_command(command(*overrides, "hydra.run.dir=run"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    (stored,) = StoredRun(tmp_path / "run").rollouts.iterate()
+    for sample, score in zip(stored.samples, stored.scores, strict=True):
+        assert score.extras["telling"]["log"] == f"WARNING seen {sample.response!r}\n"
 
 
 def test_weights_and_biases_is_not_started(finished: Path) -> None:
@@ -217,6 +268,7 @@ def test_a_damaged_newest_checkpoint_falls_back_and_loses_nothing(finished: Path
     config, root = resumed
     (root / "checkpoints" / "step_000004" / "manifest.json").write_text("")
     assert first_difference(read_rows(finished), train_here(config, root)) is None
+    assert first_rollout_difference(finished, root) is None
     assert "trying the one before" in (root / "train.log").read_text()
     assert Checkpoints(root / "checkpoints", 2).steps() == [2, 4]
 
@@ -225,6 +277,7 @@ def test_resuming_cuts_rows_past_the_checkpoint(finished: Path, resumed: tuple[C
     config, root = resumed
     shutil.rmtree(root / "checkpoints" / "step_000004")
     assert first_difference(read_rows(finished), train_here(config, root)) is None
+    assert first_rollout_difference(finished, root) is None
 
 
 def test_resuming_names_the_steps_whose_rows_are_gone(resumed: tuple[Config, Path]) -> None:
@@ -305,6 +358,7 @@ def test_sigint_saves_and_prints_a_command_that_loses_nothing(finished: Path, tm
     again = run_command(shlex.split(saved[2]), tmp_path)
     assert again.returncode == 0, again.stderr
     assert first_difference(read_rows(finished), read_rows(root)) is None
+    assert first_rollout_difference(finished, root) is None
 
 
 def test_sigterm_before_the_first_step_has_nothing_to_save(tmp_path: Path) -> None:
@@ -327,6 +381,31 @@ def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, config: Con
     assert process.returncode == -signal.SIGKILL
     config.training.resume = True
     assert first_difference(read_rows(finished), train_here(config, root)) is None
+    assert first_rollout_difference(finished, root) is None
+
+
+def test_rollouts_of_a_run_killed_within_a_file_are_those_of_an_unbroken_one(
+    finished: Path, config: Config, tmp_path: Path
+) -> None:
+    """The newest checkpoint is gone, as if the kill had come before it, and a file has steps from both sides of it."""
+    root = tmp_path / "run"
+    shutil.copytree(finished, root)
+    whole = [stored for stored in RolloutReader(root / "rollouts").iterate() if stored.step != 1]
+    shutil.rmtree(root / "rollouts")
+    for part in ([RolloutReader(finished / "rollouts").read_step(1)], whole):
+        with RolloutWriter(root / "rollouts", RolloutsConfig(), seed=0) as writer:
+            for stored in part:
+                writer.write(stored)
+    assert first_rollout_difference(finished, root) is None
+    shutil.rmtree(root / "checkpoints" / "step_000004")
+    config.training.resume = True
+    train_here(config, root)
+    assert first_rollout_difference(finished, root) is None
+    assert sorted(path.name for path in (root / "rollouts").iterdir()) == [
+        "step_000001-000001.parquet",
+        "step_000002-000002.parquet",
+        "step_000003-000004.parquet",
+    ]
 
 
 def test_a_killed_run_resumed_equals_an_unbroken_one_with_two_iterations(tmp_path: Path) -> None:
