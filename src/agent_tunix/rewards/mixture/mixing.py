@@ -108,8 +108,13 @@ class Mixture:
 
     # --- scoring -----------------------------------------------------------------------------------------------------
 
-    def score(self, samples: Sequence[Sample]) -> list[Score]:
+    def score(self, samples: Sequence[Sample], known: Parts | None = None) -> list[Score]:
         """Score each sample, in order.
+
+        Args:
+            samples: The completions.
+            known: Component → what it said of each sample, None where it was not computed. Where a component has said
+                something of every sample on which it counts, it is not asked again.
 
         Returns:
             For each sample its total as `value`, with the components' raw, unscaled values in `components`, their
@@ -127,7 +132,9 @@ class Mixture:
             ready = [component for component in waiting if parts.keys() >= component.requires.keys()]
             for component in ready:
                 verdicts[component.name] = _decide_all(component, samples, parts, verdicts)
-            parts |= _compute({c.name: c.reward for c in ready}, samples, verdicts)
+            told = {c.name: said for c in ready if (said := _said(known or {}, c.name, verdicts[c.name])) is not None}
+            parts |= told
+            parts |= _compute({c.name: c.reward for c in ready if c.name not in told}, samples, verdicts)
             waiting = [component for component in waiting if component.name not in parts]
         totals = self._combine(parts, verdicts, samples, self.weights(samples[0].step))
         if self.on_failure == "raise":
@@ -217,7 +224,7 @@ class Mixture:
             step: From 1; 0 for the evaluation before training.
             metrics: By name; those that are no numbers are passed over.
         """
-        for name in self._followed():
+        for name in self.followed_metrics:
             value = metrics.get(name)
             if isinstance(value, int | float) and math.isfinite(value):
                 self._observed[name] = float(value)
@@ -234,9 +241,11 @@ class Mixture:
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         """Put what `state_dict` gave into the mixture."""
-        self._observed = {name: float(value) for name, value in state.items() if name in self._followed()}
+        self._observed = {name: float(value) for name, value in state.items() if name in self.followed_metrics}
 
-    def _followed(self) -> list[str]:
+    @property
+    def followed_metrics(self) -> list[str]:
+        """The metrics that weights follow."""
         metrics = (c.weight.metric for c in self.components if isinstance(c.weight, Schedule))
         return sorted({metric for metric in metrics if metric is not None})
 
@@ -278,6 +287,14 @@ def _decide_all(component: Component, samples: Sequence[Sample], parts: Parts, v
         else:
             decided.append(decide(component.requires, index, parts, verdicts))
     return decided
+
+
+def _said(known: Parts, name: str, verdicts: Sequence[Verdict]) -> list[Score | None] | None:
+    """What a component is known to say, if nothing of it is missing where it counts."""
+    said = known.get(name)
+    if said is None or any(verdict.is_open and part is None for part, verdict in zip(said, verdicts, strict=True)):
+        return None
+    return [part if verdict.is_open else None for part, verdict in zip(said, verdicts, strict=True)]
 
 
 def _compute(
