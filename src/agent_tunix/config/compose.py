@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -85,6 +86,20 @@ def _unknown_keys(values: Mapping[str, Any], schema: type, prefix: str = "") -> 
             yield f"{prefix}{name}"
         elif isinstance(group, type) and dataclasses.is_dataclass(group) and isinstance(value, Mapping):
             yield from _unknown_keys(value, group, f"{prefix}{name}.")
+
+
+def compose_overrides(overrides: Sequence[str]) -> Config:
+    """The configuration of a run, composed as `train` would compose it, outside a Hydra program.
+
+    Raises:
+        ConfigError: Hydra refuses an override, with its words.
+    """
+    register_schema()
+    try:
+        with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
+            return to_typed(compose("config", list(overrides)))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(f"{error}" if error.__cause__ is None else f"{error}: {error.__cause__}") from error
 
 
 def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
