@@ -98,7 +98,8 @@ def ending_at_once(bench: Bench) -> Completions:
     tokens = np.full_like(sampled.tokens, rollout.pad_id())
     tokens[:, 0] = rollout.eos_id()
     ones = np.ones(len(tokens), np.int32)
-    return Completions(sampled.prompt_tokens, tokens, ones, ones.astype(bool), [""] * len(tokens))
+    logps = np.zeros(tokens.shape, np.float32)
+    return Completions(sampled.prompt_tokens, tokens, ones, ones.astype(bool), [""] * len(tokens), logps)
 
 
 def test_ending_is_trained(two_iterations: Bench) -> None:

@@ -133,6 +133,7 @@ def test_a_run_leaves_its_configuration_its_surroundings_and_its_log(finished: P
         "config.yaml",
         "environment.json",
         "metrics.jsonl",
+        "rollouts",
         "train.log",
     ]
 

@@ -9,11 +9,13 @@ from typing import Any, Self
 from agent_tunix.config.schema import Config
 from agent_tunix.tracking.metrics_file import MetricsFile, cut_after
 from agent_tunix.tracking.progress import Progress
+from agent_tunix.tracking.rollouts import RolloutWriter, StoredStep
+from agent_tunix.tracking.rollouts.files import cut_after as cut_rollouts_after
 from agent_tunix.tracking.trackers import open_trackers
 
 
 class Recorder:
-    """Sends each row to metrics.jsonl, to the trackers and to the terminal.
+    """Sends each row to metrics.jsonl, to the trackers and to the terminal, and completions to `rollouts/`.
 
     Args:
         config: Which trackers, and how progress is shown.
@@ -31,13 +33,16 @@ class Recorder:
     def __init__(
         self, config: Config, metrics: Path, log_dir: Path, run_dir: Path, num_steps: int, kept_step: int | None
     ) -> None:
-        cut_after(metrics, -1 if kept_step is None else kept_step)
+        last_kept = -1 if kept_step is None else kept_step
+        cut_after(metrics, last_kept)
+        cut_rollouts_after(run_dir / "rollouts", last_kept)
         with contextlib.ExitStack() as stack:
             self._metrics = stack.enter_context(MetricsFile(metrics))
             self._progress = stack.enter_context(Progress(config.tracking.progress, num_steps, kept_step or 0))
             self._trackers = open_trackers(config, log_dir, run_dir, kept_step)
             for tracker in self._trackers:
                 stack.callback(tracker.close)
+            self._rollouts = stack.enter_context(RolloutWriter(run_dir / "rollouts", config.rollouts, config.seed))
             self._stack = stack.pop_all()
 
     def record(self, step: int, row: Mapping[str, Any]) -> None:
@@ -47,8 +52,18 @@ class Recorder:
             tracker.log(step, row)
         self._progress.update(step, row)
 
+    def store(self, completions: StoredStep) -> dict[str, int]:
+        """Keep the completions of a step, as `rollouts.share` says; they reach the disk by the next `flush`.
+
+        Returns:
+            `rollouts/dropped`: completions that could not be written so far.
+        """
+        self._rollouts.write(completions)
+        return {"rollouts/dropped": self._rollouts.dropped}
+
     def flush(self) -> None:
-        """Bring what trackers hold back to the disk, so that a checkpoint is never ahead of them."""
+        """Bring what is held back to the disk, so that a checkpoint is never ahead of trackers and rollouts."""
+        self._rollouts.flush()
         for tracker in self._trackers:
             tracker.flush()
 

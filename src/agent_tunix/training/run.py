@@ -48,6 +48,7 @@ from agent_tunix.training.state import (
     write_state,
 )
 from agent_tunix.training.stopping import StopRequest
+from agent_tunix.training.storing import scoring_settings, to_stored
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -138,6 +139,7 @@ class Run:
         self._max_steps = material.order.num_steps
         self._settings = StepSettings(checked.config, training_sampling(checked.config), self._max_steps)
         self._checkpoints = Checkpoints(places.checkpoints, checked.config.training.max_checkpoints_to_keep)
+        self._scoring = scoring_settings(checked.config, checked.mixture)
         self._saved_step = 0
         self._metadata = make_metadata(
             checked.config,
@@ -191,6 +193,7 @@ class Run:
         learning_rate = float(self._material.schedule(updates - 1))
         seconds = time.perf_counter() - started
         row = make_row(step, result, self._mixture, self._config, learning_rate, seconds)
+        row |= self._recorder.store(to_stored(step, result, self._scoring))
         if not result.finite:
             self._recorder.record(step, row)
             if result.updates_applied:  # the step counts, and a resumed run goes on after it
@@ -304,6 +307,8 @@ class Run:
         places = {"metrics": self._places.metrics, "log": self._places.log, "checkpoints": self._places.checkpoints}
         if self._config.tracking.tensorboard:
             places["tensorboard"] = self._places.tensorboard
+        if self._places.rollouts.is_dir():
+            places["rollouts"] = self._places.rollouts
         if self._analysis is not None:
             places["reward analysis"] = self._places.reward_analysis
         return places

@@ -53,6 +53,11 @@ class RunDirectory:
         return self.root / "environment.json"
 
     @property
+    def rollouts(self) -> Path:
+        """Every completion, in Parquet."""
+        return self.root / "rollouts"
+
+    @property
     def reward_analysis(self) -> Path:
         """What earned high and low rewards, where that was asked for."""
         return self.root / "reward_analysis.json"
