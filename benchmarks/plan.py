@@ -20,9 +20,9 @@ from agent_tunix.config.schema import Config
 from agent_tunix.rewards.planning import make_plan
 from agent_tunix.tracking import read_rows
 from agent_tunix.training import run
-from agent_tunix.training.building import make_reward_runner
 from agent_tunix.training.pilot import run_pilot
 from agent_tunix.training.preflight import preflight
+from agent_tunix.training.reward_setup import make_reward_runner
 
 LARGEST_DISTANCE = 3.0
 

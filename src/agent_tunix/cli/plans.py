@@ -131,8 +131,8 @@ def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[fl
 
     import absl.logging
 
-    from agent_tunix.training.building import make_reward_runner
     from agent_tunix.training.pilot import run_pilot
+    from agent_tunix.training.reward_setup import make_reward_runner
 
     absl.logging.set_verbosity(absl.logging.ERROR)
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, load_examples
 from agent_tunix.policy import compat
-from agent_tunix.policy.model import find_model_directory, load_policy, make_mesh
+from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.policy.model import load_policy, make_mesh
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.building import check_ends, make_rollout, training_sampling

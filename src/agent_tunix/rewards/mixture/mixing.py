@@ -21,7 +21,14 @@ from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.mixture.gates import OPEN, Parts, Verdict, Verdicts, decide, order_of
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route
 from agent_tunix.rewards.mixture.schedules import Schedule, Weight, may_train, weight_at
-from agent_tunix.rewards.mixture.totals import FAILURES, describe_terms, make_terms, total_of, weighed
+from agent_tunix.rewards.mixture.totals import (
+    FAILURES,
+    describe_terms,
+    make_terms,
+    total_of,
+    totals_that_train,
+    weighed,
+)
 from agent_tunix.rewards.sample import Sample, Score, Term
 from agent_tunix.rewards.transforms import Transform
 
@@ -189,14 +196,7 @@ class Mixture:
 
     def totals(self, scores: Sequence[Score]) -> NDArray[np.float64]:
         """The totals that train: NaN for an unscored completion, or 0 for a failed one under `on_failure="zero"`."""
-        failed = 0.0 if self.on_failure == "zero" else math.nan
-        return np.array(
-            [
-                failed if score.outcome in FAILURES else math.nan if score.value is None else score.value
-                for score in scores
-            ],
-            dtype=np.float64,
-        )
+        return totals_that_train(scores, self.on_failure)
 
     def advantages(self, scores: Sequence[Score], num_generations: int, scaling: str = "group") -> NDArray[np.float64]:
         """The advantage of each completion, a function of the scores alone.

@@ -6,7 +6,7 @@ differ; `repeating` scores the same completions several times, to measure how fa
 
 from agent_tunix.rewards.replay.comparing import Comparison, Mover, compare
 from agent_tunix.rewards.replay.repeating import ComponentSpread, Repeats, repeat
-from agent_tunix.rewards.replay.replaying import RecordedStep, ReplayedStep, Unreplayable, replay
+from agent_tunix.rewards.replay.replaying import RecordedStep, ReplayedStep, Unreplayable, contrast, replay
 
 __all__ = [
     "Comparison",
@@ -17,6 +17,7 @@ __all__ = [
     "ReplayedStep",
     "Unreplayable",
     "compare",
+    "contrast",
     "repeat",
     "replay",
 ]

@@ -75,7 +75,7 @@ class Comparison:
         dead_before: Groups that taught nothing.
         rank_correlation: Spearman's, of the totals of completions scored in both; None where it is undefined.
         group_rank_correlation: The mean of Spearman's within groups, over groups that order their members in both.
-        changed_components: Component → completions on which its raw value or outcome differs.
+        changed_components: Component of both → completions on which its raw value or outcome differs.
         movers: The completions whose advantages move most, farthest first.
     """
 
@@ -107,11 +107,15 @@ class Comparison:
         fields = {name: getattr(self, name) for name in self.__slots__ if name != "movers"}
         return {**fields, "identical": self.identical, "movers": [mover.to_data() for mover in self.movers]}
 
-    def lines(self) -> Iterator[str]:
-        """For a person."""
+    def lines(self, before: str = "the stored") -> Iterator[str]:
+        """For a person.
+
+        Args:
+            before: Whose totals and advantages the replay is compared with.
+        """
         yield f"{self.completions:,} completions of {self.steps:,} steps, in {self.groups:,} groups"
         if self.identical:
-            yield "every total and every advantage is the stored one, to the last bit"
+            yield f"every total and every advantage is {before} one, to the last bit"
             return
         yield f"mean total           {_show(self.mean_before)} → {_show(self.mean_after)}"
         yield f"totals changed       {_share(self.completions - self.equal_totals, self.completions)}"
@@ -127,9 +131,9 @@ class Comparison:
             f" {_show(self.group_rank_correlation)} within groups"
         )
         for outcome in Outcome:
-            before, after = self.outcomes_before[outcome], self.outcomes_after[outcome]
-            if before != after:
-                yield f"{outcome:<20} {before} → {after}"
+            counts = self.outcomes_before[outcome], self.outcomes_after[outcome]
+            if counts[0] != counts[1]:
+                yield f"{outcome:<20} {counts[0]} → {counts[1]}"
         for name, count in self.changed_components.items():
             yield f"component {name}: differs on {_share(count, self.completions)}"
         for mover in self.movers:
@@ -215,7 +219,7 @@ class _Tally:
                 self.correlations.append(correlation)
         for index, (old, new) in enumerate(zip(recorded.scores, step.scores, strict=True)):
             changed = _changed_components(old, new)
-            self.changed.update(changed)
+            self.changed.update(name for name in changed if name in old.components and name in new.components)
             self._keep(step, index, changed)
 
     def _keep(self, step: ReplayedStep, index: int, changed: Mapping[str, tuple[float | None, float | None]]) -> None:

@@ -23,7 +23,7 @@ class ComponentSpread:
         own_std: Root mean variance of a completion's values between repeats (divisor n - 1).
         group_std: Root mean variance of the completions' mean values within their groups (divisor G - 1).
         unsteady: Share of completions whose value was not the same each time.
-        failed: Share of scorings without a value.
+        failed: Share of scorings without a value: it failed, did not apply, or a gate spared it.
     """
 
     own_std: float | None

@@ -6,8 +6,9 @@ unchanged reward gives every total and advantage again, to the last bit. Metrics
 (`rewards/…`) are those of the replay, not of the run: a changed reward would have moved its own schedules.
 """
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,25 @@ def replay(
                 scores, totals, advantages, num_generations=num_generations, weights=mixture.weights(recorded.step)
             )
         yield ReplayedStep(recorded, scores, totals, advantages)
+
+
+def contrast(
+    first: Mixture,
+    second: Mixture,
+    steps: Iterable[RecordedStep],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    num_generations: int,
+    scaling: str = "group",
+) -> Iterator[ReplayedStep]:
+    """Score stored steps with two rewards; what the first says stands as recorded. Takes what `replay` takes."""
+    replays = [
+        replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling)
+        for mixture, copy in zip((first, second), itertools.tee(steps), strict=True)
+    ]
+    for before, after in zip(*replays, strict=True):
+        recorded = replace(before.recorded, scores=before.scores, totals=before.totals, advantages=before.advantages)
+        yield replace(after, recorded=recorded)
 
 
 def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, scaling: str) -> None:
