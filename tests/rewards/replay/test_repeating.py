@@ -7,14 +7,14 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.replay import repeat
 from tests.rewards.replay.support import G, by_column, component, record
 
-ROWS = [{"a": float(index)} for index in range(G)]
+ROWS = [{"a": index / 10} for index in range(G)]
 
 
 def test_a_steady_reward_has_no_noise() -> None:
     recorded = [record(Mixture([by_column("a")]), 1, ROWS)]
     repeats = repeat([Mixture([by_column("a")]) for _ in range(3)], recorded, [], num_generations=G)
     assert repeats.total.own_std == repeats.total.unsteady == repeats.total.noise_share == repeats.flips == 0.0
-    assert repeats.total.group_std == pytest.approx(np.std(range(G), ddof=1))
+    assert repeats.total.group_std == pytest.approx(np.std(range(G), ddof=1) / 10)
     assert (repeats.repeats, repeats.completions) == (3, G)
 
 

@@ -166,9 +166,11 @@ class _Spread:
         enough_N = counts_N >= 2
         kept_RN = values_RN[:, enough_N]
         self.known += int(enough_N.sum())
-        self.unsteady += int((np.nanmax(kept_RN, axis=0) > np.nanmin(kept_RN, axis=0)).sum()) if kept_RN.size else 0
         if kept_RN.size:
-            self.own.append(np.nanvar(kept_RN, axis=0, ddof=1))
+            differ_N = np.nanmax(kept_RN, axis=0) > np.nanmin(kept_RN, axis=0)
+            self.unsteady += int(differ_N.sum())
+            # Equal values have no variance, whatever rounding makes of their mean.
+            self.own.append(np.where(differ_N, np.nanvar(kept_RN, axis=0, ddof=1), 0.0))
         sums_N = np.nansum(values_RN, axis=0)
         means_PG = np.where(counts_N > 0, sums_N / np.maximum(counts_N, 1), np.nan).reshape(-1, self.num_generations)
         full = means_PG[(~np.isnan(means_PG)).sum(axis=1) >= 2]
