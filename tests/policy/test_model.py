@@ -18,11 +18,10 @@ from tests.policy.support import BASE_CONFIG, make_directory
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy import compat
+from agent_tunix.policy.directory import EMBEDDED_MODEL, find_model_directory
 from agent_tunix.policy.model import (
-    EMBEDDED_MODEL,
     copy_reference,
     count_parameters,
-    find_model_directory,
     load_policy,
     make_mesh,
     read_architecture,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from agent_tunix.errors import ModelError
-from agent_tunix.policy.model import EMBEDDED_MODEL
+from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer(EMBEDDED_MODEL)

@@ -128,7 +128,7 @@ def show(name: str, modules: tuple[str, ...], args: tuple[str, ...], as_json: bo
     """
     from agent_tunix.cli.reward_pages import describe_reward, reward_page
 
-    mixture = _resolve(name, modules, args)
+    mixture = resolve(name, modules, args)
     if as_json:
         _print_json(describe_reward(mixture))
     else:
@@ -168,7 +168,7 @@ def try_reward(
     from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
     from agent_tunix.rewards.checks.scoring import make_sample
 
-    mixture = _resolve(name, modules, args)
+    mixture = resolve(name, modules, args)
     row = {key: _read_yaml(value) for key, value in (_split(column, "--column") for column in columns)}
     row |= {} if answer is None else {"answer": answer}
     mixture.check_parameters(row)
@@ -211,7 +211,7 @@ def test(
     names = {str(case.reward) for case in loaded if case.reward} | ({reward} if reward else set())
     report = run_cases(
         loaded,
-        _read_spec(reward) if reward else None,
+        read_spec(reward) if reward else None,
         tolerance=tolerance,
         modules=modules,
         args=_read_args(next(iter(names)) if len(names) == 1 else None, args),
@@ -281,7 +281,7 @@ def check(
     from agent_tunix.rewards.checks import Budget, Kind, check_reward
     from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
 
-    mixture = _resolve(name, modules, args)
+    mixture = resolve(name, modules, args)
     report = check_reward(
         mixture,
         _load_problems(data, rows, prompt_column, answer_column),
@@ -360,8 +360,8 @@ def calibrate(
     else:
         judged = list(generate_completions(_load_problems(data, rows, prompt_column, answer_column), template))
     report = compare(
-        _resolve(first, modules, ()),
-        _resolve(second, modules, ()),
+        resolve(first, modules, ()),
+        resolve(second, modules, ()),
         judged,
         thresholds=limits,
         template=template,
@@ -403,7 +403,7 @@ def bench(
     from agent_tunix.rewards.checks import measure_speed
     from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
 
-    mixture = _resolve(name, modules, args)
+    mixture = resolve(name, modules, args)
     problems = _load_problems(data, rows, prompt_column, answer_column)
     speeds = measure_speed(
         mixture, problems, count=count, repeats=repeats, step=step, template=template or DEFAULT_FORMAT
@@ -420,11 +420,12 @@ def bench(
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
-def _resolve(name: str, modules: tuple[str, ...], args: tuple[str, ...]) -> "Mixture":
+def resolve(name: str, modules: tuple[str, ...], args: tuple[str, ...]) -> "Mixture":
+    """The reward that a command's NAME means."""
     from agent_tunix.rewards import resolve_reward
 
     return resolve_reward(
-        _read_spec(name), modules=modules, args=_read_args(name, args), reward_directories=_reward_directories()
+        read_spec(name), modules=modules, args=_read_args(name, args), reward_directories=_reward_directories()
     )
 
 
@@ -435,7 +436,7 @@ def _reward_directories() -> list[Path]:
     return [Path.cwd() / "conf" / "reward", own / "reward"]
 
 
-def _read_spec(name: str) -> Any:
+def read_spec(name: str) -> Any:
     """A name as it is; a list or mapping of components is YAML."""
     return _read_yaml(name) if name.lstrip().startswith(("[", "{")) else name
 

@@ -29,6 +29,7 @@ _CHOICES = {
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
     "distributed.platform": ("auto", "cpu", "gpu", "tpu"),
     "tracking.progress": ("auto", "live", "plain", "none"),
+    "stopping.mode": ("max", "min"),
 }
 
 _AT_LEAST = {
@@ -60,6 +61,7 @@ _AT_LEAST = {
     "model.lora_rank": 0,
     "distributed.num_cpu_devices": 1,
     "tracking.histogram_bins": 1,
+    "stopping.patience": 1,
 }
 
 # key: (lowest, highest, whether lowest itself is allowed, whether highest itself is allowed)
@@ -81,6 +83,7 @@ _WITHIN = {
     "rewards.timeout_s": (0.0, math.inf, False, False),
     "rewards.start_timeout_s": (0.0, math.inf, False, False),
     "model.lora_alpha": (0.0, math.inf, False, False),
+    "stopping.min_delta": (0.0, math.inf, True, False),
     "rollouts.share": (0.0, 1.0, True, True),
     "rollouts.max_file_mb": (0.0, math.inf, False, False),
     # JAX's keys take 32 bits; larger seeds would silently repeat smaller ones.
@@ -169,12 +172,24 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _model_problems(config)
     yield from _batch_problems(config)
     yield from _length_problems(config)
+    yield from _stopping_problems(config)
     for name, args in config.rewards.args.items():
         if not isinstance(args, dict):
             yield f"rewards.args.{name} must be a mapping, not {args!r}; set rewards.args.{name}.PARAMETER=VALUE"
     for name, component in config.reward.components.items():
         if not isinstance(component, dict | str):
             yield f"reward.components.{name} must be a reward or {{function: …, weight: …}}, not {component!r}"
+
+
+def _stopping_problems(config: Config) -> Iterator[str]:
+    stopping = config.stopping
+    if stopping.metric is None:
+        if stopping.patience is not None:
+            yield "stopping.patience needs stopping.metric, as stopping.metric=eval/accuracy"
+    elif config.training.eval_every_n_steps == 0:
+        yield (
+            "stopping.metric is judged where the run evaluates, and training.eval_every_n_steps is 0; set it above 0"
+        )
 
 
 def _advice(key: str) -> str:

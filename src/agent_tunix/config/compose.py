@@ -4,11 +4,14 @@ The only module, besides `cli`, that touches Hydra and OmegaConf.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -83,6 +86,49 @@ def _unknown_keys(values: Mapping[str, Any], schema: type, prefix: str = "") -> 
             yield f"{prefix}{name}"
         elif isinstance(group, type) and dataclasses.is_dataclass(group) and isinstance(value, Mapping):
             yield from _unknown_keys(value, group, f"{prefix}{name}.")
+
+
+def compose_overrides(overrides: Sequence[str]) -> Config:
+    """The configuration of a run, composed as `train` would compose it, outside a Hydra program.
+
+    Raises:
+        ConfigError: Hydra refuses an override, with its words.
+    """
+    register_schema()
+    try:
+        with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
+            return to_typed(compose("config", list(overrides)))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(f"{error}" if error.__cause__ is None else f"{error}: {error.__cause__}") from error
+
+
+def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
+    """A configuration with some values set anew, as on a command line: `rewards.args.conciseness.limit=80`.
+
+    Args:
+        config: What is changed; it stays as it is.
+        overrides: `KEY=VALUE` in Hydra's grammar; no sweeps, no deletions, no choices of a group's file.
+
+    Raises:
+        ConfigError: An override cannot be read, or names no key.
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(f"an override cannot be read, KEY=VALUE is wanted: {error}") from error
+    cfg = OmegaConf.structured(config)
+    for open_mapping in (cfg.rewards.args, cfg.reward.components):
+        OmegaConf.set_struct(open_mapping, False)
+    for override in parsed:
+        if override.is_delete() or override.is_sweep_override() or override.package is not None:
+            raise ConfigError(f"{override.input_line}: only KEY=VALUE can be given here")
+        key = str(override.key_or_group)
+        try:
+            OmegaConf.update(cfg, key, override.value(), merge=isinstance(override.value(), dict))
+        except (OmegaConfBaseException, AttributeError) as error:
+            what, _, _ = str(error).partition("\n")
+            raise ConfigError(f"{override.input_line}: {what}{suggest_key(key, Config)}") from error
+    return to_typed(cfg)
 
 
 def to_yaml(config: Config) -> str:

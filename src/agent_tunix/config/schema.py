@@ -211,6 +211,20 @@ class TrainingConfig:
 
 
 @dataclass
+class StoppingConfig:
+    """Which checkpoint is the best, and whether the run may end before its last step."""
+
+    metric: str | None = key(
+        None, "A metric of metrics.jsonl, such as eval/accuracy or rewards/oracle/mean; null: no step is the best."
+    )
+    mode: str = key("max", "max: more is better; min: less is.")
+    min_delta: float = key(0.0, "A smaller gain over the best counts as none.")
+    patience: int | None = key(
+        None, "The run ends after so many evaluations without a gain; null: it takes all its steps."
+    )
+
+
+@dataclass
 class EvaluationConfig:
     """Accuracy on held-out problems."""
 
@@ -262,6 +276,7 @@ class Config:
     grpo: GrpoConfig = dataclasses.field(default_factory=GrpoConfig)
     generation: GenerationConfig = dataclasses.field(default_factory=GenerationConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    stopping: StoppingConfig = dataclasses.field(default_factory=StoppingConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
     tracking: TrackingConfig = dataclasses.field(default_factory=TrackingConfig)

@@ -20,8 +20,6 @@ from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy import compat
 
-EMBEDDED_MODEL = Path(__file__).resolve().parents[1] / "assets" / "tiny_qwen3"
-
 
 @dataclass(frozen=True)
 class Architecture:
@@ -31,22 +29,6 @@ class Architecture:
     num_kv_heads: int
     head_dim: int
     vocab_size: int
-
-
-def find_model_directory(config: ModelConfig) -> Path:
-    """The directory that `model.path` names, or the embedded model's.
-
-    Raises:
-        ModelError: The directory or a file in it is missing.
-    """
-    directory = EMBEDDED_MODEL if config.path is None else Path(config.path).expanduser()
-    if not directory.is_dir():
-        raise ModelError(f"model.path {directory} is not a directory; give a Hugging Face model directory on disk")
-    if not (directory / "config.json").is_file():
-        raise ModelError(f"model.path {directory} has no config.json; give a Hugging Face model directory")
-    if not any(directory.glob("*.safetensors")):
-        raise ModelError(f"model.path {directory} has no *.safetensors file; is the download complete?")
-    return directory
 
 
 def read_architecture(directory: Path) -> tuple[dict[str, Any], Architecture]:

@@ -11,15 +11,15 @@ from tunix.rl.grpo import grpo_learner
 from tunix.rl.rollout import base_rollout
 
 from agent_tunix.config.checks import micro_batch_size
-from agent_tunix.config.schema import Config, RewardsConfig
+from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, load_splits
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat
-from agent_tunix.policy.model import copy_reference, count_parameters, find_model_directory, load_policy, make_mesh
+from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.policy.model import copy_reference, count_parameters, load_policy, make_mesh
 from agent_tunix.policy.optimizer import make_optimizer, make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
-from agent_tunix.rewards.execution import Runner, make_runner
 from agent_tunix.training import bridge
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.prompting import Prompts, encode_examples
@@ -45,20 +45,6 @@ class Material:
     learner: GrpoLearner
     schedule: optax.Schedule
     mesh: jax.sharding.Mesh
-
-
-def make_reward_runner(mixture: Mixture, rewards: RewardsConfig) -> Runner[Mixture]:
-    """Where and within which limits the components of a mixture run."""
-    return make_runner(
-        mixture,
-        rewards.execution,
-        timeout_s=rewards.timeout_s,
-        memory_mb=rewards.memory_mb,
-        num_workers=rewards.num_workers,
-        max_concurrency=rewards.max_concurrency,
-        recycle_after=rewards.recycle_after,
-        start_timeout_s=rewards.start_timeout_s,
-    )
 
 
 def build_material(config: Config, mixture: Mixture) -> Material:

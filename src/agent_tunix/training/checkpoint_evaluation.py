@@ -59,7 +59,8 @@ def evaluate_checkpoint(request: Request) -> None:
         CheckpointError: There is no such checkpoint, or it is damaged.
     """
     from agent_tunix.data import load_evaluation
-    from agent_tunix.policy.model import find_model_directory, load_policy, make_mesh
+    from agent_tunix.policy.directory import find_model_directory
+    from agent_tunix.policy.model import load_policy, make_mesh
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.training.building import make_rollout
     from agent_tunix.training.checkpoints import Checkpoints

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent_tunix.config.checks import check
-from agent_tunix.config.compose import find_conf_directory
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, messages_for, peek_example
-from agent_tunix.rewards import Mixture, Sample, resolve_reward, settle_completions
+from agent_tunix.rewards import Mixture, Sample, settle_completions
+from agent_tunix.training.reward_setup import resolve_from_config
 
 _NO_LIMIT_MB = 2**30
 
@@ -40,22 +39,6 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     rewards = (component.reward for component in mixture.components)
     settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
     return Checked(config, mixture)
-
-
-def resolve_from_config(config: Config, working_directory: Path) -> Mixture:
-    """The reward of `reward=` where that group is chosen, else of `training.reward_function`."""
-    spec: Any = config.reward.components or config.training.reward_function
-    return resolve_reward(
-        spec,
-        modules=config.rewards.modules,
-        args=config.rewards.args,
-        reward_directories=[working_directory / "conf" / "reward", find_conf_directory() / "reward"],
-        working_directory=working_directory,
-        on_failure=config.rewards.on_failure,
-        convention=config.rewards.convention,
-        completions=config.rewards.completions,
-        reward_key=config.rewards.reward_key,
-    )
 
 
 def _sample_of(example: Example, config: Config) -> Sample:

@@ -25,10 +25,11 @@ from agent_tunix.errors import (
     RewardError,
     RewardFailureRateError,
 )
+from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer
 from agent_tunix.rewards import Mixture, RewardAnalysis, fingerprint
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
 from agent_tunix.training import run_directory
-from agent_tunix.training.building import Material, build_material, make_reward_runner, training_sampling
+from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.evaluation import Evaluation, evaluate
 from agent_tunix.training.learner import (
@@ -38,6 +39,7 @@ from agent_tunix.training.learner import (
 )
 from agent_tunix.training.metrics import make_row
 from agent_tunix.training.preflight import Checked
+from agent_tunix.training.reward_setup import make_reward_runner
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.state import (
     changed_since,
@@ -117,7 +119,10 @@ def _record_start(config: Config, mixture: Mixture, places: RunDirectory) -> Non
         _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
     run_directory.write_text(places.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
-    environment = run_directory.describe_environment(mixture.describe(), fingerprint(mixture).to_data(), devices)
+    tokenizer = fingerprint_tokenizer(find_model_directory(config.model))
+    environment = run_directory.describe_environment(
+        mixture.describe(), fingerprint(mixture).to_data(), tokenizer, devices
+    )
     run_directory.write_json(places.environment, environment)
 
 

@@ -131,8 +131,10 @@ def hold(root: Path) -> Iterator[None]:
         yield
 
 
-def describe_environment(reward: str, fingerprint: dict[str, Any], devices: list[str]) -> dict[str, Any]:
-    """Versions, devices and the reward, for `environment.json`."""
+def describe_environment(
+    reward: str, fingerprint: dict[str, Any], tokenizer: str | None, devices: list[str]
+) -> dict[str, Any]:
+    """Versions, devices, the tokenizer and the reward, for `environment.json`."""
     packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "pyarrow")
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -143,6 +145,7 @@ def describe_environment(reward: str, fingerprint: dict[str, Any], devices: list
         "versions": {name: importlib.metadata.version(name) for name in packages},
         "reward": reward,
         "reward_fingerprint": fingerprint,
+        "tokenizer_fingerprint": tokenizer,
     }
 
 

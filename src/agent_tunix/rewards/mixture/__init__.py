@@ -5,6 +5,6 @@
 """
 
 from agent_tunix.rewards.mixture.mixing import ON_FAILURE, Component, Mixture
-from agent_tunix.rewards.mixture.totals import FAILURES
+from agent_tunix.rewards.mixture.totals import FAILURES, totals_that_train
 
-__all__ = ["FAILURES", "ON_FAILURE", "Component", "Mixture"]
+__all__ = ["FAILURES", "ON_FAILURE", "Component", "Mixture", "totals_that_train"]

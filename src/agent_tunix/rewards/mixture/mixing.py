@@ -21,7 +21,14 @@ from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.mixture.gates import OPEN, Parts, Verdict, Verdicts, decide, order_of
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route
 from agent_tunix.rewards.mixture.schedules import Schedule, Weight, may_train, weight_at
-from agent_tunix.rewards.mixture.totals import FAILURES, describe_terms, make_terms, total_of, weighed
+from agent_tunix.rewards.mixture.totals import (
+    FAILURES,
+    describe_terms,
+    make_terms,
+    total_of,
+    totals_that_train,
+    weighed,
+)
 from agent_tunix.rewards.sample import Sample, Score, Term
 from agent_tunix.rewards.transforms import Transform
 
@@ -110,8 +117,13 @@ class Mixture:
 
     # --- scoring -----------------------------------------------------------------------------------------------------
 
-    def score(self, samples: Sequence[Sample]) -> list[Score]:
+    def score(self, samples: Sequence[Sample], known: Parts | None = None) -> list[Score]:
         """Score each sample, in order.
+
+        Args:
+            samples: The completions.
+            known: Component → what it said of each sample, None where it was not computed. Where a component has said
+                something of every sample on which it counts, it is not asked again.
 
         Returns:
             For each sample its total as `value`, with the components' raw, unscaled values in `components`, their
@@ -129,7 +141,9 @@ class Mixture:
             ready = [component for component in waiting if parts.keys() >= component.requires.keys()]
             for component in ready:
                 verdicts[component.name] = _decide_all(component, samples, parts, verdicts)
-            parts |= _compute({c.name: c.reward for c in ready}, samples, verdicts)
+            told = {c.name: said for c in ready if (said := _said(known or {}, c.name, verdicts[c.name])) is not None}
+            parts |= told
+            parts |= _compute({c.name: c.reward for c in ready if c.name not in told}, samples, verdicts)
             waiting = [component for component in waiting if component.name not in parts]
         totals = self._combine(parts, verdicts, samples, self.weights(samples[0].step))
         if self.on_failure == "raise":
@@ -184,14 +198,7 @@ class Mixture:
 
     def totals(self, scores: Sequence[Score]) -> NDArray[np.float64]:
         """The totals that train: NaN for an unscored completion, or 0 for a failed one under `on_failure="zero"`."""
-        failed = 0.0 if self.on_failure == "zero" else math.nan
-        return np.array(
-            [
-                failed if score.outcome in FAILURES else math.nan if score.value is None else score.value
-                for score in scores
-            ],
-            dtype=np.float64,
-        )
+        return totals_that_train(scores, self.on_failure)
 
     def advantages(self, scores: Sequence[Score], num_generations: int, scaling: str = "group") -> NDArray[np.float64]:
         """The advantage of each completion, a function of the scores alone.
@@ -249,6 +256,11 @@ class Mixture:
         """Components that are mixtures themselves."""
         return [c.reward for c in self.components if isinstance(c.reward, Mixture)]
 
+    @property
+    def followed_metrics(self) -> list[str]:
+        """The metrics that weights follow, those of mixtures within it among them."""
+        return sorted({*self._followed(), *(metric for inner in self._inner() for metric in inner.followed_metrics)})
+
     def _followed(self) -> list[str]:
         metrics = (c.weight.metric for c in self.components if isinstance(c.weight, Schedule))
         return sorted({metric for metric in metrics if metric is not None})
@@ -291,6 +303,14 @@ def _decide_all(component: Component, samples: Sequence[Sample], parts: Parts, v
         else:
             decided.append(decide(component.requires, index, parts, verdicts))
     return decided
+
+
+def _said(known: Parts, name: str, verdicts: Sequence[Verdict]) -> list[Score | None] | None:
+    """What a component is known to say, if nothing of it is missing where it counts."""
+    said = known.get(name)
+    if said is None or any(verdict.is_open and part is None for part, verdict in zip(said, verdicts, strict=True)):
+        return None
+    return [part if verdict.is_open else None for part, verdict in zip(said, verdicts, strict=True)]
 
 
 def _compute(

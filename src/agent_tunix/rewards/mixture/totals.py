@@ -135,6 +135,15 @@ def _describe(part: Score | None, term: Term) -> str:
     return value + (f" [{part.detail}]" if part.detail else "")
 
 
+def totals_that_train(scores: Sequence[Score], on_failure: str) -> NDArray[np.float64]:
+    """[B] totals: NaN for an unscored completion, or 0 for a failed one where `on_failure` is `zero`."""
+    failed = 0.0 if on_failure == "zero" else math.nan
+    return np.array(
+        [failed if score.outcome in FAILURES else math.nan if score.value is None else score.value for score in scores],
+        dtype=np.float64,
+    )
+
+
 def weighed(scores: Sequence[Score], on_failure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What the advantage is taken of, from a mixture's scores.
 

@@ -1,0 +1,168 @@
+"""`agent-tunix rewards plan`: how many groups would teach nothing, before a run is paid for."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from agent_tunix.config.schema import Config
+    from agent_tunix.rewards.planning import Plan
+    from agent_tunix.training.pilot import Pilot
+
+_MANY_CUT = 0.1
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--data", default=None, help="JSONL of problems, or a directory with train.jsonl; as data.path.")
+@click.option("--model", default=None, help="A Hugging Face model directory; as model.path.")
+@click.option("--reward", default=None, help="Anything that training.reward_function accepts.")
+@click.option(
+    "--problems", type=click.IntRange(min=1), default=64, show_default=True, help="How many problems are tried."
+)
+@click.option(
+    "--samples", type=click.IntRange(min=2), default=16, show_default=True, help="K: completions of each problem."
+)
+@click.option(
+    "--group-size",
+    "group_sizes",
+    type=click.IntRange(min=2),
+    multiple=True,
+    help="A group size to forecast; may be repeated. Default: 2, 4, 8, … up to K.",
+)
+@click.option(
+    "--temperature",
+    "temperatures",
+    type=click.FloatRange(min=0, min_open=True),
+    multiple=True,
+    help="A sampling temperature to try; may be repeated. Default: generation.temperature.",
+)
+@click.option(
+    "--target",
+    type=click.FloatRange(0, 1),
+    default=0.25,
+    show_default=True,
+    help="The largest share of dead groups that is wanted.",
+)
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Write each problem with its totals to this file, as JSON lines: to choose problems by.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
+def plan(
+    data: str | None,
+    model: str | None,
+    reward: str | None,
+    problems: int,
+    samples: int,
+    group_sizes: tuple[int, ...],
+    temperatures: tuple[float, ...],
+    target: float,
+    write: Path | None,
+    as_json: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    """Sample a few problems with the model as it is, and forecast the run: dead groups by group size and temperature.
+
+    Recommends grpo.num_generations, generation.temperature and training.batch_size, and tells which problems are too
+    easy or too hard to teach anything. OVERRIDES are those of the run that is planned: KEY=VALUE.
+
+    Exit status: 0; 1 no group size keeps the dead groups within the target; 2 the command, the reward, the data or the
+    model cannot be used.
+    """
+    sizes = group_sizes or tuple(2**power for power in range(1, samples.bit_length()) if 2**power <= samples)
+    too_large = [size for size in sizes if size > samples]
+    if too_large:
+        raise click.UsageError(
+            f"--group-size {too_large[0]} needs at least as many --samples, of which there are {samples}"
+        )
+    shortcuts = _shortcuts(data, model, reward)
+    pilot = _pilot(_compose([*shortcuts, *overrides]), problems, samples, temperatures)
+    from agent_tunix.rewards.planning import make_plan
+
+    found = make_plan(pilot.totals, sizes, target)
+    if write is not None:
+        write.write_text("".join(f"{line}\n" for line in _problem_lines(pilot)), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps({**found.to_data(), "clipped_share": pilot.clipped_share}, indent=2))
+    else:
+        _print(found, pilot)
+    raise SystemExit(0 if found.within_target else 1)
+
+
+def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[str]:
+    """The options as overrides; a value is quoted as Hydra wants it."""
+    given = []
+    if data is not None:
+        given += ["data.source=jsonl", f"data.path={_quote(data)}"]
+    if model is not None:
+        given.append(f"model.path={_quote(model)}")
+    if reward is not None:
+        listed = reward.lstrip().startswith(("[", "{"))
+        given.append(f"training.reward_function={reward if listed else _quote(reward)}")
+    return given
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _compose(overrides: list[str]) -> "Config":
+    from hydra.core.plugins import Plugins
+
+    from agent_tunix.cli.hydra_programs import OwnConf
+    from agent_tunix.config.compose import compose_overrides
+
+    Plugins.instance().register(OwnConf)
+    return compose_overrides(overrides)
+
+
+def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[float, ...]) -> "Pilot":
+    from agent_tunix.training import devices
+    from agent_tunix.training.preflight import preflight
+
+    checked = preflight(config, Path.cwd())
+    devices.prepare(config.distributed)
+
+    import absl.logging
+
+    from agent_tunix.training.pilot import run_pilot
+    from agent_tunix.training.reward_setup import make_reward_runner
+
+    absl.logging.set_verbosity(absl.logging.ERROR)
+
+    with make_reward_runner(checked.mixture, config.rewards) as runner:
+        return run_pilot(
+            config,
+            runner.reward,
+            num_problems=problems,
+            num_samples=samples,
+            temperatures=list(dict.fromkeys(temperatures)) or [config.generation.temperature],
+        )
+
+
+def _problem_lines(pilot: "Pilot") -> list[str]:
+    """One problem a line, its totals by temperature; null where unscored."""
+    lines = []
+    for problem, prompt in enumerate(pilot.prompts):
+        totals: dict[str, Any] = {
+            f"{temperature:g}": [None if total != total else total for total in totals_PK[problem].tolist()]
+            for temperature, totals_PK in pilot.totals.items()
+        }
+        lines.append(json.dumps({"prompt": prompt, "totals": totals}, ensure_ascii=False))
+    return lines
+
+
+def _print(found: "Plan", pilot: "Pilot") -> None:
+    click.echo(f"{len(pilot.prompts)} problems, {found.num_samples} completions of each")
+    for temperature, share in pilot.clipped_share.items():
+        if share > _MANY_CUT:
+            cut = "of the completions are cut at generation.max_generation_steps"
+            click.echo(f"temperature {temperature:g}: {share:.0%} {cut}")
+    for line in found.lines():
+        click.echo(line)

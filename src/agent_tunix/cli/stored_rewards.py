@@ -1,0 +1,174 @@
+"""`agent-tunix rewards replay | diff`: rewards over completions that runs have stored, without JAX.
+
+Importing this loads nothing but Click; each command loads what it needs.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_tunix.errors import RewardError
+
+if TYPE_CHECKING:
+    from agent_tunix.rewards import Mixture
+
+_SAME, _DIFFERS = 0, 1
+
+_show_option = click.option(
+    "--show", "num_shown", type=click.IntRange(min=0), default=10, show_default=True, help="Completions printed."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_steps_option = click.option(
+    "--steps", default=None, metavar="FIRST:LAST", help="Only these steps; either end may be left out."
+)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--reward", default=None, help="Anything that training.reward_function accepts; default: the run's own.")
+@click.option("--reuse", is_flag=True, help="Take the stored scores of components that have not changed.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Score so often, judges without their cache, and report how far the reward agrees with itself.",
+)
+@_steps_option
+@_show_option
+@_json_option
+@click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
+def replay(
+    run: Path,
+    reward: str | None,
+    reuse: bool,
+    repeats: int,
+    steps: str | None,
+    num_shown: int,
+    as_json: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    """Score the stored completions of RUN with a changed reward: new totals and advantages, and which moved.
+
+    OVERRIDES change the run's own configuration: reward.components.brevity.weight=0.3,
+    rewards.args.conciseness.limit=80, grpo.advantage_scaling=none. Only what decides totals and advantages of given
+    completions can be changed. Without any change the run's own reward is scored again, and every stored total and
+    advantage should come out to the last bit.
+
+    Exit status: 0 every total and advantage is the stored one, or --repeats; 1 some differ; 2 the command, the run or
+    the reward cannot be used.
+    """
+    from agent_tunix.cli.rewards import read_spec
+    from agent_tunix.rewards import replay as replays
+    from agent_tunix.tracking.stored_run import StoredRun
+    from agent_tunix.training import stored_rewards
+
+    if reuse and repeats > 1:
+        raise click.UsageError("--reuse asks no component again, and --repeats asks all; give one of them")
+    stored = StoredRun(run)
+    config = stored_rewards.change_reward(stored.config, None if reward is None else read_spec(reward), overrides)
+    stored_rewards.check_tokenizer(stored)
+    if not stored.rollouts.steps():
+        raise RewardError(f"{stored.rollouts.directory} holds no completions; train with rollouts.share above 0")
+    recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
+    group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
+    if repeats > 1:
+        mixtures = [
+            stored_rewards.without_cache(stored_rewards.resolve_for_replay(config, stored)) for _ in range(repeats)
+        ]
+        with stored_rewards.placed(mixtures, config) as placed:
+            _print(replays.repeat(placed, recorded, rows, num_generations=group_size, scaling=scaling), as_json)
+        return
+    mixture = stored_rewards.resolve_for_replay(config, stored)
+    kept = stored_rewards.unchanged_components(stored, mixture) if reuse else []
+    with stored_rewards.placed([mixture], config) as (ready,):
+        replayed = replays.replay(ready, recorded, rows, num_generations=group_size, scaling=scaling, reuse=kept)
+        comparison = replays.compare(replayed, group_size, num_shown)
+    if not as_json:
+        for line in stored_rewards.changed_since_run(stored, mixture):
+            click.echo(f"changed: {line}")
+    _print(comparison, as_json)
+    raise SystemExit(_SAME if comparison.identical else _DIFFERS)
+
+
+@click.command()
+@click.argument("first")
+@click.argument("second")
+@click.option("--run", type=click.Path(path_type=Path), default=None, help="Compare their verdicts on its completions.")
+@_steps_option
+@_show_option
+@click.option("--module", "modules", multiple=True, help="Import this module or file first; may be repeated.")
+@_json_option
+def diff(
+    first: str,
+    second: str,
+    run: Path | None,
+    steps: str | None,
+    num_shown: int,
+    modules: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Compare two rewards: code, arguments, mixture and versions, and, with --run, where their verdicts differ.
+
+    FIRST and SECOND are anything that training.reward_function accepts, or the directory of a run, whose reward, as its
+    files are now, is meant.
+
+    Exit status: 0 they are the same; 1 they differ; 2 one of them, or the run, cannot be used.
+    """
+    from agent_tunix.rewards.comparison import compare_rewards
+    from agent_tunix.rewards.replay import compare, contrast
+    from agent_tunix.tracking.stored_run import StoredRun
+    from agent_tunix.training import stored_rewards
+
+    mixtures = [_reward_of(each, modules) for each in (first, second)]
+    difference = compare_rewards(*mixtures)
+    comparison = None
+    if run is not None:
+        stored = StoredRun(run)
+        config = stored.config
+        group_size = config.grpo.num_generations
+        with stored_rewards.placed(mixtures, config) as (before, after):
+            contrasted = contrast(
+                before,
+                after,
+                stored_rewards.recorded_steps(stored, steps),
+                stored.rows,
+                num_generations=group_size,
+                scaling=config.grpo.advantage_scaling,
+            )
+            comparison = compare(contrasted, group_size, num_shown)
+    if as_json:
+        _print_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
+    else:
+        told = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
+        click.echo("\n".join(told))
+    raise SystemExit(_DIFFERS if difference or (comparison and not comparison.identical) else _SAME)
+
+
+def _reward_of(named: str, modules: tuple[str, ...]) -> "Mixture":
+    """The reward that a specification means, or that of a run's directory."""
+    from agent_tunix.cli.rewards import resolve
+    from agent_tunix.tracking.stored_run import StoredRun
+    from agent_tunix.training.reward_setup import resolve_from_config
+    from agent_tunix.training.stored_rewards import changed_since_run
+
+    if not (Path(named) / "config.yaml").is_file():
+        return resolve(named, modules, ())
+    stored = StoredRun(named)
+    mixture = resolve_from_config(stored.config, Path.cwd())
+    for line in changed_since_run(stored, mixture):
+        click.echo(f"since {named} was trained: {line}", err=True)
+    return mixture
+
+
+def _print(report: Any, as_json: bool) -> None:
+    if as_json:
+        _print_json(report.to_data())
+    else:
+        click.echo("\n".join(report.lines()))
+
+
+def _print_json(data: Any) -> None:
+    click.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str))

@@ -1,0 +1,113 @@
+"""Completions of some training problems before any training, scored as training would score them.
+
+What `agent-tunix rewards plan` forecasts from. Nothing is updated and nothing is written.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data import BatchOrder, load_examples
+from agent_tunix.policy import compat
+from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.rewards import Mixture
+from agent_tunix.training.building import check_ends, make_rollout, training_sampling
+from agent_tunix.training.learner import make_samples
+from agent_tunix.training.prompting import Prompts, encode_examples
+from agent_tunix.training.rollout import Rollout
+
+# Completions generated at once; it bounds the memory of the key-value cache.
+_COMPLETIONS_AT_ONCE = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Pilot:
+    """What was sampled.
+
+    Attributes:
+        prompts: The P problems.
+        totals: Temperature → [P, K] totals, NaN where unscored.
+        clipped_share: Temperature → share of completions cut at the length limit.
+    """
+
+    prompts: Sequence[str]
+    totals: dict[float, NDArray[np.float64]]
+    clipped_share: dict[float, float]
+
+
+def run_pilot(
+    config: Config, mixture: Mixture, *, num_problems: int, num_samples: int, temperatures: Sequence[float]
+) -> Pilot:
+    """Sample and score.
+
+    Args:
+        config: The run that is planned.
+        mixture: Its reward, scored as at the first step.
+        num_problems: P: the first ones that training would draw, or all if there are fewer.
+        num_samples: K completions of each.
+        temperatures: Each above 0.
+
+    Raises:
+        DataError, ModelError, ConfigError: What was required, what arrived and what to do.
+    """
+    directory = find_model_directory(config.model)
+    tokenizer = Tokenizer(directory)
+    check_ends(config, tokenizer)
+    mesh = make_mesh(config.model.mesh_shape)
+    rollout = make_rollout(config, load_policy(directory, config.model, mesh), tokenizer, mesh)
+    prompts = encode_examples(load_examples(config, "train").examples, tokenizer, config)
+    rows = _first_rows(config, len(prompts.examples), num_problems)
+    totals, clipped = {}, {}
+    for number, temperature in enumerate(temperatures):
+        parts = list(_sample(config, mixture, rollout, mesh, prompts, rows, num_samples, temperature, number))
+        totals[temperature] = np.concatenate([part[0] for part in parts])
+        clipped[temperature] = float(np.concatenate([part[1] for part in parts]).mean())
+    return Pilot([prompts.examples[row].prompt for row in rows], totals, clipped)
+
+
+def _first_rows(config: Config, num_rows: int, num_problems: int) -> list[int]:
+    """The rows that training would draw first, each once."""
+    order = BatchOrder(
+        num_rows=num_rows, batch_size=1, seed=config.seed, num_batches=None, num_epochs=1, shuffle=config.data.shuffle
+    )
+    return [int(order.batch_indices(step)[0]) for step in range(1, min(num_problems, num_rows) + 1)]
+
+
+def _sample(
+    config: Config,
+    mixture: Mixture,
+    rollout: Rollout,
+    mesh: jax.sharding.Mesh,
+    prompts: Prompts,
+    rows: Sequence[int],
+    num_samples: int,
+    temperature: float,
+    number: int,
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+    """[b, K] totals and whether each completion was cut, a batch of problems at a time."""
+    sampling = dataclasses.replace(training_sampling(config), temperature=temperature)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(config.seed), 0), number)
+    size = min(max(_COMPLETIONS_AT_ONCE // num_samples, 1), len(rows))
+    for chunk in range(math.ceil(len(rows) / size)):
+        wanted = rows[chunk * size : (chunk + 1) * size]
+        # The last batch is filled up, so that one compiled program serves all.
+        batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))], config)
+        with compat.entered(mesh):
+            completions = rollout.sample(
+                batch.token_ids,
+                jax.random.fold_in(key, chunk),
+                sampling,
+                num_generations=num_samples,
+                max_prompt_length=config.generation.max_prompt_length,
+            )
+        kept = len(wanted) * num_samples
+        samples = make_samples(1, 1, batch, completions, config, num_samples)[:kept]
+        totals = mixture.totals(mixture.score(samples))
+        yield totals.reshape(len(wanted), num_samples), ~completions.ended[:kept].reshape(len(wanted), num_samples)

@@ -1,0 +1,39 @@
+"""From a configuration to the reward that scores; loads no JAX."""
+
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.compose import find_conf_directory
+from agent_tunix.config.schema import Config, RewardsConfig
+from agent_tunix.rewards import Mixture, resolve_reward
+from agent_tunix.rewards.execution import Runner, make_runner
+
+
+def resolve_from_config(config: Config, working_directory: Path) -> Mixture:
+    """The reward of `reward=` where that group is chosen, else of `training.reward_function`."""
+    spec: Any = config.reward.components or config.training.reward_function
+    return resolve_reward(
+        spec,
+        modules=config.rewards.modules,
+        args=config.rewards.args,
+        reward_directories=[working_directory / "conf" / "reward", find_conf_directory() / "reward"],
+        working_directory=working_directory,
+        on_failure=config.rewards.on_failure,
+        convention=config.rewards.convention,
+        completions=config.rewards.completions,
+        reward_key=config.rewards.reward_key,
+    )
+
+
+def make_reward_runner(mixture: Mixture, rewards: RewardsConfig) -> Runner[Mixture]:
+    """Where and within which limits the components of a mixture run."""
+    return make_runner(
+        mixture,
+        rewards.execution,
+        timeout_s=rewards.timeout_s,
+        memory_mb=rewards.memory_mb,
+        num_workers=rewards.num_workers,
+        max_concurrency=rewards.max_concurrency,
+        recycle_after=rewards.recycle_after,
+        start_timeout_s=rewards.start_timeout_s,
+    )

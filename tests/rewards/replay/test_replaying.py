@@ -1,0 +1,148 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards import Mixture, Outcome
+from agent_tunix.rewards.mixture.schedules import Schedule, read_weight
+from agent_tunix.rewards.replay import Unreplayable, compare, replay
+from tests.rewards.replay.support import G, by_column, component, record
+
+VALUES = st.one_of(
+    st.floats(-1e3, 1e3), st.sampled_from([0.0, 1.0, 0.1, math.nan, math.inf, None, "not a number", 1e30])
+)
+ROWS = st.lists(st.fixed_dictionaries({"a": VALUES, "b": VALUES}), min_size=G, max_size=3 * G).map(
+    lambda rows: rows[: len(rows) // G * G]
+)
+
+
+def mixture_of(on_failure: str = "exclude") -> Mixture:
+    return Mixture([by_column("a", 0.7), by_column("b", -0.3, requires={"a": 0.5})], on_failure=on_failure)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(ROWS, min_size=1, max_size=3),
+    scaling=st.sampled_from(["group", "batch", "none", "component"]),
+    on_failure=st.sampled_from(["exclude", "zero"]),
+)
+def test_the_unchanged_reward_gives_every_total_and_advantage_again(
+    steps: list[list[dict[str, Any]]], scaling: str, on_failure: str
+) -> None:
+    recorded = [record(mixture_of(on_failure), number + 1, rows, scaling) for number, rows in enumerate(steps)]
+    replayed = list(replay(mixture_of(on_failure), recorded, [], num_generations=G, scaling=scaling))
+    for before, after in zip(recorded, replayed, strict=True):
+        assert before.totals.tobytes() == after.totals.tobytes()
+        assert before.advantages.tobytes() == after.advantages.tobytes()
+        assert [score.outcome for score in before.scores] == [score.outcome for score in after.scores]
+    assert compare(replayed, G).identical
+
+
+def schedule(metric: str) -> Schedule:
+    weight = read_weight("b", {"from": 0.0, "to": 1.0, "metric": metric, "values": [0.0, 1.0]})
+    assert isinstance(weight, Schedule)
+    return weight
+
+
+def test_a_weight_that_follows_the_step_is_that_of_the_step() -> None:
+    weight = read_weight("b", {"from": 0.0, "to": 1.0, "steps": [1, 3]})
+    rows = [{"a": 0.0, "b": 1.0}] * G
+    (step,) = replay(
+        Mixture([by_column("a"), by_column("b", weight)]),
+        [record(Mixture([by_column("a")]), 2, rows)],
+        [],
+        num_generations=G,
+    )
+    assert step.totals.tolist() == [0.5] * G
+
+
+def test_a_weight_that_follows_a_metric_sees_the_rows_before_its_step() -> None:
+    rows = [{"a": 0.0, "b": 1.0}] * G
+    metrics = [{"step": number, "eval/accuracy": value} for number, value in ((0, 0.25), (1, 0.5), (2, 1.0))]
+    recorded = [record(Mixture([by_column("a")]), step, rows) for step in (1, 2)]
+    mixture = Mixture([by_column("a"), by_column("b", schedule("eval/accuracy"))])
+    steps = list(replay(mixture, recorded, metrics, num_generations=G))
+    assert [step.totals[0] for step in steps] == [0.25, 0.5]
+
+
+def test_a_weight_that_follows_the_reward_follows_the_replayed_one() -> None:
+    rows = [{"a": 1.0, "b": 1.0}] * G
+    metrics = [{"step": number, "rewards/a/mean": 0.0} for number in (0, 1, 2)]
+    recorded = [record(Mixture([by_column("b")]), step, rows) for step in (1, 2)]
+    mixture = Mixture([by_column("a", 0.0), by_column("b", schedule("rewards/a/mean"))])
+    steps = list(replay(mixture, recorded, metrics, num_generations=G))
+    assert [step.totals[0] for step in steps] == [0.0, 1.0]
+
+
+def test_known_scores_are_not_asked_for_again() -> None:
+    asked = []
+
+    def counts(metadata: dict[str, Any], response: str = "") -> float:
+        asked.append(response)
+        return float(metadata["a"])
+
+    rows = [{"a": float(index), "b": 1.0} for index in range(G)]
+    recorded = record(Mixture([component("a", counts), by_column("b")]), 1, rows)
+    asked.clear()
+    mixture = Mixture([component("a", counts, 2.0), by_column("b")])
+    (step,) = replay(mixture, [recorded], [], num_generations=G, reuse=["a"])
+    assert asked == []
+    assert step.totals.tolist() == [1.0, 3.0, 5.0, 7.0]
+
+
+def test_a_component_that_was_behind_a_shut_gate_is_asked_when_it_opens() -> None:
+    rows = [{"a": float(index), "b": 10.0} for index in range(G)]
+    recorded = record(Mixture([by_column("a"), by_column("b", requires={"a": 2.0})]), 1, rows)
+    assert recorded.totals.tolist() == [0.0, 1.0, 12.0, 13.0]
+    opened = Mixture([by_column("a"), by_column("b", requires={"a": 1.0})])
+    (step,) = replay(opened, [recorded], [], num_generations=G, reuse=["a", "b"])
+    assert step.totals.tolist() == [0.0, 11.0, 12.0, 13.0]
+
+
+def test_a_gate_that_shuts_hides_what_is_known() -> None:
+    rows = [{"a": float(index), "b": 10.0} for index in range(G)]
+    recorded = record(Mixture([by_column("a"), by_column("b")]), 1, rows)
+    shut = Mixture([by_column("a"), by_column("b", requires={"a": 3.0})])
+    (step,) = replay(shut, [recorded], [], num_generations=G, reuse=["a", "b"])
+    assert step.totals.tolist() == [0.0, 1.0, 2.0, 13.0]
+    assert "b" not in step.scores[0].parts
+
+
+@pytest.mark.parametrize("scaling", ["batch", "component"])
+def test_a_share_of_the_batch_is_no_batch_to_scale_by(scaling: str) -> None:
+    recorded = record(Mixture([by_column("a")]), 3, [{"a": 1.0}] * G, whole=False)
+    with pytest.raises(Unreplayable, match=r"step 3 has only a share stored.*rollouts.share=1"):
+        list(replay(Mixture([by_column("a")]), [recorded], [], num_generations=G, scaling=scaling))
+
+
+def test_a_share_of_the_batch_is_enough_for_its_groups() -> None:
+    recorded = record(Mixture([by_column("a")]), 3, [{"a": float(i)} for i in range(G)], whole=False)
+    (step,) = replay(Mixture([by_column("a")]), [recorded], [], num_generations=G)
+    assert np.array_equal(step.advantages, recorded.advantages)
+
+
+def test_a_group_with_a_member_missing_is_refused() -> None:
+    recorded = record(Mixture([by_column("a")]), 3, [{"a": 1.0}] * G)
+    with pytest.raises(Unreplayable, match=f"step 3 has 4 stored completions, which are no whole groups of {G - 1}"):
+        list(replay(Mixture([by_column("a")]), [recorded], [], num_generations=G - 1))
+
+
+def test_an_unknown_scaling_is_refused() -> None:
+    with pytest.raises(RewardError, match="must be one of group"):
+        list(replay(mixture_of(), [], [], num_generations=G, scaling="median"))
+
+
+def test_a_fault_of_the_replayed_reward_is_an_outcome() -> None:
+    recorded = record(Mixture([by_column("a")]), 1, [{"a": 1.0}] * G)
+
+    def broken(response: str) -> float:
+        raise KeyError("gone")
+
+    (step,) = replay(Mixture([component("a", broken)]), [recorded], [], num_generations=G)
+    assert {score.outcome for score in step.scores} == {Outcome.ERROR}
+    assert np.isnan(step.totals).all()
+    assert not step.advantages.any()
