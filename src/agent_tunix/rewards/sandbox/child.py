@@ -155,7 +155,8 @@ def main() -> None:
     with contextlib.suppress(ImportError):
         import encodings.idna  # noqa: F401  (what reading and printing may ask for later)
     work = {"dialogue": _run, "program": _run_and_serve, "tests": _test}[job["role"]]
-    _import_own()
+    if line:
+        _import_own()
     try:
         isolate(job["cpu_s"], job["memory_bytes"], job["output_bytes"])
     except (OSError, ValueError) as error:
