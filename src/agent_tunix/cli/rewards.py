@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from agent_tunix.errors import AgentTunixError, RewardError
+from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureError
 
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture
@@ -171,7 +171,10 @@ def try_reward(
     mixture = _resolve(name, modules, args)
     row = {key: _read_yaml(value) for key, value in (_split(column, "--column") for column in columns)}
     row |= {} if answer is None else {"answer": answer}
-    mixture.check_parameters(row)
+    try:
+        mixture.check_parameters(row)
+    except RewardSignatureError as error:
+        raise RewardSignatureError(f"{error} Here a column is given by --answer TEXT or --column NAME=VALUE.") from None
     text = sys.stdin.read() if response == "-" else response
     (score,) = mixture.score([make_sample(Problem(prompt, row), text, template or DEFAULT_FORMAT, step)])
     if as_json:

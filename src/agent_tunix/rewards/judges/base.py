@@ -69,6 +69,8 @@ class Judge(abc.ABC):
         ],
         return_annotation=float,
     )
+    # What `show` prints besides the class's own documentation.
+    documented_with: tuple[Any, ...] = (EndpointSettings,)
     extra = "judge"
     needed_modules: tuple[str, ...] = ("httpx", "tenacity")
 
