@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PASSED, _FAILED = 0, 1
+_WHENCE_COLUMNS = {
+    "try": "--answer TEXT and --column NAME=VALUE",
+    "test": "whatever else a case has",
+    "check": "the rows of --data FILE",
+    "bench": "the rows of --data FILE",
+    "calibrate": "the rows of --data FILE or --completions FILE",
+}
 
 
 class _Rewards(click.Group):
@@ -30,6 +37,8 @@ class _Rewards(click.Group):
             return super().invoke(ctx)
         except AgentTunixError as error:
             click.echo(f"{type(error).__name__}: {error}", err=True)
+            if isinstance(error, RewardSignatureError) and ctx.invoked_subcommand in _WHENCE_COLUMNS:
+                click.echo(f"Here columns come from {_WHENCE_COLUMNS[ctx.invoked_subcommand]}.", err=True)
             ctx.exit(2)
 
 
@@ -171,10 +180,7 @@ def try_reward(
     mixture = _resolve(name, modules, args)
     row = {key: _read_yaml(value) for key, value in (_split(column, "--column") for column in columns)}
     row |= {} if answer is None else {"answer": answer}
-    try:
-        mixture.check_parameters(row)
-    except RewardSignatureError as error:
-        raise RewardSignatureError(f"{error} Here a column is given by --answer TEXT or --column NAME=VALUE.") from None
+    mixture.check_parameters(row)
     text = sys.stdin.read() if response == "-" else response
     (score,) = mixture.score([make_sample(Problem(prompt, row), text, template or DEFAULT_FORMAT, step)])
     if as_json:
