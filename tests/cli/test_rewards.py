@@ -157,6 +157,18 @@ def data(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
+def test_a_missing_reference_names_the_option_that_gives_it(directory: Path) -> None:
+    result = call("try", "math", "--response", "4")
+    assert result.exit_code == 2
+    assert "--answer TEXT" in result.stderr
+
+
+def test_a_judge_is_shown_with_the_settings_of_its_endpoint(directory: Path) -> None:
+    shown = call("show", "judge").stdout
+    assert "requests_per_minute:" in shown
+    assert "polarity:" in shown
+
+
 def test_the_list_has_built_ins_and_the_users_own(directory: Path) -> None:
     (directory / "custom_rewards.py").write_text(
         "from agent_tunix.rewards import register_reward_function\n\n"

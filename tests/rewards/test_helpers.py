@@ -1,5 +1,8 @@
 import doctest
 import math
+import random
+import time
+from difflib import SequenceMatcher
 from typing import Any
 
 import pytest
@@ -73,9 +76,61 @@ def test_overlap_counts_what_was_found_and_not_what_was_said() -> None:
     assert helpers.overlap_reward(CONVERSATION, "ignored", reference_chunks=chunks) == 1.0
 
 
+WORDS = ["the", "tower", "of", "iron", "stands", "in", "Paris", "built", "for", "a", "fair", "by", "an", "engineer"]
+_random = random.Random(0)
+TEXTS = {
+    "one letter": "a" * 100_000,
+    "two letters": "ab" * 50_000,
+    "two letters by chance": "".join(_random.choices("ab", k=100_000)),
+    "words": " ".join(_random.choices(WORDS, k=20_000))[:100_000],
+    "short words": "a b " * 25_000,
+    "spaces": " " * 100_000,
+    "all characters": "".join(map(chr, range(1, 50_000))),
+    "a paragraph": " ".join(_random.choices(WORDS, k=60)),
+    "two thousand letters": "".join(_random.choices("ab", k=2_000)),
+    "nested repeats": "".join("ab" * n + "c" for n in range(60)),
+}
+
+
+@pytest.mark.parametrize("reference", TEXTS)
+@pytest.mark.parametrize("found", TEXTS)
+def test_overlap_of_long_texts_takes_no_long_time(reference: str, found: str) -> None:
+    started = time.process_time()
+    share = helpers.overlap_reward("x" + TEXTS[found] + "y", "y" + TEXTS[reference] + "z")
+    assert 0.0 <= share <= 1.0
+    assert time.process_time() - started < 2.0  # comparing every character would take minutes
+
+
+def test_a_long_text_that_has_half_of_the_reference_earns_half() -> None:
+    lines = [" ".join(f"{word}{number}" for word in WORDS) for number in range(2_000)]
+    share = helpers.percent_of_text_a_in_text_b("\n".join(lines), " ".join(lines[::2]))
+    assert share == pytest.approx(0.5, abs=0.001)
+    assert helpers.percent_of_text_a_in_text_b("\n".join(lines), "\n".join(lines[::-1])) == 1.0
+    assert helpers.percent_of_text_a_in_text_b("\n".join(lines), "no " * 30_000) == 0.0
+
+
+@given(st.text("abc ", max_size=60), st.text("abc ", max_size=60))
+def test_short_texts_are_compared_by_their_characters(one: str, other: str) -> None:
+    blocks = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    expected = sum(block.size for block in blocks) / len(one) if one else 0.0
+    assert helpers.percent_of_text_a_in_text_b(one, other) == expected
+
+
 def test_overlap_is_nothing_with_too_many_calls() -> None:
     greedy = [*CONVERSATION, {"role": "assistant", "content": "<tool_call>" * 4}]
     assert helpers.overlap_reward(greedy, "The Eiffel tower stands in Paris.") == 0.0
+
+
+@pytest.mark.parametrize("unit", ["<answer>", "</answer>", "[source:", "[", "]", " ", "<tool_call>", "[source: "])
+@pytest.mark.parametrize("end", ["", "]", "[source:" + " " * 50_000])
+def test_helpers_take_linear_time(unit: str, end: str) -> None:
+    text = unit * (100_000 // len(unit)) + end
+    started = time.process_time()
+    helpers.extract_answer_block(text)
+    helpers.citation_score(text, [{"metadata": {"source_id": "a"}}])
+    helpers.tool_call_efficiency(text)
+    helpers.extract_completion_text([{"role": "assistant", "content": text}])
+    assert time.process_time() - started < 1.0  # quadratic time would be many seconds
 
 
 def test_citations_have_precision_and_recall() -> None:

@@ -127,7 +127,8 @@ def _describe_component(component: Component) -> dict[str, Any]:
     reward: Any = component.reward
     function = function_of(reward)
     span = declared_range(reward)
-    documentation = inspect.getdoc(function) or ""
+    further = [f"`{one.__name__}`: {inspect.getdoc(one)}" for one in getattr(reward, "documented_with", ())]
+    documentation = "\n\n".join([inspect.getdoc(function) or "", *further])
     return {
         "name": component.name,
         "weight": component.weight if isinstance(component.weight, int | float) else str(component.weight),

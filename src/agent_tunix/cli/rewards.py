@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from agent_tunix.errors import AgentTunixError, RewardError
+from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureError
 
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PASSED, _FAILED = 0, 1
+_WHENCE_COLUMNS = {
+    "try": "--answer TEXT and --column NAME=VALUE",
+    "test": "whatever else a case has",
+    "check": "the rows of --data FILE",
+    "bench": "the rows of --data FILE",
+    "calibrate": "the rows of --data FILE or --completions FILE",
+}
 
 
 class _Rewards(click.Group):
@@ -30,6 +37,8 @@ class _Rewards(click.Group):
             return super().invoke(ctx)
         except AgentTunixError as error:
             click.echo(f"{type(error).__name__}: {error}", err=True)
+            if isinstance(error, RewardSignatureError) and ctx.invoked_subcommand in _WHENCE_COLUMNS:
+                click.echo(f"Here columns come from {_WHENCE_COLUMNS[ctx.invoked_subcommand]}.", err=True)
             ctx.exit(2)
 
 

@@ -47,10 +47,10 @@ def make_row(
 
 
 def _judging(mixture: Mixture) -> dict[str, float]:
-    """What judges took so far: requests, tokens, cost; like timings, not a function of the configuration."""
-    judges = {c.name: c.reward for c in mixture.components if isinstance(c.reward, Judge)}
-    return {
-        f"throughput/{name}/{total}": value
-        for name, judge in judges.items()
-        for total, value in judge.metrics().items()
-    }
+    """What judges took in the step, and their cost so far; like timings, not a function of the configuration."""
+    row: dict[str, float] = {}
+    for component in mixture.components:
+        if isinstance(component.reward, Judge):
+            row |= {f"throughput/{component.name}/{n}": value for n, value in component.reward.step_metrics().items()}
+            row[f"throughput/{component.name}/cost_total"] = component.reward.metrics()["cost"]
+    return row

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from agent_tunix.rewards import resolve_reward
+from agent_tunix.rewards import Sample, resolve_reward
 from agent_tunix.rewards.checks import Completion, Problem, calibrate, generate_completions, wilson_interval
 from agent_tunix.rewards.checks.calibration import Calibration, Verdict
 from tests.rewards.checks.support import sums
@@ -76,6 +76,22 @@ def test_generated_completions_have_labels_that_math_agrees_with() -> None:
     assert [rate.hits for rate in (of_math.wrong, of_math.unread, of_math.unscored, of_math.accepted_wrongly)] == [
         0
     ] * 4
+
+
+def test_work_that_reaches_the_answer_in_its_first_line_is_no_wrong_completion() -> None:
+    columns = {"answer": "25", "solution": "100 x 1/4 = 25 are indoors.\n75 - 50 = 25 flower."}
+    wrong = [c for c in generate_completions([Problem("", columns)]) if not c.label]
+    assert "Hm." in [c.response for c in wrong]
+    assert all(
+        score.value == 0
+        for score in resolve_reward("check_numbers").score([Sample(c.response, columns=columns) for c in wrong])
+    )
+
+
+def test_labels_that_some_lack_are_told_to_be_unused() -> None:
+    report = compare([completion("4", label=True), completion("5")])
+    assert (report.truth, report.unused_labels) == ("the other verifier", 1)
+    assert "only if every completion has one; 1 of 2 have" in report.text()
 
 
 def test_a_threshold_decides_what_is_accepted() -> None:

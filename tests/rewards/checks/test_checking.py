@@ -8,9 +8,9 @@ import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import resolve_reward
-from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.rewards.checks import Budget, CheckReport, Kind, Problem, check_reward
-from tests.rewards.checks.support import capitals, choices, sums
+from tests.rewards.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
+from tests.rewards.checks.support import sums
 
 PLANTED = Path(__file__).parent / "planted"
 BUDGET = Budget(tries=200, seconds=60.0)
@@ -54,23 +54,16 @@ def test_there_are_at_least_ten_planted_rewards() -> None:
     assert len(CAUGHT_BY) >= 10
 
 
-# Built-ins that whole numbers are no fit for: what they are checked on instead.
-PROBLEMS = {"multiple_choice": choices, "exact_match": capitals, "f1": capitals, "citations": capitals}
-ARGS: dict[str, dict[str, Any]] = {
-    "json_schema": {"schema": {"type": "object", "required": ["answer"], "properties": {"answer": {"type": "string"}}}}
-}
-# Its reference is a table of tests, which no gold solution made here would pass; its own tests hold it.
-NOT_CHECKED = {"code_tests"}
-
-
-@pytest.mark.parametrize("name", sorted(set(BUILTINS) - NOT_CHECKED))
-def test_a_built_in_passes(name: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_built_in_passes_and_the_docs_tell_its_limits(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "agent_tunix.rewards")  # `debug` tells everything
-    problems = PROBLEMS.get(name, lambda: sums(6))()
-    report = check(name, problems, args={name: ARGS[name]} if name in ARGS else None, budget=Budget(tries=80))
+    report = check_builtin(name)
     assert report.passed, report.text
     assert report.kind is not None
     assert report.range is not None
+    assert documented_rows().get(name) == row_of(name, report), (
+        "run `python -m tests.rewards.checks.known_limits`, and read what changed"
+    )
 
 
 def test_a_mixture_of_built_ins_passes_as_a_composite() -> None:

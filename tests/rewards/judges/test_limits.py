@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_tunix.rewards.judges.faults import BudgetSpent
-from agent_tunix.rewards.judges.limits import WINDOW_S, Budget, RateLimiter
+from agent_tunix.rewards.judges.limits import WINDOW_S, Budget, RateLimiter, Timing
 from tests.rewards.judges.conftest import FakeTime
+
+
+def limiter_of(requests: int | None, tokens: int | None, timing: Timing) -> RateLimiter:
+    return RateLimiter(lambda: requests, lambda: tokens, timing)
 
 
 def starts(limiter: RateLimiter, fake_time: FakeTime, tokens: list[int]) -> list[float]:
@@ -24,28 +28,28 @@ def starts(limiter: RateLimiter, fake_time: FakeTime, tokens: list[int]) -> list
 
 
 def test_requests_beyond_a_minutes_wait_for_the_next(fake_time: FakeTime) -> None:
-    limiter = RateLimiter(3, None, fake_time.timing)
+    limiter = limiter_of(3, None, fake_time.timing)
     assert starts(limiter, fake_time, [1] * 7) == [0, 0, 0, 60, 60, 60, 120]
     assert fake_time.now == 1_120
 
 
 def test_tokens_beyond_a_minutes_wait_for_the_next(fake_time: FakeTime) -> None:
-    limiter = RateLimiter(None, 1_000, fake_time.timing)
+    limiter = limiter_of(None, 1_000, fake_time.timing)
     assert starts(limiter, fake_time, [600, 400, 1, 999, 500, 500]) == [0, 0, 60, 60, 120, 120]
 
 
 def test_the_stricter_of_two_limits_counts(fake_time: FakeTime) -> None:
-    limiter = RateLimiter(2, 1_000, fake_time.timing)
+    limiter = limiter_of(2, 1_000, fake_time.timing)
     assert starts(limiter, fake_time, [900, 900, 10, 10, 10]) == [0, 60, 60, 120, 120]
 
 
 def test_a_request_larger_than_a_minutes_tokens_has_the_minute_to_itself(fake_time: FakeTime) -> None:
-    limiter = RateLimiter(None, 1_000, fake_time.timing)
+    limiter = limiter_of(None, 1_000, fake_time.timing)
     assert starts(limiter, fake_time, [10, 5_000, 10]) == [0, 60, 120]
 
 
 def test_tokens_that_were_not_used_are_free_again(fake_time: FakeTime) -> None:
-    limiter = RateLimiter(None, 1_000, fake_time.timing)
+    limiter = limiter_of(None, 1_000, fake_time.timing)
 
     async def ask_twice() -> float:
         slot = await limiter.acquire(1_000)
@@ -56,7 +60,7 @@ def test_tokens_that_were_not_used_are_free_again(fake_time: FakeTime) -> None:
 
 
 def test_without_limits_nobody_waits(fake_time: FakeTime) -> None:
-    assert set(starts(RateLimiter(None, None, fake_time.timing), fake_time, [10**9] * 50)) == {0}
+    assert set(starts(limiter_of(None, None, fake_time.timing), fake_time, [10**9] * 50)) == {0}
 
 
 @settings(max_examples=40)
@@ -67,7 +71,7 @@ def test_without_limits_nobody_waits(fake_time: FakeTime) -> None:
 )
 def test_no_minute_has_more_than_allowed(requests: int, tokens: int, asked: list[tuple[int, int]]) -> None:
     fake_time = FakeTime()
-    limiter = RateLimiter(requests, tokens, fake_time.timing)
+    limiter = limiter_of(requests, tokens, fake_time.timing)
     begun: list[tuple[float, int]] = []
 
     async def run() -> None:

@@ -21,6 +21,7 @@ from agent_tunix.rewards.checks.problems import (
     DEFAULT_FORMAT,
     Problem,
     near_misses,
+    numbers_in,
     read_plain_number,
     respond,
     write_number,
@@ -132,6 +133,7 @@ class Calibration:
         disagreements: Those that one accepts and the other does not.
         misses: One for each verifier.
         truth: Against what the misses are counted: "labels", or "the other verifier".
+        unused_labels: How many completions have a label that says nothing here, because others have none.
     """
 
     names: tuple[str, str]
@@ -140,6 +142,7 @@ class Calibration:
     disagreements: tuple[Disagreement, ...]
     misses: tuple[Misses, Misses]
     truth: str
+    unused_labels: int = 0
 
     @property
     def total(self) -> int:
@@ -167,6 +170,10 @@ class Calibration:
         if len(self.disagreements) > most:
             lines.append(f"  and {len(self.disagreements) - most} more")
         lines += ["", f"against {self.truth}:"]
+        if self.unused_labels:
+            lines.append(
+                f"  (a label is used only if every completion has one; {self.unused_labels} of {self.total} have)"
+            )
         for misses in self.misses:
             lines += [
                 f"  {misses.verifier}",
@@ -254,6 +261,7 @@ def calibrate(
         disagreements=tuple(Disagreement(completions[i], pairs[i], (scores[0][i], scores[1][i])) for i in differing),
         misses=(_misses(names[0], judged[0], truths[0]), _misses(names[1], judged[1], truths[1])),
         truth="labels" if labelled else "the other verifier",
+        unused_labels=0 if labelled else sum(completion.label is not None for completion in completions),
     )
 
 
@@ -288,7 +296,18 @@ def generate_completions(problems: Sequence[Problem], template: str = DEFAULT_FO
                     yield Completion(problem, response, True, f"{form}, {style}")
         for change, answer in near_misses(problem.answer).items():
             yield Completion(problem, respond("template", problem.work, answer, template), False, change)
-        yield Completion(problem, problem.work.partition("\n")[0].rstrip("0123456789. =") or "Hm.", False, "no answer")
+        yield Completion(problem, _unfinished(problem), False, "no answer")
+
+
+def _unfinished(problem: Problem) -> str:
+    """The first line of the work, broken off; or nothing of use, where that would have the answer in it already."""
+    begun = problem.work.partition("\n")[0].rstrip("0123456789. =")
+    answer = read_plain_number(problem.answer)
+    if answer is None:
+        has_answer = problem.answer in begun
+    else:
+        has_answer = any(read_plain_number(number) == answer for number in numbers_in(begun))
+    return "Hm." if has_answer or not begun else begun
 
 
 def _grouped(answer: str) -> str | None:

@@ -112,6 +112,8 @@ def shorten_values(values: Iterable[float | None]) -> str:
 def check_levels(trial: Trial) -> Finding:
     """How many different values the reward takes: advice, never a failure."""
     values = {round(score.value, 6) for _, _, score in trial.seen if score.value is not None}
+    if not values:
+        return Finding("levels", Status.SKIPPED, "not one response was scored")
     if len(values) == 1:
         return Finding("levels", Status.FAILED, f"every response earned {values.pop():g}; there is nothing to learn")
     if len(values) == 2:

@@ -48,45 +48,68 @@ class Receipt:
     is_cached: bool = False
 
 
+@dataclass(slots=True)
+class Tally:
+    """Receipts added up."""
+
+    verdicts: int = 0
+    failures: int = 0
+    cache_hits: int = 0
+    requests: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost: float = 0.0
+    latency_s: float = 0.0
+    latency_max_s: float = 0.0
+
+    def add(self, receipt: Receipt, *, failed: bool) -> None:
+        """Count one verdict, or the failure to get it."""
+        self.verdicts += not failed
+        self.failures += failed
+        self.cache_hits += receipt.is_cached
+        self.requests += receipt.requests
+        self.usage += receipt.usage
+        self.cost += receipt.cost
+        self.latency_s += receipt.latency_s
+        self.latency_max_s = max(self.latency_max_s, receipt.latency_s)
+
+    def metrics(self) -> dict[str, float]:
+        """By name; `latency_mean_s` is over verdicts that were asked for."""
+        asked = self.verdicts - self.cache_hits
+        return {
+            "verdicts": self.verdicts,
+            "failures": self.failures,
+            "cache_hits": self.cache_hits,
+            "requests": self.requests,
+            "prompt_tokens": self.usage.prompt_tokens,
+            "completion_tokens": self.usage.completion_tokens,
+            "cached_tokens": self.usage.cached_tokens,
+            "cost": self.cost,
+            "latency_mean_s": self.latency_s / asked if asked > 0 else 0.0,
+            "latency_max_s": self.latency_max_s,
+        }
+
+
 class Totals:
-    """What a judge took so far, in this process."""
+    """What a judge took in this process: so far, and since a step was last closed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.verdicts = 0
-        self.failures = 0
-        self.cache_hits = 0
-        self.requests = 0
-        self.usage = Usage()
-        self.cost = 0.0
-        self.latency_s = 0.0
-        self.latency_max_s = 0.0
+        self._all = Tally()
+        self._step = Tally()
 
     def add(self, receipt: Receipt, *, failed: bool) -> None:
         """Count one verdict, or the failure to get it."""
         with self._lock:
-            self.verdicts += not failed
-            self.failures += failed
-            self.cache_hits += receipt.is_cached
-            self.requests += receipt.requests
-            self.usage += receipt.usage
-            self.cost += receipt.cost
-            self.latency_s += receipt.latency_s
-            self.latency_max_s = max(self.latency_max_s, receipt.latency_s)
+            self._all.add(receipt, failed=failed)
+            self._step.add(receipt, failed=failed)
 
     def metrics(self) -> dict[str, float]:
-        """The totals by name; `latency_mean_s` is over verdicts that were asked for."""
+        """What it took so far."""
         with self._lock:
-            asked = self.verdicts - self.cache_hits
-            return {
-                "verdicts": self.verdicts,
-                "failures": self.failures,
-                "cache_hits": self.cache_hits,
-                "requests": self.requests,
-                "prompt_tokens": self.usage.prompt_tokens,
-                "completion_tokens": self.usage.completion_tokens,
-                "cached_tokens": self.usage.cached_tokens,
-                "cost": self.cost,
-                "latency_mean_s": self.latency_s / asked if asked > 0 else 0.0,
-                "latency_max_s": self.latency_max_s,
-            }
+            return self._all.metrics()
+
+    def take_step(self) -> dict[str, float]:
+        """What it took since this was last called."""
+        with self._lock:
+            step, self._step = self._step, Tally()
+        return step.metrics()

@@ -66,6 +66,15 @@ class Arguments:
             raise self.refusal(name, value, f"a whole number of at least {least}")
         return value
 
+    def take_flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self.take(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.refusal(name, value, "true or false")
+        return value
+
     def take_names(self, name: str) -> tuple[str, ...]:
         """A name or a list of names."""
         value = self.take(name)

@@ -14,7 +14,8 @@ from agent_tunix.rewards.judges.accounts import Receipt, Totals
 from agent_tunix.rewards.judges.cache import ReplyCache, cache_key
 from agent_tunix.rewards.judges.endpoint import Endpoint
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
-from agent_tunix.rewards.judges.limits import Budget, RateLimiter, Timing
+from agent_tunix.rewards.judges.limits import Budget, Timing
+from agent_tunix.rewards.judges.pools import Pool
 from agent_tunix.rewards.judges.prompts import Message
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
@@ -29,7 +30,6 @@ class _Session:
     """What belongs to one event loop, for as long as someone scores in it."""
 
     client: httpx.AsyncClient
-    slots: asyncio.Semaphore
     users: int = 0
     under_way: dict[str, "asyncio.Future[str]"] = field(default_factory=dict)
 
@@ -39,18 +39,18 @@ class Asker:
 
     Args:
         settings: How the model is asked.
+        pool: Limits that it keeps together with others.
         timing: The clock and how to wait.
 
     Attributes:
         totals: What asking took so far.
     """
 
-    def __init__(self, settings: EndpointSettings, timing: Timing) -> None:
+    def __init__(self, settings: EndpointSettings, pool: Pool, timing: Timing) -> None:
         self.settings = settings
         self.totals = Totals()
         self._cache = ReplyCache(settings.cache)
-        limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute, timing)
-        self._endpoint = Endpoint(settings, limiter, Budget(settings.max_requests, settings.max_cost), timing)
+        self._endpoint = Endpoint(settings, pool, Budget(settings.max_requests, settings.max_cost), timing)
         self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
         self._lock = threading.Lock()
 
@@ -61,7 +61,7 @@ class Asker:
         with self._lock:
             session = self._sessions.get(loop)
             if session is None:
-                session = _Session(self._endpoint.open(), asyncio.Semaphore(self.settings.max_concurrency))
+                session = _Session(self._endpoint.open())
                 self._sessions[loop] = session
             session.users += 1
         try:
@@ -155,7 +155,7 @@ class Asker:
         for attempt in range(TRIES_FOR_A_VERDICT):
             try:
                 seed = self.settings.seed + attempt
-                reply = await self._endpoint.ask(session.client, session.slots, messages, schema, receipt, seed)
+                reply = await self._endpoint.ask(session.client, messages, schema, receipt, seed)
                 return reply, read(reply)
             except MalformedVerdict as fault:
                 last = fault

@@ -2,12 +2,14 @@
 
 import abc
 import asyncio
+import contextvars
 import importlib.util
 import inspect
 import json
+import threading
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -18,6 +20,7 @@ from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.arguments import Arguments
 from agent_tunix.rewards.judges.faults import JudgeFault
 from agent_tunix.rewards.judges.limits import Timing
+from agent_tunix.rewards.judges.pools import Pool, join_pool
 from agent_tunix.rewards.judges.settings import EndpointSettings, read_settings
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
@@ -66,6 +69,8 @@ class Judge(abc.ABC):
         ],
         return_annotation=float,
     )
+    # What `show` prints besides the class's own documentation.
+    documented_with: tuple[Any, ...] = (EndpointSettings,)
     extra = "judge"
     needed_modules: tuple[str, ...] = ("httpx", "tenacity")
 
@@ -78,6 +83,7 @@ class Judge(abc.ABC):
         self.columns: tuple[str, ...] = ()
         self._timing = timing or Timing()
         self._asker: Asker | None = None
+        self._pool: Pool | None = None
         if args is not None:
             self._configure()
 
@@ -125,6 +131,20 @@ class Judge(abc.ABC):
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order. Works in any thread, also in one whose event loop is running."""
         return _run(self.score_async(samples))
+
+    def begin(self, samples: Sequence[Sample]) -> "Future[list[Score]]":
+        """Begin to score, in a thread of its own: so a mixture asks several judges at once, and computes meanwhile."""
+        future: Future[list[Score]] = Future()
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            try:
+                future.set_result(context.run(asyncio.run, self.score_async(samples)))
+            except BaseException as error:  # for whoever asks for the result
+                future.set_exception(error)
+
+        threading.Thread(target=work, name=f"judge {self.name}", daemon=True).start()
+        return future
 
     async def score_async(self, samples: Sequence[Sample], limit: int | None = None) -> list[Score]:
         """Score each sample, in order.
@@ -178,6 +198,10 @@ class Judge(abc.ABC):
         """What judging took in this process so far: requests, tokens, cost, latency, cache hits, failures."""
         return self._the_asker().totals.metrics()
 
+    def step_metrics(self) -> dict[str, float]:
+        """What judging took since this was last called, under the names of `metrics`, for a run to log each step."""
+        return self._the_asker().totals.take_step()
+
     def __reduce__(self) -> tuple[Any, ...]:
         """A judge is rebuilt from its arguments: neither key nor connections nor accounts go along."""
         return type(self), (self.name, None if self.endpoint is None else self.args)
@@ -193,6 +217,7 @@ class Judge(abc.ABC):
         self.columns = arguments.take_names("columns")
         self._read_own(arguments)
         arguments.finish()
+        self._pool = join_pool(self, self.endpoint, self._timing)
 
     def _the_endpoint(self) -> EndpointSettings:
         if self.endpoint is None:
@@ -200,10 +225,11 @@ class Judge(abc.ABC):
         return self.endpoint
 
     def _the_asker(self) -> "Asker":
+        settings = self._the_endpoint()
         if self._asker is None:
             from agent_tunix.rewards.judges.asking import Asker  # which imports the HTTP client
 
-            self._asker = Asker(self._the_endpoint(), self._timing)
+            self._asker = Asker(settings, self._pool or join_pool(self, settings, self._timing), self._timing)
         return self._asker
 
     def _shared_sections(self, sample: Sample) -> dict[str, str]:

@@ -35,7 +35,8 @@ from agent_tunix.rewards.judges.faults import (
     TransientFault,
     UnsupportedParameter,
 )
-from agent_tunix.rewards.judges.limits import Budget, RateLimiter, Timing
+from agent_tunix.rewards.judges.limits import Budget, Timing
+from agent_tunix.rewards.judges.pools import Pool
 from agent_tunix.rewards.judges.prompts import Message
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
@@ -75,14 +76,14 @@ class Endpoint:
 
     Args:
         settings: How it is asked.
-        limiter: Spreads requests over time.
+        pool: Limits that it keeps together with others.
         budget: Is asked before every request.
         timing: The clock and how to wait.
     """
 
-    def __init__(self, settings: EndpointSettings, limiter: RateLimiter, budget: Budget, timing: Timing) -> None:
+    def __init__(self, settings: EndpointSettings, pool: Pool, budget: Budget, timing: Timing) -> None:
         self.settings = settings
-        self._limiter = limiter
+        self._pool = pool
         self._budget = budget
         self._timing = timing
         self._dialect = Dialect("json_schema" if settings.structured == "auto" else settings.structured)
@@ -93,7 +94,7 @@ class Endpoint:
         client_log = logging.getLogger("httpx")
         if client_log.level == logging.NOTSET:
             client_log.setLevel(logging.WARNING)  # else a line for each request, in every run's log
-        limits = httpx.Limits(max_connections=self.settings.max_concurrency)
+        limits = httpx.Limits(max_connections=None)  # the pool's gate limits them
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = httpx.Timeout(self.settings.timeout_s, connect=min(10.0, self.settings.timeout_s), pool=None)
         # Reading the certificates takes a while, and without TLS there is nothing to verify.
@@ -103,7 +104,6 @@ class Endpoint:
     async def ask(
         self,
         client: httpx.AsyncClient,
-        slots: asyncio.Semaphore,
         messages: Sequence[Message],
         schema: dict[str, Any] | None,
         receipt: Receipt,
@@ -113,7 +113,6 @@ class Endpoint:
 
         Args:
             client: From `open`.
-            slots: Held by each request while it is under way.
             messages: The conversation.
             schema: What the reply must follow, where the endpoint can see to that; None: a text.
             receipt: Is told what the requests took.
@@ -127,7 +126,7 @@ class Endpoint:
         """
 
         async def attempt() -> str:
-            async with slots:
+            async with self._pool.gate:
                 return await self._ask_once(client, messages, schema, receipt, seed)
 
         retrying = tenacity.AsyncRetrying(
@@ -172,7 +171,7 @@ class Endpoint:
         self._budget.reserve(reserved)
         used = Usage()
         try:
-            slot = await self._limiter.acquire(estimate.prompt_tokens + estimate.completion_tokens)
+            slot = await self._pool.limiter.acquire(estimate.prompt_tokens + estimate.completion_tokens)
             receipt.requests += 1
             started = time.perf_counter()
             body = self._body(messages, schema, seed)
@@ -182,7 +181,7 @@ class Endpoint:
             answer = self._read(status, headers, content)
             receipt.latency_s = time.perf_counter() - started
             used = usage_of(answer, messages)
-            self._limiter.settle(slot, used.prompt_tokens + used.completion_tokens)
+            self._pool.limiter.settle(slot, used.prompt_tokens + used.completion_tokens)
             return reply_of(answer)
         finally:
             cost = self._cost(used)

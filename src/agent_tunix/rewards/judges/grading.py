@@ -10,6 +10,7 @@ from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.arguments import Arguments
 from agent_tunix.rewards.judges.base import Judge, guarded, receipt_extras
 from agent_tunix.rewards.judges.rubric import POLARITIES, read_rubric
+from agent_tunix.rewards.judges.settings import EndpointSettings
 from agent_tunix.rewards.judges.verdicts import Form
 from agent_tunix.rewards.sample import Sample, Score
 
@@ -33,6 +34,8 @@ class RubricJudge(Judge):
     Its own arguments are `rubric`, `scores` and `polarity`, for which see `read_rubric`, and `columns`: those of the
     dataset that the judge is shown, such as `answer`. For the others see `EndpointSettings`.
     """
+
+    documented_with = (read_rubric, EndpointSettings)
 
     def _read_own(self, arguments: Arguments) -> None:
         rubric = arguments.take("rubric")

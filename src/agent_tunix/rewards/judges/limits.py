@@ -42,24 +42,25 @@ class RateLimiter:
     Who asks first goes first. A request larger than a minute's tokens waits until it has a minute to itself.
 
     Args:
-        requests_per_minute: None: no limit.
-        tokens_per_minute: None: no limit.
+        requests_per_minute: Asked anew for each request; None: no limit.
+        tokens_per_minute: Likewise.
         timing: The clock and how to wait.
     """
 
     def __init__(
-        self, requests_per_minute: int | None, tokens_per_minute: int | None, timing: Timing | None = None
+        self,
+        requests_per_minute: Callable[[], int | None],
+        tokens_per_minute: Callable[[], int | None],
+        timing: Timing | None = None,
     ) -> None:
-        self._requests = requests_per_minute
-        self._tokens = tokens_per_minute
+        self._requests_per_minute = requests_per_minute
+        self._tokens_per_minute = tokens_per_minute
         self._timing = timing or Timing()
         self._lock = threading.Lock()
         self._slots: deque[Slot] = deque()
 
     async def acquire(self, tokens: int) -> Slot:
         """Wait until a request with so many tokens may begin."""
-        if self._requests is None and self._tokens is None:
-            return Slot(self._timing.clock(), tokens)
         with self._lock:
             now = self._timing.clock()
             slot = Slot(self._earliest_start(now, tokens), tokens)
@@ -78,13 +79,14 @@ class RateLimiter:
         while self._slots and self._slots[0].start_s <= now - WINDOW_S:
             self._slots.popleft()
         start = max(now, self._slots[-1].start_s) if self._slots else now
-        if self._requests is not None and len(self._slots) >= self._requests:
-            start = max(start, self._slots[-self._requests].start_s + WINDOW_S)
-        if self._tokens is not None:
+        most_requests, most_tokens = self._requests_per_minute(), self._tokens_per_minute()
+        if most_requests is not None and len(self._slots) >= most_requests:
+            start = max(start, self._slots[-most_requests].start_s + WINDOW_S)
+        if most_tokens is not None:
             window = [slot for slot in self._slots if slot.start_s > start - WINDOW_S]
             used = sum(slot.tokens for slot in window)
             for slot in window:
-                if used + tokens <= self._tokens:
+                if used + tokens <= most_tokens:
                     break
                 start = max(start, slot.start_s + WINDOW_S)
                 used -= slot.tokens

@@ -52,9 +52,11 @@ class EndpointSettings:
         extra_body: Further parameters of the request.
         timeout_s: The longest that one request may take.
         tries: Requests for one verdict, the first included, before a transient fault becomes an error.
-        max_concurrency: Requests under way at once.
+        max_concurrency: Requests under way at once; None: whatever other judges at the endpoint say, or else 16.
         requests_per_minute: Most requests within any minute; None: no limit.
         tokens_per_minute: Most tokens within any minute, prompts and replies together; None: no limit.
+        share_limits: Whether all judges with the same base URL and `api_key_env` keep these three limits together, the
+            strictest of each; False: this judge keeps its own, as for a provider that limits each model by itself.
         prices: Per million tokens; None: costs are not known.
         max_cost: What the judge may spend before it stops; None: no limit.
         max_requests: How often it may ask before it stops; None: no limit.
@@ -71,9 +73,10 @@ class EndpointSettings:
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 60.0
     tries: int = 6
-    max_concurrency: int = 16
+    max_concurrency: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    share_limits: bool = True
     prices: Prices | None = None
     max_cost: float | None = None
     max_requests: int | None = None
@@ -116,9 +119,10 @@ def read_settings(arguments: Arguments) -> EndpointSettings:
         extra_body=_read_extra_body(arguments),
         timeout_s=arguments.take_number("timeout_s", 60.0, 0.001),
         tries=arguments.take_count("tries", 6),
-        max_concurrency=arguments.take_count("max_concurrency", 16),
+        max_concurrency=arguments.take_optional_count("max_concurrency"),
         requests_per_minute=arguments.take_optional_count("requests_per_minute"),
         tokens_per_minute=arguments.take_optional_count("tokens_per_minute"),
+        share_limits=arguments.take_flag("share_limits", True),
         prices=_read_prices(arguments),
         max_cost=arguments.take_optional_number("max_cost", 0.0),
         max_requests=arguments.take_optional_count("max_requests", least=0),

@@ -5,10 +5,13 @@ directory. Before its first line runs, the kernel is asked for the rest, and the
 
 - a limit on memory, on processor time and, from outside, on time;
 - seccomp: no network or other sockets, no further processes or threads, no other program, no signal to anyone, no file
-  opened for writing, made, moved or removed, no change of the limits.
+  opened for writing, made, moved or removed, no change of the limits;
+- Landlock, where the kernel has it (Linux 5.13 and later): no file read but those of the standard library.
 
-It can still read files that this user can read. What it prints is cut at a megabyte. Linux on x86-64 or ARM only; a
-program is never run without all of this.
+Tests run in a second such process and call the program's functions from there (`checker`, `program`): the program sees
+the arguments of the calls and nothing of what is expected of them, and cannot say itself that a test passed.
+
+What a program prints is cut at a megabyte. Linux on x86-64 or ARM only; a program is never run without all of this.
 """
 
 import json
@@ -18,10 +21,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from agent_tunix.errors import RewardError
 
@@ -49,7 +54,7 @@ class Run:
 def run_program(
     code: str, *, stdin: str = "", checks: Sequence[str] = (), timeout_s: float = 5.0, memory_mb: int = 256
 ) -> Run:
-    """Run a Python program and then, in its namespace, some checks.
+    """Run a Python program and then, in another process that can call its functions, some checks.
 
     Args:
         code: The program.
@@ -61,62 +66,123 @@ def run_program(
     Raises:
         RewardError: This system cannot isolate it; nothing was run.
     """
-    token = secrets.token_hex(16)
-    job = {
-        "code": code,
-        "stdin": stdin,
-        "checks": list(checks),
+    limits = {
         "cpu_s": max(1, round(timeout_s + 0.5)),
         "memory_bytes": memory_mb * 2**20,
         "output_bytes": _MOST_OUTPUT,
-        "token": token,
     }
-    with tempfile.TemporaryDirectory(prefix="agent-tunix-") as directory, tempfile.TemporaryFile() as output:
+    deadline = time.monotonic() + timeout_s
+    program_job = {**limits, "code": code, "stdin": stdin}
+    if not checks:
+        with _Child({**program_job, "role": "dialogue"}) as program:
+            timed_out = program.wait_until(deadline)
+        return _judge(program, program, 0, timed_out)
+    with ExitStack() as ends:
+        asked, answered = os.pipe(), os.pipe()
+        for end in (*asked, *answered):
+            ends.callback(os.close, end)
+        with _Child({**program_job, "role": "program"}, (asked[0], answered[1])) as program:
+            tests_job = {**limits, "stdin": "", "role": "tests", "checks": list(checks)}
+            with _Child(tests_job, (answered[0], asked[1])) as tests:
+                ends.close()  # so that each notices when the other has ended
+                timed_out = tests.wait_until(deadline)
+    return _judge(program, tests, len(checks), timed_out)
+
+
+class _Child:
+    """A process at its job. Leaving the context ends it and all that it started; what it said is then known.
+
+    Args:
+        job: What `child` is to do.
+        line: Descriptors of the line to another such process, to read from and to write to.
+
+    Attributes:
+        said: What it reported.
+        printed: What it printed.
+        status: How it ended; None if it was still at it.
+    """
+
+    def __init__(self, job: dict[str, Any], line: tuple[int, ...] = ()) -> None:
+        token = secrets.token_hex(16)
+        self.said: list[str] = []
+        self.printed = ""
+        self.status: int | None = None
+        self._token = token
+        self._directory = tempfile.TemporaryDirectory(prefix="agent-tunix-")
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the child has ended)
         reading, writing = os.pipe()
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_CHILD), str(writing)],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.DEVNULL,
-                cwd=directory,
-                env={"PYTHONHASHSEED": "0"},
-                pass_fds=(writing,),
-                start_new_session=True,
-            )
+            with tempfile.TemporaryFile() as given:
+                given.write(json.dumps({**job, "token": token}).encode())
+                given.seek(0)
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_CHILD), *map(str, (writing, *line))],
+                    stdin=given,
+                    stdout=self._output,
+                    stderr=subprocess.DEVNULL,
+                    cwd=self._directory.name,
+                    env={"PYTHONHASHSEED": "0"},
+                    pass_fds=(writing, *line),
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(reading)
+            self._forget()
+            raise
         finally:
             os.close(writing)
-        with os.fdopen(reading, "rb") as report:
-            timed_out = _feed(process, json.dumps(job).encode(), timeout_s)
-            lines = report.read(_MOST_OUTPUT).decode(errors="replace").splitlines()
-        output.seek(0)
-        printed = output.read(_MOST_OUTPUT).decode(errors="replace")
-    return _judge(lines, token, printed, len(checks), timed_out, process.returncode)
+        self._report = os.fdopen(reading, "rb")
 
+    def __enter__(self) -> Self:
+        return self
 
-def _feed(process: "subprocess.Popen[bytes]", job: bytes, timeout_s: float) -> bool:
-    """Hand over the job and wait; whether time ran out."""
-    try:
-        process.communicate(job, timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        return True
-    finally:
+    def __exit__(self, *_: object) -> None:
+        self.status = self._process.poll()
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return False
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        with self._report:
+            self.said = self._report.read(_MOST_OUTPUT).decode(errors="replace").splitlines()
+        self._output.seek(0)
+        self.printed = self._output.read(_MOST_OUTPUT).decode(errors="replace")
+        self._forget()
+
+    def wait_until(self, deadline: float) -> bool:
+        """Wait for its end; whether time ran out before."""
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def own_words(self, timed_out: bool) -> list[str]:
+        """What it reported itself, which no program can forge.
+
+        Raises:
+            RewardError: It could not be isolated, and did nothing.
+        """
+        refused = next((line for line in self.said if line.startswith("refused")), "")
+        own = [line.removeprefix(self._token + " ") for line in self.said if line.startswith(self._token + " ")]
+        if "isolated" not in own and (refused or not timed_out):
+            told = refused or f"the process ended with {self.status}"
+            raise RewardError(f"code cannot be run in isolation here: {told}")
+        return own
+
+    def _forget(self) -> None:
+        self._output.close()
+        self._directory.cleanup()
 
 
-def _judge(lines: list[str], token: str, printed: str, num_checks: int, timed_out: bool, status: int | None) -> Run:
-    said = [line.removeprefix(token + " ") for line in lines if line.startswith(token + " ")]
-    if "isolated" not in said:
-        refused = next((line for line in lines if line.startswith("refused")), "")
-        if refused or not timed_out:
-            raise RewardError(f"code cannot be run in isolation here: {refused or f'the process ended with {status}'}")
-    passed = {int(line.split()[1]) for line in said if line.startswith("passed ")}
-    problems = [line.partition(" ")[2] for line in said if line.startswith("problem ")]
-    ended = "ended" in said
-    problem = problems[0] if problems else ""
-    if not ended and not problem:
-        problem = "it ran out of time" if timed_out or status == -signal.SIGXCPU else f"it was ended ({status})"
-    return Run(ended, printed, tuple(index in passed for index in range(num_checks)), problem)
+def _judge(program: _Child, tests: _Child, num_checks: int, timed_out: bool) -> Run:
+    program.own_words(timed_out)
+    tests_say = tests.own_words(timed_out)
+    passed = {int(line.split()[1]) for line in tests_say if line.startswith("passed ")}
+    problem = next((line.partition(" ")[2] for line in tests_say if line.startswith("problem ")), "")
+    ended = "ended" in tests_say
+    if timed_out or program.status == -signal.SIGXCPU:
+        problem = "it ran out of time"
+    elif program is not tests and program.status and len(passed) < num_checks:
+        problem = f"it was ended ({program.status})"
+    elif not ended and not problem:
+        problem = f"it was ended ({tests.status})"
+    return Run(ended and not timed_out, program.printed, tuple(i in passed for i in range(num_checks)), problem)

@@ -1,0 +1,137 @@
+"""Limits that all judges at one endpoint keep together, in one process.
+
+Two judges with the same base URL and variable of the key are one client in the endpoint's eyes: their requests count
+together, and of what they allow the strictest holds. A judge that says nothing of a limit leaves it to the others.
+Budgets are not shared: each judge has its own.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from agent_tunix.rewards.judges.limits import RateLimiter, Timing
+from agent_tunix.rewards.judges.settings import EndpointSettings
+
+MAX_CONCURRENCY = 16  # where no judge says
+
+
+@dataclass(slots=True)
+class _Waiter:
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[None]"
+    is_let_in: bool = False
+
+
+class Gate:
+    """At most so many inside at once, whichever event loops and threads they come from; who comes first goes first.
+
+    Args:
+        limit: How many; asked anew each time someone comes or goes.
+    """
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._waiting: deque[_Waiter] = deque()
+
+    async def __aenter__(self) -> None:
+        with self._lock:
+            if not self._waiting and self._inside < self._limit():
+                self._inside += 1
+                return
+            loop = asyncio.get_running_loop()
+            waiter = _Waiter(loop, loop.create_future())
+            self._waiting.append(waiter)
+        try:
+            await waiter.future
+        except asyncio.CancelledError:
+            with self._lock:
+                if waiter.is_let_in:
+                    self._inside -= 1
+                else:
+                    self._waiting.remove(waiter)
+                self._let_in()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._inside -= 1
+            self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._inside < self._limit():
+            waiter = self._waiting.popleft()
+            try:
+                waiter.loop.call_soon_threadsafe(_wake, waiter.future)
+            except RuntimeError:  # its event loop was closed, and no one waits any more
+                continue
+            waiter.is_let_in = True
+            self._inside += 1
+
+
+class Pool:
+    """What is shared: who is inside, and when requests began.
+
+    Args:
+        timing: The clock and how to wait.
+
+    Attributes:
+        gate: Held by each request while it is under way.
+        limiter: Spreads the requests over time.
+    """
+
+    def __init__(self, timing: Timing) -> None:
+        self._members: weakref.WeakKeyDictionary[object, EndpointSettings] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self.gate = Gate(lambda: min(self._given("max_concurrency"), default=MAX_CONCURRENCY))
+        self.limiter = RateLimiter(
+            lambda: min(self._given("requests_per_minute"), default=None),
+            lambda: min(self._given("tokens_per_minute"), default=None),
+            timing,
+        )
+
+    def join(self, member: object, settings: EndpointSettings) -> None:
+        """Let what a judge allows count for as long as the judge exists."""
+        with self._lock:
+            self._members[member] = settings
+
+    def _given(self, name: str) -> Iterator[int]:
+        with self._lock:
+            members = list(self._members.values())
+        return (limit for settings in members if (limit := getattr(settings, name)) is not None)
+
+
+_pools: weakref.WeakValueDictionary[tuple[str, str | None, Timing], Pool] = weakref.WeakValueDictionary()
+_pools_lock = threading.Lock()
+
+
+def join_pool(member: object, settings: EndpointSettings, timing: Timing) -> Pool:
+    """The pool of a judge's endpoint; of its own, if it shares none. It lives for as long as someone holds it.
+
+    Args:
+        member: The judge, or what asks for it.
+        settings: Its endpoint and what it allows.
+        timing: The clock and how to wait; judges with different clocks share nothing.
+    """
+    if settings.share_limits:
+        place = (settings.base_url, settings.api_key_env, timing)
+        with _pools_lock:
+            pool = _pools.get(place)
+            if pool is None:
+                pool = _pools[place] = Pool(timing)
+    else:
+        pool = Pool(timing)
+    pool.join(member, settings)
+    return pool
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():  # else its task was cancelled, and has given its place on
+        future.set_result(None)
