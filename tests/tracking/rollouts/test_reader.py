@@ -84,6 +84,16 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes | None) -> None:
         RolloutReader(tmp_path).steps()
 
 
+def test_a_row_that_nobody_wrote_so_is_a_damaged_file(tmp_path: Path) -> None:
+    write(tmp_path, make_step(1))
+    path = tmp_path / "step_000001-000001.parquet"
+    table = pq.read_table(path)
+    columns = pa.array(["{"] * table.num_rows)
+    pq.write_table(table.set_column(table.column_names.index("columns"), "columns", columns), path)
+    with pytest.raises(RunDirectoryError, match=r"could not be read: '{' is no stored value"):
+        list(RolloutReader(tmp_path).iterate())
+
+
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"step": [1]}), tmp_path / "step_000001-000001.parquet")
     with pytest.raises(RunDirectoryError, match="it holds no rollouts"):
