@@ -37,6 +37,8 @@ def test_steps_groups_and_rollouts_are_picked(directory: Path) -> None:
     }
     found = list(reader.iterate(rollout_ids={"2_0_1", "6_1_0", "9_9_9", "nonsense"}))
     assert [sample.rollout_id for stored in found for sample in stored.samples] == ["2_0_1", "6_1_0"]
+    assert reader.read_step(2).is_whole
+    assert not found[0].is_whole
     assert found[0].scores == [make_step(2).scores[1]]
     assert found[0].advantages.tolist() == [make_step(2).advantages[1]]
     assert list(reader.iterate(groups=[7])) == []
