@@ -43,14 +43,17 @@ def make_row(
     row["time/step_s"] = step_seconds
     row["throughput/tokens_per_s"] = num_tokens / step_seconds
     row["throughput/samples_per_s"] = len(completions.texts) / step_seconds
-    return row | _judging(mixture)
+    return row | judging_metrics(mixture)
 
 
-def _judging(mixture: Mixture) -> dict[str, float]:
+def judging_metrics(mixture: Mixture, prefix: str = "throughput") -> dict[str, float]:
     """What judges took in the step, and their cost so far; like timings, not a function of the configuration."""
     row: dict[str, float] = {}
     for component in mixture.components:
-        if isinstance(component.reward, Judge):
-            row |= {f"throughput/{component.name}/{n}": value for n, value in component.reward.step_metrics().items()}
-            row[f"throughput/{component.name}/cost_total"] = component.reward.metrics()["cost"]
+        reward, name = component.reward, f"{prefix}/{component.name}"
+        if isinstance(reward, Mixture):
+            row |= judging_metrics(reward, name)
+        elif isinstance(reward, Judge):
+            row |= {f"{name}/{leaf}": value for leaf, value in reward.step_metrics().items()}
+            row[f"{name}/cost_total"] = reward.metrics()["cost"]
     return row
