@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.answers.expressions import Collection, Expression, read_value
 from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
-from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, run_thoroughly
+from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 
 _NO_NUMBER_IN_IT = re.compile(
     r"(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*+", re.VERBOSE
@@ -33,6 +33,7 @@ _PROSE = re.compile(
     r"(?: [A-Za-z]{2,}+ | a(?=\ ) | [$]?\d++(?:[.,]\d++)*+%?+ | [\s.,;:!?'\"] | (?<=[A-Za-z])-(?=[A-Za-z]) )*+",
     re.VERBOSE | re.ASCII,
 )
+_LONGEST_REMEMBERED = 80
 _SPACED_THOUSANDS = re.compile(r"\d\s\d{3}(?!\d)", re.ASCII)
 _DIGITS = re.compile(r"\d++", re.ASCII)
 _SYMBOL_OF_NUMBERS = re.compile(r"[\d½-⅞]|\\(?!text|mathrm|mbox|quad)[A-Za-z]|[π∞√∅∪∩ℝ]")
@@ -58,7 +59,7 @@ class Tier(enum.StrEnum):
     THOROUGH = "math-verify"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity, so that it is a quick key of the cache below
 class Reference:
     """A row's reference answer, read once.
 
@@ -83,6 +84,7 @@ class Comparison(NamedTuple):
         detail: The comparison in words, with the tier.
         tier: Which tier answered.
         is_number: Whether the answer was read as one number.
+        timed_out: Whether it is undecided for lack of time.
     """
 
     verdict: Verdict
@@ -90,6 +92,7 @@ class Comparison(NamedTuple):
     detail: str
     tier: Tier = Tier.EXACT
     is_number: bool = False
+    timed_out: bool = False
 
     @property
     def equal(self) -> bool:
@@ -98,7 +101,8 @@ class Comparison(NamedTuple):
 
     def within(self, share: Fraction) -> bool:
         """Whether the answer lies within a share of the reference, at most."""
-        return self.relative_error is not None and self.relative_error <= share
+        error = self.relative_error
+        return error is not None and error.numerator * share.denominator <= share.numerator * error.denominator
 
 
 def read_reference(reference: Any) -> Reference:
@@ -130,20 +134,39 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
         thorough: Whether to ask the thorough tier where the exact one proves nothing.
 
     Returns:
-        The comparison. Undecided only where neither tier could tell.
+        The comparison. Undecided only where neither tier could tell: where the thorough one ran out of time, or failed.
     """
     if answer is None:
-        return Comparison(Verdict.DIFFERENT, None, "no answer was found")
+        return _NO_ANSWER
+    short = len(answer) <= _LONGEST_REMEMBERED
+    exact = _compare_short(answer, reference) if short else _compare_exactly(answer, reference)
+    if exact.verdict is not Verdict.UNDECIDED or not thorough:
+        return exact
+    verdict, reason, timed_out = ask(answer, reference.text)
+    error = _NO_ERROR if verdict is Verdict.EQUAL else None
+    detail = _describe(answer, reference, verdict, Tier.THOROUGH) + (f": {reason}" if reason else "")
+    return Comparison(verdict, error, detail, Tier.THOROUGH, exact.is_number, timed_out)
+
+
+_NO_ANSWER = Comparison(Verdict.DIFFERENT, None, "no answer was found")
+
+
+def _compare_exactly(answer: str, reference: Reference) -> Comparison:
     number = read_number(answer)
     if number is not None and reference.number is not None and _same_subject(number, reference.number):
         return _compare_numbers(number, reference.number)
-    verdict, tier = _compare_formulas(answer, number, reference), Tier.EXACT
-    if verdict is Verdict.UNDECIDED and thorough:
-        verdict, tier = run_thoroughly(answer, reference.text), Tier.THOROUGH
-    relation = _RELATIONS[verdict]
+    verdict = _compare_formulas(answer, number, reference)
     error = _NO_ERROR if verdict is Verdict.EQUAL else None
-    detail = f"the answer {excerpt(answer)} is {relation} {excerpt(reference.text)} ({tier})"
-    return Comparison(verdict, error, detail, tier, number is not None)
+    detail = _describe(answer, reference, verdict, Tier.EXACT)
+    return Comparison(verdict, error, detail, Tier.EXACT, number is not None)
+
+
+# The completions of a group share their reference, and give few different answers.
+_compare_short = lru_cache(maxsize=8192)(_compare_exactly)
+
+
+def _describe(answer: str, reference: Reference, verdict: Verdict, tier: Tier) -> str:
+    return f"the answer {excerpt(answer)} is {_RELATIONS[verdict]} {excerpt(reference.text)} ({tier})"
 
 
 _RELATIONS = {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar, cast
 
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards.answers.verifiers import VERIFIERS
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution.calls import divide_into_calls
 from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, failed_scores
@@ -35,6 +36,8 @@ class Runner(Closing, Generic[AnyReward]):
         self._settings = settings
         self._loop = EventLoopThread()
         self._executor: Executor | None = None
+        self._is_open = True
+        VERIFIERS.hold()
         self.reward = cast(AnyReward, self._place(reward))
 
     def close(self) -> None:
@@ -42,6 +45,9 @@ class Runner(Closing, Generic[AnyReward]):
         if self._executor is not None:
             self._executor.close()
         self._loop.close()
+        if self._is_open:
+            self._is_open = False
+            VERIFIERS.release()
 
     def _place(self, reward: Reward) -> Reward:
         if isinstance(reward, Mixture):
