@@ -107,14 +107,23 @@ class RewardFunction(Convention):
         with served_imports(), capture.listening(), capture.attributed() as lines:
             if not self.is_builtin:
                 return [self._score_one(sample, lines) for sample in samples]
-            questions = Questions()
+            return self._score_gathering(samples, lines)
+
+    def _score_gathering(self, samples: Sequence[Sample], lines: list[str]) -> list[Score]:
+        """The scores of a built-in, which asks the thorough tier about the whole batch at once."""
+        questions = Questions()
+        with questions.gathered():
+            scores = [self._score_or_put_off(sample, lines) for sample in samples]
+        while put_off := [place for place, score in enumerate(scores) if score is None]:
+            started = time.perf_counter()
+            questions.settle()
+            waited_s = (time.perf_counter() - started) / len(put_off)
             with questions.gathered():
-                scores = [self._score_or_put_off(sample, lines) for sample in samples]
-            while put_off := [place for place, score in enumerate(scores) if score is None]:
-                questions.settle()
-                with questions.gathered():
-                    for place in put_off:
-                        scores[place] = self._score_or_put_off(samples[place], lines)
+                for place in put_off:
+                    score = self._score_or_put_off(samples[place], lines)
+                    if score is not None:
+                        take_time(score, score.seconds + waited_s)
+                    scores[place] = score
         return [score for score in scores if score is not None]
 
     def _score_or_put_off(self, sample: Sample, lines: list[str]) -> Score | None:

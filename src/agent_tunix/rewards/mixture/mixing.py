@@ -343,14 +343,19 @@ def _compute(
 def _total(parts: Mapping[str, Score | None], terms: Mapping[str, Term]) -> Score:
     """The score of one completion."""
     value, outcome, detail = total_of(terms)
-    said = {name: part for name, part in parts.items() if part is not None}
-    return Score(
-        value=value,
-        components={name: None if part is None else part.value for name, part in parts.items()},
-        outcome=outcome,
-        detail=describe_terms(said, terms) if value is not None else detail,
-        extras={name: part.extras for name, part in said.items() if part.extras},
-        seconds=sum(part.seconds for part in said.values()),
-        parts=said,
-        terms=terms,
-    )
+    said: dict[str, Score] = {}
+    values: dict[str, float | None] = {}
+    extras: dict[str, Any] = {}
+    seconds = 0.0
+    for name, part in parts.items():  # one pass: this runs for every completion
+        if part is None:
+            values[name] = None
+            continue
+        said[name] = part
+        values[name] = part.value
+        seconds += part.seconds
+        if part.extras:
+            extras[name] = part.extras
+    if value is not None:
+        detail = describe_terms(said, terms)
+    return Score(value, values, outcome, detail, extras, seconds, said, terms)
