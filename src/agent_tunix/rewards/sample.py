@@ -133,9 +133,9 @@ class Score:
         terms: Mapping[str, Term] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
-        if (value is None) == (outcome is _SCORED):
+        if (value is None) is (outcome is _SCORED):
             raise ValueError(f"a {outcome} score cannot have the value {value!r}")
-        if value is not None and not abs(value) <= LARGEST_VALUE:
+        if value is not None and not -LARGEST_VALUE <= value <= LARGEST_VALUE:
             raise ValueError(f"a score must be finite and at most {LARGEST_VALUE:g} in size, not {value!r}")
         _set_value(self, value)
         _set_components(self, {} if components is None else components)

@@ -59,6 +59,10 @@ class Tier(enum.StrEnum):
     THOROUGH = "math-verify"
 
 
+# A member of an enumeration is found through its class's metaclass.
+_EQUAL, _DIFFERENT, _EXACT = Verdict.EQUAL, Verdict.DIFFERENT, Tier.EXACT
+
+
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity, so that it is a quick key of the cache below
 class Reference:
     """A row's reference answer, read once.
@@ -79,19 +83,18 @@ class Comparison(NamedTuple):
 
     Attributes:
         verdict: Equal; different; or undecided, where neither tier could tell.
-        relative_error: |answer − reference| / |reference|; None unless both are numbers, or
-            if only the reference is 0.
         detail: The comparison in words, with the tier.
         tier: Which tier answered.
         is_number: Whether the answer was read as one number.
+        numbers: The answer and the reference, where both are numbers; of a percentage the reading that is nearest.
         timed_out: Whether it is undecided for lack of time.
     """
 
     verdict: Verdict
-    relative_error: Fraction | None
     detail: str
     tier: Tier = Tier.EXACT
     is_number: bool = False
+    numbers: tuple[Fraction, Fraction] | None = None
     timed_out: bool = False
 
     @property
@@ -99,10 +102,22 @@ class Comparison(NamedTuple):
         """Whether the answer is right."""
         return self.verdict is Verdict.EQUAL
 
+    @property
+    def relative_error(self) -> Fraction | None:
+        """|answer − reference| / |reference|; None unless both are numbers, or if only the reference is 0."""
+        if self.verdict is Verdict.EQUAL:
+            return Fraction(0)
+        return None if self.numbers is None else _relative_error(*self.numbers)
+
     def within(self, share: Fraction) -> bool:
         """Whether the answer lies within a share of the reference, at most."""
-        error = self.relative_error
-        return error is not None and error.numerator * share.denominator <= share.numerator * error.denominator
+        if self.numbers is None:
+            return self.verdict is Verdict.EQUAL
+        given, true = self.numbers
+        a, b, c, d = given.numerator, given.denominator, true.numerator, true.denominator
+        # |a/b − c/d| ≤ share · |c/d|, both sides times b·d: no fraction has to be brought to its lowest terms.
+        off, room = abs(a * d - c * b) * share.denominator, abs(c) * b * share.numerator
+        return off <= room if c else a == 0
 
 
 def read_reference(reference: Any) -> Reference:
@@ -143,12 +158,11 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
     if exact.verdict is not Verdict.UNDECIDED or not thorough:
         return exact
     verdict, reason, timed_out = ask(answer, reference.text)
-    error = _NO_ERROR if verdict is Verdict.EQUAL else None
     detail = _describe(answer, reference, verdict, Tier.THOROUGH) + (f": {reason}" if reason else "")
-    return Comparison(verdict, error, detail, Tier.THOROUGH, exact.is_number, timed_out)
+    return Comparison(verdict, detail, Tier.THOROUGH, exact.is_number, timed_out=timed_out)
 
 
-_NO_ANSWER = Comparison(Verdict.DIFFERENT, None, "no answer was found")
+_NO_ANSWER = Comparison(Verdict.DIFFERENT, "no answer was found")
 
 
 def _compare_exactly(answer: str, reference: Reference) -> Comparison:
@@ -156,9 +170,7 @@ def _compare_exactly(answer: str, reference: Reference) -> Comparison:
     if number is not None and reference.number is not None and _same_subject(number, reference.number):
         return _compare_numbers(number, reference.number)
     verdict = _compare_formulas(answer, number, reference)
-    error = _NO_ERROR if verdict is Verdict.EQUAL else None
-    detail = _describe(answer, reference, verdict, Tier.EXACT)
-    return Comparison(verdict, error, detail, Tier.EXACT, number is not None)
+    return Comparison(verdict, _describe(answer, reference, verdict, Tier.EXACT), Tier.EXACT, number is not None)
 
 
 # The completions of a group share their reference, and give few different answers.
@@ -219,34 +231,26 @@ def _has_letters(text: str) -> bool:
 
 def _compare_numbers(number: Number, reference: Number) -> Comparison:
     if number.percent == reference.percent:
-        if number.written == reference.written:
-            detail = f"the answer {excerpt(number.text)} is equal to {excerpt(reference.text)} (exact)"
-            return Comparison(Verdict.EQUAL, _NO_ERROR, detail, Tier.EXACT, True)
-        error = _relative_error(number.written, reference.written)
+        numbers = number.written, reference.written
     else:  # just one has a percent sign, and may be meant in either way
-        pairs = ((number.written, reference.written), (number.value, reference.value))
-        errors = [error for error in (_relative_error(*pair) for pair in pairs) if error is not None]
-        error = min(errors, default=None)
-    equal = error == 0
+        numbers = _nearest((number.written, reference.written), (number.value, reference.value))
+    equal = numbers[0] == numbers[1]
     relation = "equal to" if equal else "different from"
-    return Comparison(
-        Verdict.EQUAL if equal else Verdict.DIFFERENT,
-        error,
-        f"the answer {excerpt(number.text)} is {relation} {excerpt(reference.text)} (exact)",
-        Tier.EXACT,
-        True,
-    )
+    detail = f"the answer {excerpt(number.text)} is {relation} {excerpt(reference.text)} (exact)"
+    return Comparison(_EQUAL if equal else _DIFFERENT, detail, _EXACT, True, numbers)
+
+
+def _nearest(*readings: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+    """The reading of two numbers in which they are nearest to each other."""
+    errors = [_relative_error(*reading) for reading in readings]
+    known = [error for error in errors if error is not None]
+    return readings[errors.index(min(known))] if known else readings[0]
 
 
 def _relative_error(given: Fraction, true: Fraction) -> Fraction | None:
     if given == true:
-        return _NO_ERROR
-    if given.denominator == 1 == true.denominator and true.numerator:
-        return Fraction(abs(given.numerator - true.numerator), abs(true.numerator))
+        return Fraction(0)
     return abs(given - true) / abs(true) if true else None
-
-
-_NO_ERROR = Fraction(0)
 
 
 def _compare_formulas(answer: str, number: Number | None, reference: Reference) -> Verdict:

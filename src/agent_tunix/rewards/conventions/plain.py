@@ -61,7 +61,9 @@ class Arguments:
 
     def of(self, sample: Sample) -> dict[str, Any]:
         """Those for one sample; a parameter that nothing provides is left to its default."""
-        arguments = {name: get(sample) for name, get in self._attributes}
+        arguments: dict[str, Any] = {}
+        for name, get in self._attributes:
+            arguments[name] = get(sample)
         columns = sample.columns
         for name in self._columns:
             if name in columns:
@@ -137,17 +139,14 @@ class RewardFunction(Convention):
         lines.clear()
         started = time.perf_counter()
         try:
-            score = self._to_own_score(self._call(sample))
+            returned = self._call(sample)
+            # A built-in makes a new score each time, which nobody else holds.
+            owned = self.is_builtin and type(returned) is Score
+            score = returned if owned else to_score(returned, EXPECTED)
         except FAULTS as error:  # a user's fault becomes an outcome here
             score = self._failed(error)
         take_time(score, time.perf_counter() - started)
         return replace(score, extras={**score.extras, **capture.as_extras(lines)}) if lines else score
-
-    def _to_own_score(self, returned: Any) -> Score:
-        """The score, which nobody else holds: a built-in makes a new one each time."""
-        if self.is_builtin and type(returned) is Score:
-            return returned
-        return to_score(returned, EXPECTED)
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         async with slots:

@@ -189,9 +189,11 @@ class Mixture:
             c.name: make_terms(weights[c.name], parts[c.name], verdicts[c.name], c.transforms, groups)
             for c in self.components
         }
+        names = tuple(terms)
+        rows = zip(zip(*(parts[name] for name in names), strict=True), zip(*terms.values(), strict=True), strict=True)
         return [
-            _total({name: parts[name][index] for name in terms}, {name: of[index] for name, of in terms.items()})
-            for index in range(len(samples))
+            _total(dict(zip(names, said, strict=True)), dict(zip(names, weighed_terms, strict=True)))
+            for said, weighed_terms in rows
         ]
 
     # --- what trains -------------------------------------------------------------------------------------------------
