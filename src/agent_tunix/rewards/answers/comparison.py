@@ -38,6 +38,7 @@ _SPACED_THOUSANDS = re.compile(r"\d\s\d{3}(?!\d)", re.ASCII)
 _DIGITS = re.compile(r"\d++", re.ASCII)
 _SYMBOL_OF_NUMBERS = re.compile(r"[\d½-⅞]|\\(?!text|mathrm|mbox|quad)[A-Za-z]|[π∞√∅∪∩ℝ]")
 _EMPTY_SET = re.compile(r"\\varnothing(?![A-Za-z])|\A\s*\\\{\s*\\\}\s*\Z|\A\s*∅\s*\Z")
+_INFINITY = re.compile(r"\\infty(?![A-Za-z])")
 _NAME = re.compile(r"[A-Za-z]\w{0,2}")
 _WORD = re.compile(r"\\?[A-Za-z]{2,}")
 _MATHEMATICAL_WORDS = frozenset(
@@ -293,6 +294,7 @@ def _canonical(text: str) -> str:
     if "\\" in text:
         text = re.sub(r"\\(?:left|right|[dt](?=frac)|[,;:! ]|displaystyle(?![A-Za-z]))", _keep_backslash, text)
         text = _EMPTY_SET.sub(r"\\emptyset", text)
+        text = _INFINITY.sub("∞", text)
     words = text.split()
     spaces = (" " if one[-1].isalnum() and other[0].isdigit() else "" for one, other in pairwise(words))
     joined = "".join(part for pair in zip(words, [*spaces, ""], strict=False) for part in pair)
