@@ -5,8 +5,8 @@ r"""The `math` reward beside math-verify: completions a second, and every verdic
 The completions are worked solutions in the manner of GSM8K, in groups of eight that share a problem, each with one of
 several endings (`#### 18`, "The answer is 18.", `\boxed{18}`, a bare last number) and, in two of five, another number
 for the answer. The problems are made by code. `--data` names a JSONL file of GSM8K, or a directory of them, with the
-columns `question` and `answer`: then the same follows with its solutions, once with GSM8K's own ending alone
-(`#### 18`) and once with all endings.
+columns `question` and `answer`: then the same follows with its solutions, first as they were published, then with right
+and wrong answers after GSM8K's own `####`, then with all endings.
 
 math-verify is called as its documentation shows, `verify(parse(reference), parse(completion))`. Beside it stand
 
@@ -31,6 +31,7 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +53,7 @@ ENDINGS = (
 )
 WANTED = 60
 GROUP = 8
-BATCH = 32 * GROUP
+BATCH = 64 * GROUP
 
 Score = Callable[[Sequence[Sample]], list[bool]]
 
@@ -100,6 +101,20 @@ def make_samples(problems: Sequence[Problem], endings: Sequence[str], count: int
     return samples
 
 
+def publish(problems: Sequence[Problem]) -> list[Sample]:
+    """Each solution as it is, with its own answer."""
+    return [
+        Sample(
+            f"{working}\n{GSM8K_ENDING.format(answer)}",
+            columns={"answer": answer, "is_right": True},
+            step=1,
+            group_id=number,
+            rollout_id=f"1_{number}_0",
+        )
+        for number, (working, answer) in enumerate(problems)
+    ]
+
+
 class Difference(NamedTuple):
     """A completion on which the verdicts differ."""
 
@@ -111,6 +126,13 @@ class Difference(NamedTuple):
     def ours_is_wrong(self) -> bool:
         """Whether it is our verdict that is mistaken."""
         return self.ours is not self.sample.columns["is_right"]
+
+    def __str__(self) -> str:
+        truth = "right" if self.sample.columns["is_right"] else "wrong"
+        return (
+            f"{truth}; ours: {self.ours}, math-verify's: {self.theirs}: {self.sample.response[-100:]!r} "
+            f"for {self.sample.answer!r}"
+        )
 
 
 def race(samples: Sequence[Sample], name: str, score: Score) -> list[Difference]:
@@ -152,12 +174,14 @@ def compare_on(title: str, samples: Sequence[Sample]) -> bool:
         ]
         differing = race(samples[:half], *contenders[0]) + race(samples[half:], *contenders[1])
     mistaken = sum(difference.ours_is_wrong for difference in differing)
-    print(f"  verdicts that differ: {len(differing)} of {len(samples)}; ours is wrong on {mistaken} of these")
-    for sample, ours, theirs in differing:
-        print(
-            f"    the answer is {'right' if sample.columns['is_right'] else 'wrong'}; ours: {ours}, math-verify's: "
-            f"{theirs}: {sample.response[-100:]!r} for {sample.answer!r}"
-        )
+    worded = sum("answer" in difference.sample.response.lower() for difference in differing)
+    print(
+        f"  verdicts that differ: {len(differing)} of {len(samples)}, {worded} of them on solutions that speak of an "
+        f"answer; ours is wrong on {mistaken}"
+    )
+    # The completions of a group may be alike.
+    for text, times in Counter(map(str, differing)).items():
+        print(f"    {text}" + (f" ({times} times)" if times > 1 else ""))
     return not mistaken
 
 
@@ -193,8 +217,13 @@ def main() -> int:
     sets = {"solutions made by code": make_samples(made, ENDINGS, arguments.completions, rng)}
     if arguments.data is not None:
         real = read_problems(arguments.data)
-        sets["GSM8K's solutions, with its own ending"] = make_samples(real, [GSM8K_ENDING], arguments.completions, rng)
-        sets["GSM8K's solutions, with all endings"] = make_samples(real, ENDINGS, arguments.completions, rng)
+        sets["GSM8K's solutions, as published"] = publish(real)
+        sets["GSM8K's solutions, right and wrong, with its own ending"] = make_samples(
+            real, [GSM8K_ENDING], arguments.completions, rng
+        )
+        sets["GSM8K's solutions, right and wrong, with all endings"] = make_samples(
+            real, ENDINGS, arguments.completions, rng
+        )
     verify_all([Sample("$x+1$", columns={"answer": "$1$"})])  # imports and grammar
     gc.collect()
     gc.freeze()  # neither pays for sweeping what the other has loaded
