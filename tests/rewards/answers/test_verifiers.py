@@ -12,10 +12,12 @@ from multiprocessing.connection import Connection
 
 import pytest
 
+from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, Score, get_reward_function, resolve_reward
 from agent_tunix.rewards.answers import Question, Verdict, set_thorough_runner
 from agent_tunix.rewards.answers.verifiers import PATIENCE, VERIFIERS, Verifiers
 from agent_tunix.rewards.execution import make_runner
+from agent_tunix.rewards.execution.local import LocalExecutor
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock, workers_and_descendants
 
 ENDLESS = [
@@ -184,3 +186,17 @@ def test_the_trainers_process_does_not_load_math_verify() -> None:
         """
     )
     assert done.stdout.split() == [], done.stdout
+
+
+def test_where_no_process_can_be_started_an_answer_is_an_error_and_the_next_is_judged(
+    verifiers: Verifiers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RewardError("no more processes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalExecutor, "submit", refuse)
+        (found,) = score(QUICK.answer)
+    assert (found.value, found.outcome) == (None, Outcome.ERROR)
+    assert "no more processes" in found.detail
+    assert score(QUICK.answer)[0].value == 1.0

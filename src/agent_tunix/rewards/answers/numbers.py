@@ -79,8 +79,9 @@ _SCALE_WORD = re.compile(
 )
 # Words that make something else of the number after them, or of the number before them.
 _FUNCTION = re.compile(
-    r"(?<![^\W\d_]) (?: sqrt | log | ln | exp | sin | cos | tan | cot | csc | root | factorial | square\ of | cube\ of )"
-    r" (?![^\W\d_])",
+    r"""(?<![^\W\d_])
+    (?: sqrt | log | ln | exp | sin | cos | tan | cot | csc | root | factorial | (?: square | cube )\ of )
+    (?![^\W\d_])""",
     re.VERBOSE | re.IGNORECASE,
 )
 _POWER_WORD = re.compile(r"\s?(?:squared|cubed|factorial|and\s(?:a|one|two|three)\s)", re.IGNORECASE)

@@ -99,9 +99,12 @@ class Verifiers:
 
         samples = [Sample(question.answer, columns={"answer": question.reference}) for question in questions]
         calls = [(place,) for place in range(len(samples))]
+        executor = None
         try:
-            scores = self._started().submit(Job(_RECIPE, samples, calls)).result()
+            executor = self._started()
+            scores = executor.submit(Job(_RECIPE, samples, calls)).result()
         except (RewardError, OSError, CancelledError) as error:  # none can be started here, or they were closed
+            self._drop(executor)
             logger.warning("math-verify has no process to run in: %r", error)
             return [Ruling(Verdict.UNDECIDED, f"math-verify has no process to run in: {error!r}")] * len(samples)
         return [self._ruling(score) for score in scores]
@@ -117,6 +120,15 @@ class Verifiers:
                 )
                 self._executor = LocalExecutor(settings)
             return self._executor
+
+    def _drop(self, failed: "LocalExecutor | None") -> None:
+        """Processes that have failed are of no use to the next question."""
+        if failed is None:
+            return
+        with self._lock:
+            if self._executor is failed:
+                self._executor = None
+        failed.close()
 
     def _ruling(self, score: Score) -> Ruling:
         if score.outcome is Outcome.SCORED:

@@ -36,9 +36,9 @@ class Runner(Closing, Generic[AnyReward]):
         self._settings = settings
         self._loop = EventLoopThread()
         self._executor: Executor | None = None
-        self._is_open = True
-        VERIFIERS.hold()
         self.reward = cast(AnyReward, self._place(reward))
+        VERIFIERS.hold()
+        self._is_open = True
 
     def close(self) -> None:
         """End every process and thread, and give up every descriptor."""
