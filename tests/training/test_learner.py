@@ -244,6 +244,24 @@ def test_accumulated_halves_make_the_update_of_the_whole_batch(whole: Bench, hal
     halves.reset()
 
 
+def test_metrics_of_accumulated_halves_are_those_of_the_whole_batch(whole: Bench, halves: Bench) -> None:
+    completions = whole.sample()
+    one, _, _ = whole.update(completions, ADVANTAGES)
+    other, _, _ = halves.update(completions, ADVANTAGES)
+    assert other == pytest.approx(one, rel=1e-3, abs=1e-6)
+    whole.reset()
+    halves.reset()
+
+
+def test_the_kl_is_weighed_as_in_the_loss(two_iterations: Bench) -> None:
+    """With advantages of 0 the loss is the penalty alone; over unequal lengths the mean over tokens is another number."""
+    completions = two_iterations.sample()
+    two_iterations.update(completions, 3 * ADVANTAGES)  # away from the reference
+    policy, _, _ = two_iterations.update(completions, np.zeros(len(ADVANTAGES)))
+    assert policy["kl"] is not None
+    assert policy["loss"] == pytest.approx(two_iterations.config.grpo.beta * policy["kl"], rel=1e-5)
+
+
 def test_with_advantages_of_zero_a_policy_at_its_reference_stays_there(whole: Bench) -> None:
     policy, _, applied = whole.update(whole.sample(), np.zeros(len(ADVANTAGES)))
     assert applied == 1
@@ -343,4 +361,4 @@ def test_without_a_kl_penalty_there_is_no_reference_model(make_bench: BenchMaker
     assert "reference" not in bench.learner.rl_cluster.inference_worker._models
     result = bench.run_step(1)
     assert result.finite
-    assert result.policy["kl"] == 0.0
+    assert result.policy["kl"] is None  # not measured, rather than none

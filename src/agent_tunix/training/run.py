@@ -36,7 +36,7 @@ from agent_tunix.training.learner import (
     StepResult,
     StepSettings,
 )
-from agent_tunix.training.metrics import make_row
+from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.preflight import Checked
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.state import (
@@ -146,6 +146,7 @@ class Run:
             self._max_steps,
         )
         self._recorder: Recorder
+        self._metrics = StepMetrics(checked.mixture, checked.config)
         self._analysis = RewardAnalysis() if checked.config.training.save_reward_analysis else None
 
     def complete(self) -> Summary:
@@ -190,7 +191,7 @@ class Run:
         updates = step * self._config.grpo.num_iterations
         learning_rate = float(self._material.schedule(updates - 1))
         seconds = time.perf_counter() - started
-        row = make_row(step, result, self._mixture, self._config, learning_rate, seconds)
+        row = self._metrics.row(step, result, learning_rate, seconds)
         if not result.finite:
             self._recorder.record(step, row)
             if result.updates_applied:  # the step counts, and a resumed run goes on after it

@@ -70,15 +70,22 @@ def duplicates(
     """
     if not samples:
         return None, None
-    members: dict[tuple[int, str, int, bool], list[int]] = {}
-    for index, sample in enumerate(samples):
-        key = (index // num_generations, sample.response, sample.num_tokens, sample.ended)
-        members.setdefault(key, []).append(index)
-    repeated = [indices for indices in members.values() if len(indices) > 1]
-    deviations = []
-    for indices in repeated:
-        totals = totals_B[indices][scored_B[indices]]
-        if totals.size > 1:
-            deviations.append(float(totals.std()) if totals.min() < totals.max() else 0.0)
-    share = sum(map(len, repeated)) / len(samples)
-    return share, sum(deviations) / len(deviations) if deviations else None
+    numbers: dict[tuple[int, str, int, bool], int] = {}
+    which_B = np.array(
+        [
+            numbers.setdefault((index // num_generations, sample.response, sample.num_tokens, sample.ended), len(numbers))
+            for index, sample in enumerate(samples)
+        ]
+    )
+    share = float((np.bincount(which_B)[which_B] > 1).mean())
+    which_S, totals_S = which_B[scored_B], totals_B[scored_B]  # the S scored ones
+    counts_R = np.bincount(which_S, minlength=len(numbers))  # the R different responses
+    means_R = np.bincount(which_S, totals_S, len(numbers)) / np.maximum(counts_R, 1)
+    squares_R = np.bincount(which_S, (totals_S - means_R[which_S]) ** 2, len(numbers))
+    low_R, high_R = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
+    np.minimum.at(low_R, which_S, totals_S)
+    np.maximum.at(high_R, which_S, totals_S)
+    # Equal totals have no deviation, whatever rounding makes of their mean.
+    deviations_R = np.where(low_R < high_R, np.sqrt(squares_R / np.maximum(counts_R, 1)), 0.0)
+    doubled_R = counts_R > 1
+    return share, float(deviations_R[doubled_R].mean()) if doubled_R.any() else None

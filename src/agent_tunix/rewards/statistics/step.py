@@ -65,12 +65,13 @@ def summarise(
     """
     terms = {name: [score.terms[name] for score in scores] for name in weights}
     weighed_CB = _matrix([[term.value for term in terms[name]] for name in weights], len(scores))
-    scored_B = np.array([score.outcome is Outcome.SCORED for score in scores], dtype=bool)
+    outcomes_B = [score.outcome for score in scores]
+    scored_B = _are_scored(outcomes_B)
     series = {TOTAL: np.where(scored_B, totals, np.nan)}
     for name, weighed_B in zip(weights, weighed_CB, strict=True):
         series[f"rewards/{name}"] = _raw(scores, name)
         if name in transformed:
-            own_B = np.array([term.outcome is Outcome.SCORED for term in terms[name]], dtype=bool)
+            own_B = _are_scored([term.outcome for term in terms[name]])
             series[f"rewards/{name}/transformed"] = np.where(own_B, weighed_B, np.nan)
     values_SB = np.stack(list(series.values()))
     if not detailed:
@@ -86,8 +87,7 @@ def summarise(
     for name, weight in weights.items():
         metrics[f"rewards/{name}/weight"] = weight
         metrics |= _count_outcomes(name, terms[name], name in gated)
-    outcomes = Counter(score.outcome for score in scores)
-    metrics |= {f"rewards/outcomes/{outcome}": outcomes[outcome] for outcome in Outcome}
+    metrics |= {f"rewards/outcomes/{outcome}": outcomes_B.count(outcome) for outcome in Outcome}
     dead_P = ~advantages.reshape(-1, num_generations).any(axis=1)
     metrics["rewards/dead_groups"] = float(dead_P.mean()) if dead_P.size else None
     metrics["advantages/std"] = float(np.std(advantages)) if advantages.size else None
@@ -130,6 +130,11 @@ def _count_outcomes(name: str, terms: Sequence[Term], is_gated: bool) -> dict[st
             if outcomes[outcome] and outcome is not Outcome.SCORED:
                 metrics[f"rewards/{name}/outcomes/{outcome}"] = outcomes[outcome]
     return metrics
+
+
+def _are_scored(outcomes_B: Sequence[Outcome]) -> NDArray[np.bool_]:
+    scored = Outcome.SCORED  # an enumeration looks its members up slowly
+    return np.array([outcome is scored for outcome in outcomes_B], dtype=bool)
 
 
 def _raw(scores: Sequence[Score], name: str) -> Array:
