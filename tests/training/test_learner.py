@@ -254,7 +254,7 @@ def test_metrics_of_accumulated_halves_are_those_of_the_whole_batch(whole: Bench
 
 
 def test_the_kl_is_weighed_as_in_the_loss(two_iterations: Bench) -> None:
-    """With advantages of 0 the loss is the penalty alone; over unequal lengths the mean over tokens is another number."""
+    """With advantages of 0 the loss is the penalty alone; a mean over tokens is another number."""
     completions = two_iterations.sample()
     two_iterations.update(completions, 3 * ADVANTAGES)  # away from the reference
     policy, _, _ = two_iterations.update(completions, np.zeros(len(ADVANTAGES)))

@@ -60,6 +60,8 @@ _AT_LEAST = {
     "model.lora_rank": 0,
     "distributed.num_cpu_devices": 1,
     "tracking.histogram_bins": 1,
+    "tracking.sample_every_n_steps": 0,
+    "tracking.num_samples": 0,
 }
 
 # key: (lowest, highest, whether lowest itself is allowed, whether highest itself is allowed)

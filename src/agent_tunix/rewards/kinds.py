@@ -75,9 +75,7 @@ def declared_ranges(mixture: Mixture) -> dict[str, Range | None]:
     return {component.name: declared_range(component.reward) for component in mixture.components}
 
 
-def total_range(
-    mixture: Mixture, declared: Mapping[str, Range | None], weights: Mapping[str, float]
-) -> Range | None:
+def total_range(mixture: Mixture, declared: Mapping[str, Range | None], weights: Mapping[str, float]) -> Range | None:
     """The range of a reward's total, from what its components declare; None where that is not known.
 
     Args:

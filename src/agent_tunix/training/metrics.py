@@ -40,9 +40,7 @@ class StepMetrics:
             step_seconds: Wall time of the step.
         """
         completions = result.completions
-        row: dict[str, Any] = self.of_rewards(
-            step, result.samples, result.scores, result.totals, result.advantages
-        )
+        row: dict[str, Any] = self.of_rewards(step, result.samples, result.scores, result.totals, result.advantages)
         row |= {
             "completions/length_mean": float(completions.lengths.mean()),
             "completions/length_max": int(completions.lengths.max()),

@@ -184,6 +184,7 @@ class Run:
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
         self._log_scores(step, result)
+        self._recorder.record_samples(step, result.samples, result.scores, result.advantages)
         if all(score.value is None for score in result.scores):
             _LOGGER.warning(
                 "step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail

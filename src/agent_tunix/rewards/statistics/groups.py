@@ -73,7 +73,9 @@ def duplicates(
     numbers: dict[tuple[int, str, int, bool], int] = {}
     which_B = np.array(
         [
-            numbers.setdefault((index // num_generations, sample.response, sample.num_tokens, sample.ended), len(numbers))
+            numbers.setdefault(
+                (index // num_generations, sample.response, sample.num_tokens, sample.ended), len(numbers)
+            )
             for index, sample in enumerate(samples)
         ]
     )
