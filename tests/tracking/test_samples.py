@@ -42,7 +42,8 @@ def render(response: str, name: str = "math") -> str:
     sample = Sample(response, prompt=response, columns={"answer": response})
     score = Score(1.0, components={name: 1.0}, detail=response)
     text = to_markdown(choose_samples([sample], [score], np.zeros(1), 1))
-    return markdown.markdown(text, extensions=["markdown.extensions.tables", "markdown.extensions.fenced_code"])
+    page: str = markdown.markdown(text, extensions=["markdown.extensions.tables", "markdown.extensions.fenced_code"])
+    return page
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,7 @@ def test_an_update_that_is_not_finite_changes_neither_weights_nor_optimiser(
 
 def test_a_gradient_that_overflows_under_a_finite_loss_changes_nothing(two_iterations: Bench) -> None:
     policy, finite, _ = two_iterations.update(two_iterations.sample(), 1e30 * ADVANTAGES)
+    assert policy["loss"] is not None
     assert np.isfinite(policy["loss"])
     assert not finite
     assert_same(two_iterations.state(), two_iterations.initial)

@@ -88,7 +88,7 @@ def summarise(
         metrics[f"rewards/{name}/weight"] = weight
         metrics |= _count_outcomes(name, terms[name], name in gated)
     metrics |= {f"rewards/outcomes/{outcome}": outcomes_B.count(outcome) for outcome in Outcome}
-    dead_P = ~advantages.reshape(-1, num_generations).any(axis=1)
+    dead_P = np.all(advantages.reshape(-1, num_generations) == 0, axis=1)
     metrics["rewards/dead_groups"] = float(dead_P.mean()) if dead_P.size else None
     metrics["advantages/std"] = float(np.std(advantages)) if advantages.size else None
     if not detailed:
@@ -110,10 +110,10 @@ def summarise(
 
 def _credit(weights: Mapping[str, float], parts_CB: Array) -> dict[str, Metric]:
     """Each component's share in the advantages, and its conflicts; pairs are of components with a weight."""
-    shares = variance_shares(parts_CB) or [None] * len(weights)
+    shares = variance_shares(parts_CB)
     metrics: dict[str, Metric] = {}
-    for name, share, against in zip(weights, shares, conflict_shares(parts_CB), strict=True):
-        metrics[f"rewards/{name}/advantage_share"] = share
+    for row, (name, against) in enumerate(zip(weights, conflict_shares(parts_CB), strict=True)):
+        metrics[f"rewards/{name}/advantage_share"] = None if shares is None else shares[row]
         metrics[f"rewards/{name}/conflict_share"] = against
     weighted = [name for name, weight in weights.items() if weight != 0]
     pairs = pair_conflicts(weighted, parts_CB[_weights(weights) != 0])
