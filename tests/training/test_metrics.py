@@ -21,13 +21,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 COMPONENTS = ("correct", "tags", "lengthy", "flaky", "oracle")
 MIXTURE = (
     "{correct: math, tags: {function: format, weight: 0.5},"
-    " lengthy: {function: 'mine.py:lengthy', weight: -0.1, requires: {tags: 0.0}, transform: [rank]},"
+    " lengthy: {function: 'mine.py:Lengthy', weight: -0.1, requires: {tags: 0.0}, transform: [rank]},"
     " flaky: {function: 'mine.py:flaky', weight: 0.1}, oracle: {function: check_numbers, weight: 0.0}}"
 )
 REWARDS = '''\
-def lengthy(response):
+class Lengthy:
     """The length of the response, in parts."""
-    return {"score": len(response) / 100, "words": float(len(response.split()))}
+
+    def compute_reward(self, rollout_id, messages, task):
+        text = messages[-1]["content"]
+        return {"characters": len(text) / 100, "words": float(len(text.split()))}
 
 
 def flaky(response):
