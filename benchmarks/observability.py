@@ -37,11 +37,13 @@ import numpy as np
 from agent_tunix.config.schema import Config
 from agent_tunix.rewards import Component, Mixture, Sample
 from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.tracking.rollouts import RolloutWriter
 from agent_tunix.training.building import build_material, training_sampling
 from agent_tunix.training.learner import StepResult, StepSettings
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Completions
+from agent_tunix.training.storing import scoring_settings, to_stored
 
 COMPONENTS = {
     "correct": {"function": "math"},
@@ -93,15 +95,10 @@ class Rollouts:
     """Every completion, to Parquet."""
 
     def __init__(self, mixture: Mixture, config: Config, directory: Path) -> None:
-        from agent_tunix.tracking.rollouts import RolloutWriter
-        from agent_tunix.training.storing import scoring_settings
-
         self._settings = scoring_settings(config, mixture)
         self._writer = RolloutWriter(directory, config.rollouts, config.seed)
 
     def take(self, step: int, result: StepResult, row: dict[str, Any]) -> None:
-        from agent_tunix.training.storing import to_stored
-
         self._writer.write(to_stored(step, result, self._settings))
 
     def settle(self) -> None:
@@ -134,9 +131,10 @@ class Diagnosis:
 
 def open_parts(mixture: Mixture, config: Config, directory: Path, num_steps: int) -> dict[str, Part]:
     """The parts that this version has, in the order in which a step meets them."""
-    parts: dict[str, Part] = {"statistics": Statistics(mixture, config, detailed=True)}
-    if importlib.util.find_spec("agent_tunix.tracking.rollouts"):
-        parts["rollouts"] = Rollouts(mixture, config, directory / "rollouts")
+    parts: dict[str, Part] = {
+        "statistics": Statistics(mixture, config, detailed=True),
+        "rollouts": Rollouts(mixture, config, directory / "rollouts"),
+    }
     if importlib.util.find_spec("agent_tunix.rewards.diagnosis"):
         parts["diagnosis"] = Diagnosis(mixture, num_steps)
     return parts
@@ -244,20 +242,19 @@ def synthetic_step(step: int, config: Config, mixture: Mixture) -> StepResult:
         for row, text in enumerate(texts)
     ]
     scores = mixture.score(samples)
-    arrays: dict[str, Any] = {
-        "prompt_tokens": np.zeros((N, 1), int),
-        "tokens": tokens_NT,
-        "lengths": lengths_N,
-        "ended": lengths_N < T,
-        "texts": texts,
-        "logps": np.full((N, T), -1.0, np.float32),
-    }
     return StepResult(
         samples=samples,
         scores=scores,
         totals=mixture.totals(scores),
         advantages=mixture.advantages(scores, G).astype(np.float32),
-        completions=Completions(**{field.name: arrays[field.name] for field in dataclasses.fields(Completions)}),
+        completions=Completions(
+            prompt_tokens=np.zeros((N, 1), int),
+            tokens=tokens_NT,
+            lengths=lengths_N,
+            ended=lengths_N < T,
+            texts=texts,
+            logps=np.full((N, T), -1.0, np.float32),
+        ),
         policy={"kl": 0.01, "entropy": 1.0, "loss": 0.0, "clip_share": 0.0, "grad_norm": 0.1},
         finite=True,
         updates_applied=1,

@@ -110,9 +110,17 @@ EXPORTS: dict[str, list[str]] = {
     "agent_tunix.tracking": [
         "Recorder",
         "RunLog",
+        "StoredRun",
         "compare_ends",
         "read_rows",
         "summary_table",
+    ],
+    "agent_tunix.tracking.rollouts": [
+        "Opaque",
+        "RolloutReader",
+        "RolloutWriter",
+        "ScoringSettings",
+        "StoredStep",
     ],
 }
 
@@ -126,11 +134,12 @@ READ_DYNAMICALLY: dict[str, str] = {}
 @pytest.mark.parametrize(
     ("module", "unloaded"),
     [
-        ("agent_tunix", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf"]),
+        ("agent_tunix", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf", "pyarrow"]),
         ("agent_tunix.errors", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf"]),
         ("agent_tunix.config.schema", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf"]),
         ("agent_tunix.config.compose", ["jax", "flax", "tunix", "tensorflow", "transformers"]),
-        ("agent_tunix.cli", ["jax", "flax", "tunix", "tensorflow", "transformers"]),
+        ("agent_tunix.cli", ["jax", "flax", "tunix", "tensorflow", "transformers", "pyarrow"]),
+        ("agent_tunix.tracking", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "pyarrow"]),
         ("agent_tunix.rewards.execution.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
         ("agent_tunix.rewards", ["jax", "flax", "tunix", "tensorflow", "transformers", "tokenizers", "hydra"]),
     ],

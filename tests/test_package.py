@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_run import NUM_STEPS, SMALL_RUN
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -73,7 +75,7 @@ def test_the_checkout_finds_the_conf_at_its_top() -> None:
 
 
 def test_the_installed_command_trains(installed: dict[str, str], tmp_path: Path) -> None:
-    command = ["agent-tunix", "train", "+experiment=quick_test", "hydra.run.dir=run"]
+    command = ["agent-tunix", "train", "+experiment=quick_test", *SMALL_RUN, "hydra.run.dir=run"]
     result = subprocess.run(command, cwd=tmp_path, env=installed, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) >= 10
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1 + NUM_STEPS

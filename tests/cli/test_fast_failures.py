@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.small_run import NUM_STEPS, SMALL_RUN
 
 from agent_tunix.cli import hydra_programs
 
@@ -322,15 +323,13 @@ def test_an_env_file_that_is_no_text_is_refused(in_process: Run, tmp_path: Path)
 
 
 def test_a_sweep_runs_every_job_and_names_the_one_that_failed(tmp_path: Path) -> None:
-    settings = ["training.num_batches=1", "training.batch_size=2", "grpo.num_generations=2"]
-    settings += ["evaluation.num_samples=4", "evaluation.batch_size=4", "tracking.tensorboard=false"]
     command = [sys.executable, str(ROOT / "run_training.py"), "--multirun", "training.reward_function=math,mth,format"]
     result = subprocess.run(
-        [*command, *settings, "hydra.sweep.dir=sweep"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [*command, *SMALL_RUN, "hydra.sweep.dir=sweep"], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert result.returncode == 2, result.stderr
     assert "job 1 of the sweep, training.reward_function=mth" in result.stderr
     assert "Traceback" not in result.stderr
     rows = [len((tmp_path / "sweep" / job / "metrics.jsonl").read_text().splitlines()) for job in ("0", "2")]
-    assert rows == [2, 2]
+    assert rows == [1 + NUM_STEPS] * 2
     assert not (tmp_path / "sweep" / "1" / "metrics.jsonl").exists()

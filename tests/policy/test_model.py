@@ -185,7 +185,7 @@ def lose_shard(directory: Path) -> None:
         (configure(hidden_act="gelu"), "hidden_act = 'gelu' is not supported"),
         (configure(quantization_config={"bits": 4}), "quantization_config"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_what_cannot_be_loaded_is_refused_by_name(tmp_path: Path, damage: Callable[[Path], object], said: str) -> None:
     directory = make_directory(tmp_path / "model")

@@ -2,13 +2,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
 from agent_tunix.rewards import registry
-
-# Time limits belong to the tests that measure time; a busy machine fails no other.
-settings.register_profile("no_deadline", deadline=None)
-settings.load_profile("no_deadline")
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, read_rows
+from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, missing_steps, read_rows
 
 
 @pytest.fixture
@@ -98,6 +98,18 @@ def test_cutting_leaves_nothing_else_behind(path: Path) -> None:
 def test_cutting_where_there_is_no_file_does_nothing(path: Path) -> None:
     cut_after(path, 5)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(("written", "missing"), [((0, 1, 2), []), ((0, 2), [1]), ((1, 2, 3), [0]), ((0,), [1, 2])])
+def test_steps_without_a_row_are_found_up_to_the_last_one_asked_for(
+    written: tuple[int, ...], missing: list[int], path: Path
+) -> None:
+    write_steps(path, *written)
+    assert missing_steps(path, 2) == missing
+
+
+def test_without_a_file_every_step_is_missing(path: Path) -> None:
+    assert missing_steps(path, 2) == [0, 1, 2]
 
 
 @given(st.integers(0, 200))

@@ -56,8 +56,16 @@ def test_run_that_stops_early_shows_its_last_step() -> None:
 def test_unscored_step_shows_no_reward() -> None:
     stream = io.StringIO()
     with Progress("plain", num_steps=4, stream=stream) as progress:
-        progress.update(1, {"rewards/total/mean": None, "eval/accuracy": None})
+        progress.update(1, {"rewards/total/mean": None})
     assert stream.getvalue() == "step 1/4\n"
+
+
+def test_evaluation_without_a_verdict_shows_that_the_accuracy_is_not_known() -> None:
+    stream = io.StringIO()
+    with Progress("plain", num_steps=4, stream=stream) as progress:
+        progress.update(0, {"eval/accuracy": 0.5})
+        progress.update(1, {"eval/accuracy": None})
+    assert stream.getvalue().splitlines()[-1] == "step 1/4  accuracy n/a"
 
 
 def test_time_left_of_a_resumed_run_counts_its_own_steps_only() -> None:

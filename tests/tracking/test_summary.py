@@ -27,7 +27,13 @@ def test_unscored_steps_are_passed_over() -> None:
 def test_run_without_a_step_has_nothing_to_compare() -> None:
     before, after = compare_ends([])
     assert before == after == {"reward, 0-step mean": None}
-    assert "-" in summary_table(before, after, {}, num_steps=0, seconds=0)
+    assert "n/a" in summary_table(before, after, {}, num_steps=0, seconds=0)
+
+
+def test_an_evaluation_without_a_verdict_is_not_available_and_not_passed_over() -> None:
+    before, after = compare_ends([*ROWS, {"step": 101, "eval/accuracy": None}])
+    assert (before["accuracy"], after["accuracy"]) == (0.25, None)
+    assert "accuracy              25.0 %    n/a     n/a" in summary_table(before, after, {}, num_steps=1, seconds=1)
 
 
 def test_table_shows_change_time_and_places() -> None:

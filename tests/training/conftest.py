@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
-import jax.experimental.compilation_cache.compilation_cache
 import numpy as np
 import optax
 import pytest
@@ -26,25 +25,11 @@ from tests.training.support import ANSWERS, QUESTIONS, Adjust, Bench, BenchMaker
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What XLA compiled is kept for the session, for runs in other processes too."""
-    settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
+def _processes_run_the_code_under_test() -> Iterator[None]:
+    """Wherever they start."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(name.upper(), str(value))
-        # The code under test, wherever the processes start.
         patch.setenv("PYTHONPATH", str(Path(agent_tunix.__file__).parents[1]))
-        before = {name: getattr(jax.config, name) for name in settings}
-        for name, value in settings.items():
-            jax.config.update(name, value)  # type: ignore[no-untyped-call]
         yield
-        for name, value in before.items():
-            jax.config.update(name, value)  # type: ignore[no-untyped-call]
-        jax.experimental.compilation_cache.compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="session")

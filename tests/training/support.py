@@ -2,10 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
+from hydra import compose, initialize_config_dir
 
+from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.config.schema import Config
 from agent_tunix.policy import compat
 from agent_tunix.rewards import Mixture
@@ -13,6 +16,7 @@ from agent_tunix.training.building import training_sampling
 from agent_tunix.training.learner import GrpoLearner, PromptBatch, StepResult, StepSettings
 from agent_tunix.training.rollout import Completions, Rollout
 from agent_tunix.training.state import read_state, write_state
+from tests.small_run import SMALL_RUN
 
 # Of different lengths, so that every batch is ragged.
 QUESTIONS = (
@@ -22,6 +26,14 @@ QUESTIONS = (
     "Count to 3.",
 )
 ANSWERS = ("7", "4", "28", "3")
+
+
+def small_run(*overrides: str) -> Config:
+    """The configuration of a small run, composed as the command line does it."""
+    register_schema()
+    with initialize_config_dir(str(find_conf_directory()), version_base=None):
+        return to_typed(compose("config", [*SMALL_RUN, "tracking.progress=none", *overrides]))
+
 
 Arrays = dict[str, dict[str, np.ndarray]]
 Adjust = Callable[[Config], None]
@@ -68,7 +80,15 @@ class Bench:
     def update(self, completions: Completions, advantages: np.ndarray) -> tuple[dict[str, float | None], bool, int]:
         """The updates of a step with given advantages: metrics, whether all were finite, how many were applied."""
         with compat.entered(self.learner._mesh()):
-            return self.learner._update(completions, advantages.astype(np.float32))
+            fixed = self.learner._begin_fixed_logps(completions)
+            return self.learner._update(completions, advantages.astype(np.float32), fixed)
+
+    def example(self, completions: Completions, advantages: np.ndarray) -> Any:
+        """What the loss reads of the first micro-batch."""
+        with compat.entered(self.learner._mesh()):
+            rows = next(self.learner._micro_rows(completions))
+            logps = self.learner._begin_fixed_logps(completions)[0]
+            return self.learner._make_example(rows, completions, advantages.astype(np.float32), logps)
 
 
 BenchMaker = Callable[..., Bench]

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -131,6 +133,48 @@ def test_what_another_kill_left_behind_is_cleared_by_the_next_save(checkpoints: 
     partial.mkdir(parents=True)
     save(checkpoints, 10)
     assert [path.name for path in directory.iterdir()] == ["step_000010"]
+
+
+SAVED_AND_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import jax.numpy as jnp
+from agent_tunix.training.checkpoints import Checkpoints
+Checkpoints(Path(sys.argv[1]), 3).save(5, {"weights": {"w": jnp.arange(2000.0)}}, {})
+print("saved", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_checkpoint_is_whole_when_the_process_is_killed_right_after_saving(directory: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SAVED_AND_KILLED, directory], capture_output=True, check=False)
+    assert (done.stdout, done.returncode) == (b"saved\n", -signal.SIGKILL), done.stderr
+    restored = Checkpoints(directory, 3).restore_latest({"weights": {"w": jnp.zeros(2000)}})
+    assert restored is not None
+    np.testing.assert_array_equal(restored.state["weights"]["w"], np.arange(2000.0))
+
+
+def test_a_checkpoint_gets_its_name_when_the_device_has_all_of_it_and_then_the_name_too(
+    checkpoints: Checkpoints, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    before_renaming: set[int] = set()
+    real_sync, real_replace = os.fsync, os.replace
+
+    def sync(descriptor: int) -> None:
+        real_sync(descriptor)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    def replace(source: Path, target: Path) -> None:
+        before_renaming.update(synced)
+        real_replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", replace)
+    save(checkpoints, 5)
+    final = directory / "step_000005"
+    assert {path.stat().st_ino for path in (final, *final.rglob("*"))} <= before_renaming
+    assert synced[-1] == directory.stat().st_ino
 
 
 def test_files_of_other_names_are_no_checkpoints(checkpoints: Checkpoints, directory: Path) -> None:
@@ -306,4 +350,5 @@ def test_a_file_that_may_not_grow_is_an_error_that_leaves_older_checkpoints_whol
     """The same as a full disk, where none can be mounted."""
     done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("5 the checkpoint of step 10 cannot be written"), done.stderr
+    assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob(".step*"))

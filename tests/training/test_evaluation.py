@@ -1,6 +1,8 @@
 """What an evaluation says of samples, and pass@k."""
 
 import itertools
+import logging
+import re
 from typing import Any
 
 import numpy as np
@@ -52,10 +54,23 @@ def test_a_bad_reference_counts_neither_as_right_nor_as_wrong(reference: Any) ->
     assert found.num_problems == 2
 
 
-def test_with_bad_references_alone_there_is_no_accuracy() -> None:
-    found = judge([[sample("4", "")], [sample("4", None)]])
-    assert found.num_unscored == 2
-    assert found.accuracy == 0.0
+def test_with_bad_references_alone_no_share_is_known_and_a_warning_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "agent_tunix.evaluation"):
+        metrics = judge([[sample("4", "")], [sample("4", None)]]).metrics()
+    shares = [metrics[f"eval/{share}"] for share in ("accuracy", "partial_accuracy", "format_accuracy")]
+    assert shares == [None, None, None]
+    assert metrics["eval/num_unscored"] == 2
+    assert re.search(
+        r"none of the 2 completions .* could be judged.* correct the references.*'' is not a number", caplog.text
+    )
+
+
+def test_one_reference_that_can_be_judged_by_makes_accuracies_of_it_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "agent_tunix.evaluation"):
+        assert judge([[sample("5")], [sample("4", "")]]).accuracy == 0.0
+    assert not caplog.records
 
 
 def test_several_passes_give_pass_at_k_and_consistency() -> None:

@@ -7,7 +7,8 @@ import pytest
 from agent_tunix.config.schema import Config
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
-from tests.training.support import Bench, BenchMaker
+from tests.small_run import NUM_STEPS
+from tests.training.support import Bench, BenchMaker, small_run
 
 GALLERY = Path(__file__).parents[1] / "rewards" / "gallery"
 FILES = sorted(file for file in GALLERY.glob("*/*.py") if file.parent.name != "__pycache__")
@@ -15,9 +16,8 @@ ONE_EACH = {file.parent.name: file for file in FILES}
 
 
 def configuration(file: Path) -> Config:
-    config = Config()
+    config = small_run("rewards.max_failure_rate=0.0")
     config.training.reward_function = f"{file}:reward"
-    config.rewards.max_failure_rate = 0.0
     return config
 
 
@@ -41,18 +41,8 @@ def test_it_trains_three_steps(file: Path, bench: Bench, tmp_path: Path, monkeyp
 @pytest.mark.parametrize("convention", ONE_EACH)
 def test_one_of_each_convention_makes_a_whole_run(convention: str, tmp_path: Path) -> None:
     config = configuration(ONE_EACH[convention])
-    config.training.num_batches = 3
-    config.training.batch_size = 4
     config.training.save_interval_steps = 0
     config.training.eval_every_n_steps = 0
-    config.grpo.num_generations = 4
-    config.generation.max_generation_steps = 16
-    config.evaluation.num_samples = 4
-    config.evaluation.batch_size = 4
-    config.data.num_train = 16
-    config.data.num_test = 4
-    config.tracking.tensorboard = False
-    config.tracking.progress = "none"
     train(preflight(config, tmp_path), tmp_path / "run")
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert sum('"rewards/total/mean"' in row for row in rows) == 3
+    assert sum('"rewards/total/mean"' in row for row in rows) == NUM_STEPS

@@ -64,11 +64,8 @@ def test_the_loss_is_the_clipped_objective_with_the_kl_penalty(two_iterations: B
     trainer = bench.learner.rl_cluster.actor_trainer
     first = logps_of(trainer.model, completions, 0.7)
     clipped = False
+    example = bench.example(completions, ADVANTAGES)
     with compat.entered(bench.learner._mesh()):
-        (example,) = (
-            bench.learner._make_example(rows, completions, ADVANTAGES.astype(np.float32))
-            for rows in bench.learner._micro_rows(completions)
-        )
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         for _ in range(6):
             now = logps_of(trainer.model, completions, 0.7)
@@ -81,9 +78,7 @@ def test_the_loss_is_the_clipped_objective_with_the_kl_penalty(two_iterations: B
 
 def test_the_first_update_is_against_ratios_of_one_and_no_divergence(two_iterations: Bench) -> None:
     completions = two_iterations.sample()
-    with compat.entered(two_iterations.learner._mesh()):
-        rows = next(iter(two_iterations.learner._micro_rows(completions)))
-        example = two_iterations.learner._make_example(rows, completions, ADVANTAGES.astype(np.float32))
+    example = two_iterations.example(completions, ADVANTAGES)
     model = two_iterations.learner.rl_cluster.actor_trainer.model
     expected = logps_of(model, completions, 0.7)
     counted = completions.mask
@@ -98,7 +93,8 @@ def ending_at_once(bench: Bench) -> Completions:
     tokens = np.full_like(sampled.tokens, rollout.pad_id())
     tokens[:, 0] = rollout.eos_id()
     ones = np.ones(len(tokens), np.int32)
-    return Completions(sampled.prompt_tokens, tokens, ones, ones.astype(bool), [""] * len(tokens))
+    logps = np.zeros(tokens.shape, np.float32)
+    return Completions(sampled.prompt_tokens, tokens, ones, ones.astype(bool), [""] * len(tokens), logps)
 
 
 def test_ending_is_trained(two_iterations: Bench) -> None:
@@ -178,6 +174,53 @@ def test_too_many_unscored_completions_stop_the_step_before_its_update(
     with pytest.raises(RewardFailureRateError, match=r"step 1: 16 of 16 .*\n.*no such thing"):
         two_iterations.run_step(1)
     assert_same(two_iterations.state(), two_iterations.initial)
+
+
+# What goes on at once.
+
+
+@jax.jit
+def late(array: jax.Array) -> jax.Array:
+    """The array itself, after more than a second of work."""
+    bits = array.ravel()[0].astype(jnp.uint32)
+    bits = jax.lax.fori_loop(0, 500_000_000, lambda _, bits: bits * 1664525 + 1013904223, bits)
+    return jnp.where(bits == 3, jnp.nan, array)
+
+
+def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference's weights, and what the old policy says, come late: a reward is called without waiting for them."""
+    expected = two_iterations.run_step(1)
+    two_iterations.reset()
+    cluster, reward = two_iterations.learner.rl_cluster, two_iterations.mixture.components[0].reward
+    graphdef, state = cluster.inference_worker._model_states["reference"]
+    leaves, structure = jax.tree.flatten(state)
+    late(leaves[0]).block_until_ready()  # compiled
+
+    of_reference, of_policy = cluster.inference_worker.get_ref_per_token_logps, cluster.rollout.get_per_token_logps
+    begun: dict[str, Any] = {}
+
+    def reference(*tokens: Any, **options: Any) -> Any:
+        unready = jax.tree.unflatten(structure, [late(leaves[0]), *leaves[1:]])
+        monkeypatch.setitem(cluster.inference_worker._model_states, "reference", (graphdef, unready))
+        begun["reference"] = of_reference(*tokens, **options)
+        return begun["reference"]
+
+    def old(*tokens: Any) -> Any:
+        begun["old"] = late(of_policy(*tokens))
+        return begun["old"]
+
+    ready: dict[str, bool] = {}
+
+    def score(samples: Any) -> Any:
+        ready.update({name: array.is_ready() for name, array in begun.items()})
+        return type(reward).score(reward, samples)
+
+    monkeypatch.setattr(cluster.inference_worker, "get_ref_per_token_logps", reference)
+    monkeypatch.setattr(cluster.rollout, "get_per_token_logps", old)
+    monkeypatch.setattr(reward, "score", score)
+    found = two_iterations.run_step(1)
+    assert ready == {"reference": False, "old": False}
+    assert found.policy == expected.policy
 
 
 # When it changes nothing.

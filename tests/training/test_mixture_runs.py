@@ -7,31 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.errors import CheckpointError
 from agent_tunix.training import run
 from agent_tunix.training.preflight import preflight
+from tests.small_run import NUM_STEPS
+from tests.training.support import small_run
 
 # What Tunix 0.1.7 and Flax 0.12 use of each other and of JAX 0.10 has newer names there.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-STEPS = 4
-SETTINGS = [
-    "training.batch_size=4",
-    f"training.num_batches={STEPS}",
+SETTINGS = (
     "training.eval_every_n_steps=1",
     "training.save_interval_steps=2",
-    "grpo.num_generations=4",
-    "evaluation.num_samples=8",
-    "evaluation.batch_size=8",
-    "data.num_train=64",
     "rewards.execution=inline",  # so that the file can note here what it was computed on
-    "tracking.tensorboard=false",
-    "tracking.progress=none",
-    "rewards.execution=inline",  # the reward notes in this process what it was computed on
-]
+)
 REWARDS = '''\
 COMPUTED = []
 
@@ -66,10 +56,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(directory: Path, name: str, *overrides: str) -> list[dict[str, Any]]:
     """Train in `directory/name`; the rows of its metrics without timings."""
-    register_schema()
-    data = ["data.source=jsonl", f"data.path={directory}"]
-    with initialize_config_dir(str(find_conf_directory()), version_base=None):
-        config = to_typed(compose("config", [*SETTINGS, *data, *overrides]))
+    config = small_run(*SETTINGS, "data.source=jsonl", f"data.path={directory}", *overrides)
     run.train(preflight(config, directory), directory / name)
     return read_rows(directory / name)
 
@@ -91,7 +78,7 @@ def steps(rows: list[dict[str, Any]], name: str) -> list[Any]:
 def test_the_effective_weights_are_logged_every_step(rows: list[dict[str, Any]]) -> None:
     assert steps(rows, "rewards/tags/weight") == pytest.approx([0.5, 0.5, 0.3, 0.1])
     assert steps(rows, "rewards/later/weight") == [0.0, 0.0, 1.0, 1.0]
-    assert steps(rows, "rewards/long/weight") == [0.1] * STEPS
+    assert steps(rows, "rewards/long/weight") == [0.1] * NUM_STEPS
 
 
 def test_a_weight_follows_what_the_step_before_logged(rows: list[dict[str, Any]]) -> None:
@@ -105,7 +92,7 @@ def test_a_gated_and_routed_component_is_computed_where_it_counts_and_counted_wh
     (module,) = (module for name, module in sys.modules.items() if name.startswith("mine@"))
     assert {kind for _, kind, _ in module.COMPUTED} <= {"sum"}
     shut, elsewhere = steps(rows, "rewards/long/gate_shut"), steps(rows, "rewards/long/outcomes/not_applicable")
-    for step in range(1, STEPS + 1):
+    for step in range(1, NUM_STEPS + 1):
         computed = sum(at == step for at, _, _ in module.COMPUTED)
         assert computed + shut[step - 1] + elsewhere[step - 1] == 16
     assert sum(shut) > 0
@@ -121,7 +108,7 @@ def test_raw_and_transformed_values_are_both_logged(rows: list[dict[str, Any]]) 
 
 def test_a_resumed_run_goes_on_with_the_weights_of_an_unbroken_one(rows: list[dict[str, Any]], directory: Path) -> None:
     shutil.copytree(directory / "whole", directory / "resumed")
-    shutil.rmtree(directory / "resumed" / "checkpoints" / f"step_{STEPS:06d}")
+    shutil.rmtree(directory / "resumed" / "checkpoints" / f"step_{NUM_STEPS:06d}")
     again = train(directory, "resumed", f"training.reward_function={MIXTURE}", "training.resume=true")
     assert again == rows
 

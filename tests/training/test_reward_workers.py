@@ -2,11 +2,9 @@
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import jax
 import pytest
 
 from agent_tunix.config.schema import Config
@@ -14,25 +12,9 @@ from agent_tunix.errors import ConfigError, RewardFailureRateError
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
 from tests.rewards.execution.leftovers import take_stock
+from tests.training.support import small_run
 
 Configure = Callable[..., Config]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    update: Any = jax.config.update
-    for name, value in settings.items():
-        update(name, value)
-    yield
-    for name, value in before.items():
-        update(name, value)
-    jax.experimental.compilation_cache.compilation_cache.reset_cache()
 
 
 @pytest.fixture
@@ -42,16 +24,8 @@ def configure(tmp_path: Path) -> Configure:
     def configure(code: str) -> Config:
         file = tmp_path / "my_rewards.py"
         file.write_text(textwrap.dedent(code), encoding="utf-8")
-        config = Config()
+        config = small_run("training.eval_every_n_steps=0")
         config.training.reward_function = f"{file}:reward"
-        config.training.num_batches = 2
-        config.training.batch_size = 2
-        config.training.eval_every_n_steps = 0
-        config.grpo.num_generations = 4
-        config.generation.max_generation_steps = 8
-        config.evaluation.num_samples = 2
-        config.tracking.tensorboard = False
-        config.tracking.progress = "none"
         config.rewards.num_workers = 1
         config.rewards.timeout_s = 0.3
         return config
@@ -80,7 +54,6 @@ FAULTS = """
 
 def test_a_run_goes_on_past_faults(configure: Configure, tmp_path: Path) -> None:
     config = configure(FAULTS)
-    config.training.num_batches = 4
     config.rewards.max_failure_rate = 1.0
     train(preflight(config, tmp_path), tmp_path / "run")
     met = [

@@ -203,6 +203,34 @@ def test_log_probabilities_have_the_sampling_temperature(
         np.testing.assert_allclose(logps_NT[row, : len(ids)], expected_TV[range(len(ids)), ids], atol=1e-4)
 
 
+def test_the_sampler_gives_the_log_probability_of_each_token(
+    reference: Reference, prompts: list[list[int]], drawn: Completions
+) -> None:
+    assert drawn.logps.dtype == np.float32
+    for row, ids in enumerate(counted(drawn)):
+        prompt = prompts[row // G]
+        logits_TV = reference.logits([*prompt, *ids])[len(prompt) - 1 : -1] / 0.7
+        expected_TV = logits_TV - np.log(np.exp(logits_TV).sum(axis=-1, keepdims=True))
+        np.testing.assert_allclose(drawn.logps[row, : len(ids)], expected_TV[range(len(ids)), ids], atol=1e-4)
+        assert (drawn.logps[row, len(ids) :] == 0).all()
+
+
+def test_the_samplers_log_probabilities_are_those_of_the_training_loss(rollout: Rollout, drawn: Completions) -> None:
+    tokens_NT = jnp.asarray(drawn.tokens)
+    logps_NT = np.asarray(rollout.get_per_token_logps(jnp.asarray(drawn.prompt_tokens), tokens_NT))
+    np.testing.assert_allclose(drawn.logps[drawn.mask], logps_NT[drawn.mask], atol=1e-4)
+
+
+def test_log_probabilities_are_before_truncation(rollout: Rollout, prompts: list[list[int]]) -> None:
+    """After it, the only token left would have probability 1."""
+    found = rollout.sample(
+        prompts, jax.random.key(9), Sampling(T, temperature=0.7, top_k=1), num_generations=1, max_prompt_length=P
+    )
+    expected = np.asarray(rollout.get_per_token_logps(jnp.asarray(found.prompt_tokens), jnp.asarray(found.tokens)))
+    assert (found.logps[found.mask] < 0).any()
+    np.testing.assert_allclose(found.logps[found.mask], expected[found.mask], atol=1e-4)
+
+
 # The engine's interface to Tunix.
 
 

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agent_tunix.config.compose import from_yaml
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, RolloutsConfig
 from agent_tunix.errors import (
     CheckpointError,
     ConfigError,
@@ -29,23 +30,20 @@ from agent_tunix.errors import (
     RewardFailureRateError,
     RunDirectoryError,
 )
+from agent_tunix.rewards import resolve_reward
+from agent_tunix.tracking import StoredRun
+from agent_tunix.tracking.rollouts import RolloutReader, RolloutWriter
 from agent_tunix.training.checkpoint_evaluation import Request, evaluate_checkpoint, read_request
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
-from agent_tunix.training.verification import first_difference, read_rows, verify
+from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows, verify
+from tests.small_run import NUM_STEPS, SMALL_RUN
 
-STEPS = 4
 SMALL = [
-    f"training.num_batches={STEPS}",
-    "training.batch_size=4",
+    *SMALL_RUN,
     "training.save_interval_steps=2",
     "training.eval_every_n_steps=2",
-    "grpo.num_generations=4",
-    "generation.max_generation_steps=16",
-    "evaluation.num_samples=16",
-    "evaluation.batch_size=16",
-    "tracking.tensorboard=false",
     "tracking.progress=plain",
 ]
 METRICS = {
@@ -123,7 +121,7 @@ def test_every_metric_of_the_design_is_in_every_row_of_a_batch(finished: Path) -
 
 
 def test_a_run_leaves_its_configuration_its_surroundings_and_its_log(finished: Path) -> None:
-    assert from_yaml(finished / "config.yaml").training.num_batches == STEPS
+    assert from_yaml(finished / "config.yaml").training.num_batches == NUM_STEPS
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["versions"]["google-tunix"] == "0.1.7"
     assert "math_reward" in environment["reward"]
@@ -133,6 +131,7 @@ def test_a_run_leaves_its_configuration_its_surroundings_and_its_log(finished: P
         "config.yaml",
         "environment.json",
         "metrics.jsonl",
+        "rollouts",
         "train.log",
     ]
 
@@ -141,6 +140,52 @@ def test_a_run_ends_with_before_against_after_and_where_everything_lies(finished
     printed = (finished.parent / "stdout").read_text()
     assert re.search(r"accuracy +\d+\.\d % +\d+\.\d %", printed)
     assert str(finished / "metrics.jsonl") in printed.replace("\n", "")
+
+
+def test_every_completion_of_every_step_is_stored(finished: Path) -> None:
+    rollouts = StoredRun(finished).rollouts
+    assert [file.name for file in sorted((finished / "rollouts").iterdir())] == [
+        "step_000001-000002.parquet",  # with each checkpoint
+        "step_000003-000004.parquet",
+    ]
+    assert rollouts.steps() == [1, 2, 3, 4]
+    for stored, row in zip(rollouts.iterate(), all_rows(finished)[1:], strict=True):
+        lengths = [sample.num_tokens for sample in stored.samples]
+        assert [sample.rollout_id for sample in stored.samples] == [
+            f"{stored.step}_{prompt}_{generation}" for prompt in range(4) for generation in range(4)
+        ]
+        assert np.mean(lengths) == row["completions/length_mean"]
+        assert np.mean([score.value for score in stored.scores]) == pytest.approx(row["rewards/total/mean"])
+        assert all(len(sample.tokens) == sample.num_tokens for sample in stored.samples)
+        assert (stored.logprobs < 0).all()
+        assert row["rollouts/dropped"] == 0
+
+
+def test_stored_completions_give_their_totals_and_advantages_again_to_the_bit(finished: Path) -> None:
+    run = StoredRun(finished)
+    mixture = resolve_reward(run.config.training.reward_function, working_directory=finished)
+    for stored in run.rollouts.iterate():
+        again = mixture.score(stored.samples)
+        assert [score.value for score in again] == [score.value for score in stored.scores]
+        settings = stored.settings
+        advantages = mixture.advantages(again, settings.num_generations, settings.advantage_scaling)
+        assert np.array_equal(advantages.astype(np.float32), stored.advantages)
+        assert settings.fingerprint == run.fingerprint["hash"]
+
+
+def test_what_a_reward_logs_is_stored_with_its_completion(tmp_path: Path) -> None:
+    (tmp_path / "telling.py").write_text(
+        "import logging\n"
+        "def telling(response):\n"
+        "    logging.getLogger('mine').warning('seen %r', response)\n"
+        "    return len(response)\n"
+    )
+    overrides = ["training.reward_function=telling.py:telling", "training.num_batches=1"]
+    done = run_command(command(*overrides, "hydra.run.dir=run"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    (stored,) = StoredRun(tmp_path / "run").rollouts.iterate()
+    for sample, score in zip(stored.samples, stored.scores, strict=True):
+        assert score.extras["telling"]["log"] == f"WARNING seen {sample.response!r}\n"
 
 
 def test_weights_and_biases_is_not_started(finished: Path) -> None:
@@ -157,7 +202,7 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
     rows = train_here(config, tmp_path / "run")
     assert first_difference(read_rows(finished), rows) is None
     log = (tmp_path / "run" / "train.log").read_text()
-    for step in range(1, STEPS + 1):
+    for step in range(1, NUM_STEPS + 1):
         assert log.count(f"step {step} {step}_") == 16  # every completion
     assert re.search(r"DEBUG.*1_0_0: scored", log)
     assert json.loads((tmp_path / "run" / "reward_analysis.json").read_text())
@@ -165,7 +210,6 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
 
 def test_another_seed_gives_other_metrics(finished: Path, config: Config, tmp_path: Path) -> None:
     config.seed = 1
-    config.training.num_batches = 1
     config.training.eval_every_n_steps = 0
     found, expected = train_here(config, tmp_path / "run")[1], read_rows(finished)[1]
     assert found["policy/entropy"] != expected["policy/entropy"]
@@ -206,15 +250,13 @@ def test_resuming_where_there_is_nothing_starts_afresh(config: Config, tmp_path:
     root.mkdir()
     (root / "metrics.jsonl").write_text('{"step": 0, "eval/accuracy": 0.9}\n{"step": 1, "rewa')
     config.training.resume = True
-    config.training.num_batches = 1
     rows = train_here(config, root)
-    assert [row["step"] for row in rows] == [0, 1]
+    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
     assert rows[0]["eval/accuracy"] != 0.9
 
 
-def test_resuming_a_finished_run_changes_nothing(resumed: tuple[Config, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_a_finished_run_changes_nothing(resumed: tuple[Config, Path]) -> None:
     config, root = resumed
-    monkeypatch.chdir(root.parent)  # as the run was started; a reward's file is described from there
     before = (root / "metrics.jsonl").read_bytes()
     train_here(config, root)
     assert (root / "metrics.jsonl").read_bytes() == before
@@ -226,6 +268,7 @@ def test_a_damaged_newest_checkpoint_falls_back_and_loses_nothing(finished: Path
     config, root = resumed
     (root / "checkpoints" / "step_000004" / "manifest.json").write_text("")
     assert first_difference(read_rows(finished), train_here(config, root)) is None
+    assert first_rollout_difference(finished, root) is None
     assert "trying the one before" in (root / "train.log").read_text()
     assert Checkpoints(root / "checkpoints", 2).steps() == [2, 4]
 
@@ -234,6 +277,34 @@ def test_resuming_cuts_rows_past_the_checkpoint(finished: Path, resumed: tuple[C
     config, root = resumed
     shutil.rmtree(root / "checkpoints" / "step_000004")
     assert first_difference(read_rows(finished), train_here(config, root)) is None
+    assert first_rollout_difference(finished, root) is None
+
+
+def test_resuming_names_the_steps_whose_rows_are_gone(resumed: tuple[Config, Path]) -> None:
+    config, root = resumed
+    lines = (root / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (root / "metrics.jsonl").write_text(lines[1] + lines[4])
+    train_here(config, root)
+    assert (
+        "lacks the rows of steps that the checkpoint of step 4 comes after: 0, 2 to 3."
+        in (root / "train.log").read_text()
+    )
+
+
+def test_resuming_from_another_directory_with_the_same_reward_is_no_change(config: Config, tmp_path: Path) -> None:
+    """A reward in a file of the user's, which has another name from there."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "mine.py").write_text("def long(response):\n    return float(len(response))\n")
+    config.training.reward_function = "mine.py:long"
+    train(preflight(config, here), tmp_path / "run")
+    config.training.reward_function = "../here/mine.py:long"
+    config.training.resume = True
+    train(preflight(config, there), tmp_path / "run")
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "resumed from the checkpoint of step 4" in log
+    assert "WARNING" not in log
 
 
 def test_resuming_on_other_data_is_refused(resumed: tuple[Config, Path]) -> None:
@@ -287,6 +358,7 @@ def test_sigint_saves_and_prints_a_command_that_loses_nothing(finished: Path, tm
     again = run_command(shlex.split(saved[2]), tmp_path)
     assert again.returncode == 0, again.stderr
     assert first_difference(read_rows(finished), read_rows(root)) is None
+    assert first_rollout_difference(finished, root) is None
 
 
 def test_sigterm_before_the_first_step_has_nothing_to_save(tmp_path: Path) -> None:
@@ -300,22 +372,46 @@ def test_sigterm_before_the_first_step_has_nothing_to_save(tmp_path: Path) -> No
     assert "No step was completed, so there is nothing to resume" in errors
 
 
-def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, config: Config, tmp_path: Path) -> None:
     root = tmp_path / "run"
     process = start(root)
     wait_for_rows(root, 4, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    again = run_command(command(f"hydra.run.dir={root}", "training.resume=true"), tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert first_difference(read_rows(finished), read_rows(root)) is None
+    config.training.resume = True
+    assert first_difference(read_rows(finished), train_here(config, root)) is None
+    assert first_rollout_difference(finished, root) is None
+
+
+def test_rollouts_of_a_run_killed_within_a_file_are_those_of_an_unbroken_one(
+    finished: Path, config: Config, tmp_path: Path
+) -> None:
+    """The newest checkpoint is gone, as if the kill had come before it, and a file has steps from both sides of it."""
+    root = tmp_path / "run"
+    shutil.copytree(finished, root)
+    whole = [stored for stored in RolloutReader(root / "rollouts").iterate() if stored.step != 1]
+    shutil.rmtree(root / "rollouts")
+    for part in ([RolloutReader(finished / "rollouts").read_step(1)], whole):
+        with RolloutWriter(root / "rollouts", RolloutsConfig(), seed=0) as writer:
+            for stored in part:
+                writer.write(stored)
+    assert first_rollout_difference(finished, root) is None
+    shutil.rmtree(root / "checkpoints" / "step_000004")
+    config.training.resume = True
+    train_here(config, root)
+    assert first_rollout_difference(finished, root) is None
+    assert sorted(path.name for path in (root / "rollouts").iterdir()) == [
+        "step_000001-000001.parquet",
+        "step_000002-000002.parquet",
+        "step_000003-000004.parquet",
+    ]
 
 
 def test_a_killed_run_resumed_equals_an_unbroken_one_with_two_iterations(tmp_path: Path) -> None:
     report = verify([*SMALL, "grpo.num_iterations=2", "training.save_interval_steps=1"], seed=1, directory=tmp_path)
     assert report.equal, report.text
-    assert report.rows == STEPS + 1
+    assert report.rows == NUM_STEPS + 1
     assert len(report.kills) == 1
 
 
@@ -382,6 +478,26 @@ def test_an_update_that_is_not_finite_stops_the_run_with_a_checkpoint_before_it(
     ):
         train_here(config, tmp_path / "run")
     assert Checkpoints(tmp_path / "run" / "checkpoints", 2).steps() == [1]
+
+
+BAD_REFERENCE = '{"question": "What is 2 plus 2?", "answer": "?"}\n'
+GOOD_REFERENCE = '{"question": "What is 2 plus 2?", "answer": "4"}\n'
+
+
+def test_held_out_rows_that_nothing_can_be_judged_by_give_no_accuracy(
+    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.jsonl").write_text(GOOD_REFERENCE * 16)
+    (tmp_path / "test.jsonl").write_text(BAD_REFERENCE * 16)
+    config.data.source, config.data.path = "jsonl", str(tmp_path)
+    rows = train_here(config, tmp_path / "run")
+    evaluations = [row for row in rows if "eval/accuracy" in row]
+    assert [row["eval/accuracy"] for row in evaluations] == [None] * 3
+    assert [row["eval/num_unscored"] for row in evaluations] == [16] * 3
+    assert "could be judged" in (tmp_path / "run" / "train.log").read_text()
+    shown = capsys.readouterr().out
+    assert "step 0/4  accuracy n/a" in shown
+    assert re.search(r"\naccuracy +n/a +n/a +n/a\n", shown)
 
 
 # Evaluating afterwards.

@@ -44,8 +44,8 @@ def test_at_learning_rate_0_every_importance_ratio_is_one(still: Bench) -> None:
     """Tunix's own engine leaves the temperature out of the old log-probabilities: 1.146 at 0.7."""
     completions = still.sample()
     learner = still.learner
+    example = still.example(completions, np.ones(16))
     with compat.entered(learner._mesh()):
-        example = learner._make_example(slice(0, 16), completions, np.ones(16, np.float32))
         train_step, _ = learner.rl_cluster.actor_trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         for _ in range(2):
             _, aux, _ = train_step(example)
@@ -135,8 +135,8 @@ def test_tunixs_own_train_step_still_takes_a_loss_that_is_not_finite(still: Benc
     """At learning rate 0 weights stay even then: 0 × NaN is NaN."""
     trainer = still.learner.rl_cluster.actor_trainer
     completions = still.sample()
+    example = still.example(completions, np.full(16, np.inf))
     with compat.entered(still.learner._mesh()):
-        example = still.learner._make_example(slice(0, 16), completions, np.full(16, np.inf, np.float32))
         nnx.jit(functools.partial(type(trainer)._train_step, trainer))(trainer.model, trainer.optimizer, example)
     weights = still.state()["weights"]
     still.reset()

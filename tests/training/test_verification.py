@@ -1,12 +1,20 @@
 """What `verify-resume` says of two runs; that it finds none different is shown in test_run.py."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_tunix.training.verification import VerificationError, first_difference, read_rows, verify
+from agent_tunix.training.verification import (
+    VerificationError,
+    first_difference,
+    first_rollout_difference,
+    read_rows,
+    verify,
+)
+from tests.tracking.rollouts.support import make_step, write
 
 ROWS: list[dict[str, Any]] = [{"step": 0, "a": 1.0}, {"step": 1, "a": 2.0, "b": None}]
 
@@ -43,6 +51,27 @@ def test_timings_are_left_out(tmp_path: Path) -> None:
 
 def test_a_run_without_rows_has_none(tmp_path: Path) -> None:
     assert read_rows(tmp_path) == []
+
+
+def test_equal_rollouts_have_no_difference_whatever_they_took_or_said(tmp_path: Path) -> None:
+    stored = make_step(1)
+    other = [replace(score, seconds=9.0, detail="later", extras={"at": 9}) for score in stored.scores]
+    write(tmp_path / "a" / "rollouts", stored, make_step(2), flush_after=[1])
+    write(tmp_path / "b" / "rollouts", replace(stored, scores=other), make_step(2))
+    assert first_rollout_difference(tmp_path / "a", tmp_path / "b") is None
+    assert first_rollout_difference(tmp_path / "none", tmp_path / "none") is None
+
+
+def test_the_first_rollout_that_differs_is_named(tmp_path: Path) -> None:
+    stored = make_step(2)
+    samples = [replace(sample, response="4") if row == 3 else sample for row, sample in enumerate(stored.samples)]
+    write(tmp_path / "a" / "rollouts", make_step(1), stored)
+    write(tmp_path / "b" / "rollouts", make_step(1), replace(stored, samples=samples))
+    write(tmp_path / "c" / "rollouts", make_step(1))
+    found = first_rollout_difference(tmp_path / "a", tmp_path / "b")
+    assert found == "rollout 2_1_1: response is '<answer>4</answer>' unbroken, '4' resumed"
+    assert first_rollout_difference(tmp_path / "a", tmp_path / "c") == "rollout 2_0_0 is missing in the resumed run"
+    assert first_rollout_difference(tmp_path / "c", tmp_path / "a") == "rollout 2_0_0 is missing in the unbroken run"
 
 
 def test_a_run_that_fails_by_itself_is_reported_with_its_message(tmp_path: Path) -> None:

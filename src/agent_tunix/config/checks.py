@@ -83,6 +83,8 @@ _WITHIN = {
     "rewards.timeout_s": (0.0, math.inf, False, False),
     "rewards.start_timeout_s": (0.0, math.inf, False, False),
     "model.lora_alpha": (0.0, math.inf, False, False),
+    "rollouts.share": (0.0, 1.0, True, True),
+    "rollouts.max_file_mb": (0.0, math.inf, False, False),
     # JAX's keys take 32 bits; larger seeds would silently repeat smaller ones.
     "seed": (0, 2**32 - 1, True, True),
 }

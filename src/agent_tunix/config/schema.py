@@ -249,6 +249,14 @@ class TrackingConfig:
 
 
 @dataclass
+class RolloutsConfig:
+    """Which completions are kept, in `rollouts/` of the run's directory."""
+
+    share: float = key(1.0, "Share of groups whose completions are stored, 0 to 1; a group is stored whole or not.")
+    max_file_mb: float = key(64.0, "A file of rollouts is closed at this size, and with each checkpoint.")
+
+
+@dataclass
 class Config:
     """A whole run."""
 
@@ -265,6 +273,7 @@ class Config:
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
     tracking: TrackingConfig = dataclasses.field(default_factory=TrackingConfig)
+    rollouts: RolloutsConfig = dataclasses.field(default_factory=RolloutsConfig)
     seed: int = key(0, "Every random choice of the run follows from it.")
     project_name: str = key("agent_tunix", "First part of the run's directory; name of the project in trackers.")
     wandb_disabled: bool = key(True, "False sends metrics to Weights & Biases (extra `wandb`).")

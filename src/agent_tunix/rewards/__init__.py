@@ -7,7 +7,7 @@ from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.advantages import compute_advantages, compute_group_advantages
 from agent_tunix.rewards.answers import extract_answer
 from agent_tunix.rewards.conventions import BaseReward, RewardConfig
-from agent_tunix.rewards.conventions.probe import settle_completions
+from agent_tunix.rewards.execution.probe import settle_completions
 from agent_tunix.rewards.fingerprint import Fingerprint, fingerprint
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.recipe import RewardRecipe

@@ -41,6 +41,7 @@ class Sample:
         num_tokens: Length of the completion in tokens, end-of-sequence included.
         ended: Whether the model ended by itself rather than being cut at the length limit.
         tokens: The completion's token ids, `num_tokens` of them; empty where they are not known.
+        index: Its number within its step, from 0, the completions of a prompt side by side; None outside training.
     """
 
     response: str
@@ -55,6 +56,7 @@ class Sample:
     num_tokens: int = 0
     ended: bool = True
     tokens: tuple[int, ...] = ()
+    index: int | None = None
 
     @property
     def answer(self) -> Any:

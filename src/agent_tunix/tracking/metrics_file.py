@@ -91,6 +91,16 @@ def cut_after(path: Path, step: int) -> None:
         os.replace(scratch, path)
 
 
+def missing_steps(path: Path, last: int) -> list[int]:
+    """Those of the steps 0 to `last` that have no row in a `metrics.jsonl`, which need not exist.
+
+    Raises:
+        RunDirectoryError: The file cannot be read, or a line before the last is no row.
+    """
+    found = {row["step"] for row in read_rows(path)} if path.exists() else set()
+    return [step for step in range(last + 1) if step not in found]
+
+
 def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     with _explained(path, "read", READING_REMEDY):
         lines = path.read_bytes().splitlines(keepends=True)

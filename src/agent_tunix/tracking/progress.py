@@ -57,21 +57,22 @@ class Progress(Closing):
         self._display = _open_display(mode, num_steps, done, sys.stdout if stream is None else stream, clock)
         self._last_step = done
         self._times: deque[tuple[int, float]] = deque(maxlen=PACE_WINDOW)
-        self._accuracy: float | None = None
+        self._accuracy: str | None = None
 
     def update(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Show the state after a step, from the metrics of its row."""
         if step > self._last_step:
             self._last_step = step
             self._times.append((step, self._clock()))
-        evaluated = metrics.get("eval/accuracy") is not None
+        evaluated = "eval/accuracy" in metrics
         if evaluated:
-            self._accuracy = metrics["eval/accuracy"]
+            accuracy = metrics["eval/accuracy"]
+            self._accuracy = "n/a" if accuracy is None else f"{accuracy:.1%}"
         parts = [f"step {step}/{self._num_steps}"]
         if (reward := metrics.get("rewards/total/mean")) is not None:
             parts.append(f"reward {reward:.3f}")
         if self._accuracy is not None:
-            parts.append(f"accuracy {self._accuracy:.1%}")
+            parts.append(f"accuracy {self._accuracy}")
         if (speed := metrics.get("throughput/tokens_per_s")) is not None:
             parts.append(f"{speed:,.0f} tokens/s")
         if (seconds_left := self._seconds_left()) is not None:

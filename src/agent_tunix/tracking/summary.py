@@ -23,14 +23,15 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
 
     Returns:
         Two mappings from the same labels to values: the shares of the first and of the last evaluation, and the mean
-        reward of the first and of the last ten steps; None where nothing is known.
+        reward of the first and of the last ten steps; None where nothing is known, as in an evaluation that could
+        judge no completion.
     """
     before: dict[str, float | None] = {}
     after: dict[str, float | None] = {}
     for label, name in PERCENTAGES.items():
-        if values := _values(rows, name):
-            before[label], after[label] = values[0], values[-1]
-    rewards = _values(rows, "rewards/total/mean")
+        if shares := [row[name] for row in rows if name in row]:
+            before[label], after[label] = shares[0], shares[-1]
+    rewards = [row["rewards/total/mean"] for row in rows if row.get("rewards/total/mean") is not None]
     label = f"reward, {min(STEPS_AVERAGED, len(rewards))}-step mean"
     before[label] = statistics.fmean(rewards[:STEPS_AVERAGED]) if rewards else None
     after[label] = statistics.fmean(rewards[-STEPS_AVERAGED:]) if rewards else None
@@ -71,11 +72,7 @@ def summary_table(
     return "\n".join([*table, "", duration, *where])
 
 
-def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [row[name] for row in rows if row.get(name) is not None]
-
-
 def _number(value: float | None, percent: bool, sign: str = "") -> str:
     if value is None:
-        return "-"
+        return "n/a"
     return f"{100 * value:{sign}.1f} %" if percent else f"{value:{sign}.3f}"

@@ -88,5 +88,6 @@ def evaluate_checkpoint(request: Request) -> None:
     path = request.root / f"evaluation_step_{step}_{config.evaluation.inference_config}.json"
     write_json(path, metrics)
     for name, value in metrics.items():
-        print(f"{name:24} {value:.4f}" if isinstance(value, float) else f"{name:24} {value}")
+        shown = "n/a" if value is None else f"{value:.4f}" if isinstance(value, float) else value
+        print(f"{name:24} {shown}")
     print(f"{'written':24} {path}")

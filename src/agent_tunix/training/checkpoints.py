@@ -7,11 +7,13 @@
         metadata.json    step, seed, and what the run was
         manifest.json    the SHA-256 of every other file
 
-A checkpoint is written beside its final name and renamed when all of it, the manifest included, is on disk: a kill at
-any moment leaves either the whole directory or none. Reading verifies the manifest, so that a truncated or altered file
-is found before any of it reaches the weights, and the checkpoint before it is taken instead.
+A checkpoint is written beside its final name and renamed when all of it, the manifest included, is on disk, past the
+operating system's own buffers: a kill or a power cut at any moment leaves either the whole directory or none. Reading
+verifies the manifest, so that a truncated or altered file is found before any of it reaches the weights, and the
+checkpoint before it is taken instead.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -85,13 +87,15 @@ class Checkpoints:
             for left_behind in self._directory.glob(".step_*.partial"):
                 shutil.rmtree(left_behind, ignore_errors=True)
             partial.mkdir(parents=True)
-            with ocp.PyTreeCheckpointer() as checkpointer:
+            with _errors_told_once(), ocp.PyTreeCheckpointer() as checkpointer:
                 for part, arrays in state.items():
                     checkpointer.save(partial / part, dict(arrays))
             (partial / "metadata.json").write_text(json.dumps({"step": step, **metadata}, indent=1), encoding="utf-8")
             (partial / "manifest.json").write_text(json.dumps(_digest_files(partial), indent=1), encoding="utf-8")
+            _bring_to_disk(partial)
             shutil.rmtree(final, ignore_errors=True)
             os.replace(partial, final)
+            _sync(self._directory)
         except Exception as error:  # Orbax and TensorStore raise many kinds
             shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
@@ -208,6 +212,35 @@ def _files(directory: Path) -> Iterator[Path]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _bring_to_disk(directory: Path) -> None:
+    """Return when the device has every file and every name below a directory."""
+    for path in [*directory.rglob("*"), directory]:
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _errors_told_once() -> Iterator[None]:
+    """Leave out the tracebacks that Orbax's threads log of an error which they then raise here as well."""
+
+    def has_no_traceback(record: logging.LogRecord) -> bool:
+        return record.exc_info is None
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(has_no_traceback)
+    try:
+        yield
+    finally:
+        logger.removeFilter(has_no_traceback)
 
 
 def _cause(error: BaseException) -> str:

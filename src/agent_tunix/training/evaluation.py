@@ -5,6 +5,7 @@ pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374, equation 1
 are right, 1 - C(n - c, k) / C(n, k), averaged over the problems.
 """
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -20,13 +21,15 @@ from agent_tunix.training.learner import make_samples
 from agent_tunix.training.prompting import Prompts
 from agent_tunix.training.rollout import Rollout, Sampling
 
+_LOGGER = logging.getLogger("agent_tunix.evaluation")
+
 # (temperature, top-k, top-p); "greedy" is meant as 1e-4/1/1.0, which is the likeliest token.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found; every share is between 0 and 1.
+    """What an evaluation found; every share is between 0 and 1, or None where no completion could be judged.
 
     Attributes:
         accuracy: Share of completions whose answer is exactly right.
@@ -38,17 +41,17 @@ class Evaluation:
         num_unscored: Completions without a verdict, because the reference is bad; in no share.
     """
 
-    accuracy: float
-    partial_accuracy: float
-    format_accuracy: float
+    accuracy: float | None
+    partial_accuracy: float | None
+    format_accuracy: float | None
     pass_at_k: dict[int, float]
     consistency: float | None
     num_problems: int
     num_unscored: int
 
-    def metrics(self) -> dict[str, float]:
-        """By the names that every tracker uses."""
-        values = {
+    def metrics(self) -> dict[str, float | None]:
+        """By the names that every tracker uses; None is what is not known."""
+        values: dict[str, float | None] = {
             "eval/accuracy": self.accuracy,
             "eval/partial_accuracy": self.partial_accuracy,
             "eval/format_accuracy": self.format_accuracy,
@@ -113,7 +116,7 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
 
 
 def judge(samples: Sequence[Sequence[Sample]]) -> Evaluation:
-    """Judge the samples of each problem.
+    """Judge the samples of each problem, with a warning where not one can be judged.
 
     Args:
         samples: For each problem its samples, the same number for all.
@@ -122,6 +125,13 @@ def judge(samples: Sequence[Sequence[Sample]]) -> Evaluation:
     flat = [sample for of_problem in samples for sample in of_problem]
     verdicts = math_reward.score(flat)
     scored = [verdict.outcome is Outcome.SCORED for verdict in verdicts]
+    if not any(scored):
+        _LOGGER.warning(
+            "none of the %d completions of the held-out problems could be judged, so their accuracy is not known;"
+            " correct the references of the held-out rows; of the first one: %s",
+            len(flat),
+            verdicts[0].detail,
+        )
     values = np.array([verdict.value or 0.0 for verdict in verdicts])[scored]
     forms = np.array([score.value for score in format_reward.score(flat)], np.float64)[scored]
     passes = len(samples[0])
@@ -162,5 +172,5 @@ def _consistency(samples: Sequence[Sequence[Sample]]) -> float:
     return float(np.mean(shares))
 
 
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if values.size else 0.0
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if values.size else None

@@ -2,6 +2,7 @@
 
     for each batch of prompts (`run.py`):
         sample G completions of each prompt from the policy            (`rollout.py`)
+        begin the passes over them that need no reward: reference policy, and the policy as it is
         score them, and take the advantage within each group           (`bridge.py`)
         μ times, for each micro-batch: gradient of the clipped loss + β KL; update
 
@@ -9,7 +10,8 @@ Departures from Tunix 0.1.7's `GRPOLearner`, whose cluster, trainer and loss thi
 left out, because they skip data when μ > 1, overshoot `max_steps`, and lose the data position and the sampling key on
 resuming; here a step is a function of (weights, optimiser, step number, configuration) and of nothing else. Masks come
 from completion lengths rather than from comparing ids with the padding id, so that the end-of-sequence token is trained
-even where it is the padding token.
+even where it is the padding token. The passes that need no reward are begun before the rewards are, and nothing waits
+for them before the update does, so that the device works while rewards are computed.
 
 Departures from the paper (https://arxiv.org/abs/2402.03300): the reference policy is never renewed; the KL penalty is
 the estimator of `grpo.kl_estimator`.
@@ -54,6 +56,19 @@ class PromptBatch:
 
 
 @dataclass(frozen=True)
+class FixedLogps:
+    """[n, T] log-probabilities of a micro-batch's completions that the updates of the step do not change.
+
+    Attributes:
+        reference: Under the reference policy; None without a KL penalty.
+        old: Under the policy that sampled; None where the first update is the only one.
+    """
+
+    reference: jax.Array | None
+    old: jax.Array | None
+
+
+@dataclass(frozen=True)
 class StepResult:
     """What one step did.
 
@@ -66,7 +81,8 @@ class StepResult:
         policy: Loss, KL and the like, means over the step's updates; None for what there is none of.
         finite: Whether every update was finite; after one that was not, none follows.
         updates_applied: Optimiser updates that changed the weights.
-        seconds: Wall time of rollout, reward and update.
+        seconds: Wall time of rollout, reward and update. What the device does while rewards are computed is in none
+            but `reward`.
     """
 
     samples: Sequence[Sample]
@@ -105,6 +121,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
                 num_generations=config.grpo.num_generations,
                 max_prompt_length=config.generation.max_prompt_length,
             )
+            fixed = self._begin_fixed_logps(completions)
         sampled = time.perf_counter()
         samples = make_samples(step, settings.max_steps, batch, completions, config, config.grpo.num_generations)
         info = self.reward_manager(
@@ -118,7 +135,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         _check_failure_rate(scores, config.rewards.max_failure_rate, step)
         scored = time.perf_counter()
         with compat.entered(self._mesh()):
-            policy, finite, applied = self._update(completions, advantages)
+            policy, finite, applied = self._update(completions, advantages, fixed)
         return StepResult(
             samples=samples,
             scores=scores,
@@ -139,12 +156,17 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         mesh: jax.sharding.Mesh = self.rl_cluster.r2m[rl_cluster_lib.Role.ACTOR]
         return mesh
 
-    def _update(self, completions: Completions, advantages: np.ndarray) -> tuple[dict[str, float | None], bool, int]:
+    def _update(
+        self, completions: Completions, advantages: np.ndarray, fixed: Sequence[FixedLogps]
+    ) -> tuple[dict[str, float | None], bool, int]:
         """μ passes over the micro-batches; stops at the first update that is not finite."""
         trainer = self.rl_cluster.actor_trainer
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
-        micro_batches = [self._make_example(rows, completions, advantages) for rows in self._micro_rows(completions)]
+        micro_batches = [
+            self._make_example(rows, completions, advantages, logps)
+            for rows, logps in zip(self._micro_rows(completions), fixed, strict=True)
+        ]
         records: list[dict[str, Any]] = []
         for number in range(self.algo_config.num_iterations * len(micro_batches)):
             example = micro_batches[number % len(micro_batches)]
@@ -189,23 +211,33 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         for start in range(0, len(completions.texts), size):
             yield slice(start, start + size)
 
-    def _make_example(self, rows: slice, completions: Completions, advantages: np.ndarray) -> common.TrainExample:
-        """What Tunix's loss reads, with the log-probabilities that the updates must not change."""
-        prompt_NP, tokens_NT = jnp.asarray(completions.prompt_tokens[rows]), jnp.asarray(completions.tokens[rows])
+    def _begin_fixed_logps(self, completions: Completions) -> list[FixedLogps]:
+        """Have the device begin the passes that need no reward, without waiting for them: one result a micro-batch."""
         pad, eos = self.rl_cluster.rollout.pad_id(), self.rl_cluster.rollout.eos_id()
-        reference = old = None
-        if self.algo_config.beta != 0.0:
-            reference = self.rl_cluster.get_ref_per_token_logps(prompt_NP, tokens_NT, pad, eos)
-        if self.algo_config.num_iterations > 1:
-            old = self.rl_cluster.get_old_per_token_logps(prompt_NP, tokens_NT)
+        fixed = []
+        for rows in self._micro_rows(completions):
+            prompt_NP, tokens_NT = jnp.asarray(completions.prompt_tokens[rows]), jnp.asarray(completions.tokens[rows])
+            reference = old = None
+            if self.algo_config.beta != 0.0:
+                reference = self.rl_cluster.get_ref_per_token_logps(prompt_NP, tokens_NT, pad, eos)
+            if self.algo_config.num_iterations > 1:
+                old = self.rl_cluster.get_old_per_token_logps(prompt_NP, tokens_NT)
+            fixed.append(FixedLogps(reference, old))
+        return fixed
+
+    def _make_example(
+        self, rows: slice, completions: Completions, advantages: np.ndarray, logps: FixedLogps
+    ) -> common.TrainExample:
+        """What Tunix's loss reads of one micro-batch."""
+        prompt_NP = jnp.asarray(completions.prompt_tokens[rows])
         example = grpo_learner.TrainExample(
             prompt_ids=prompt_NP,
-            prompt_mask=prompt_NP != pad,
-            completion_ids=tokens_NT,
+            prompt_mask=prompt_NP != self.rl_cluster.rollout.pad_id(),
+            completion_ids=jnp.asarray(completions.tokens[rows]),
             completion_mask=jnp.asarray(completions.mask[rows]),
             advantages=jnp.asarray(advantages[rows]),
-            ref_per_token_logps=reference,
-            old_per_token_logps=old,
+            ref_per_token_logps=logps.reference,
+            old_per_token_logps=logps.old,
         )
         return sharding_utils.shard_input(example, self._training_config.data_sharding_axis)
 
@@ -241,6 +273,7 @@ def make_samples(
                 num_tokens=int(completions.lengths[row]),
                 tokens=tuple(completions.tokens[row, : completions.lengths[row]].tolist()),
                 ended=bool(completions.ended[row]),
+                index=row,
             )
         )
     return samples

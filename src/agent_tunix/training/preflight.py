@@ -10,6 +10,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, messages_for, peek_example
 from agent_tunix.rewards import Mixture, Sample, resolve_reward, settle_completions
 
+_NO_LIMIT_MB = 2**30
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -33,7 +35,10 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     example = peek_example(config)
     mixture = resolve_from_config(config, working_directory)
     mixture.check_parameters(example.columns)
-    settle_completions((component.reward for component in mixture.components), _sample_of(example, config))
+    # Code that is to run here has no limit there either.
+    memory_mb = _NO_LIMIT_MB if config.rewards.execution == "inline" else config.rewards.memory_mb
+    rewards = (component.reward for component in mixture.components)
+    settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
     return Checked(config, mixture)
 
 

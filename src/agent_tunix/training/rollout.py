@@ -56,6 +56,9 @@ class Completions:
         lengths: [N], tokens that count.
         ended: [N], whether the row ended by itself.
         texts: N texts without special tokens.
+        logps: [N, T] float32, the log-probability of each token under the model that sampled it, 0 at padding. The
+            distribution is that of the training loss: the model's at the sampling temperature, over all words, before
+            top-k and top-p; at temperature 1 where sampling is greedy.
     """
 
     prompt_tokens: np.ndarray
@@ -63,6 +66,7 @@ class Completions:
     lengths: np.ndarray
     ended: np.ndarray
     texts: list[str]
+    logps: np.ndarray
 
     @property
     def mask(self) -> np.ndarray:
@@ -103,7 +107,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         for row, ids in zip(prompt_BP, prompts, strict=True):
             row[max_prompt_length - len(ids) :] = ids
         graphdef, state = nnx.split(self._model)
-        tokens_NT, lengths_N, ended_N = jax.device_get(
+        tokens_NT, lengths_N, ended_N, logps_NT = jax.device_get(
             _generate(
                 graphdef,
                 state,
@@ -116,7 +120,8 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             )
         )
         texts = self._tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)])
-        return Completions(np.repeat(prompt_BP, num_generations, axis=0), tokens_NT, lengths_N, ended_N, texts)
+        prompt_NP = np.repeat(prompt_BP, num_generations, axis=0)
+        return Completions(prompt_NP, tokens_NT, lengths_N, ended_N, texts, logps_NT)
 
     def generate(
         self, prompts: list[str], rollout_config: base_rollout.RolloutConfig, **kwargs: Any
@@ -140,7 +145,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             logits=[],
             tokens=[row[:n] for row, n in zip(out.tokens, out.lengths, strict=True)],
             left_padded_prompt_tokens=out.prompt_tokens,
-            logprobs=None,
+            logprobs=[row[:n] for row, n in zip(out.logps, out.lengths, strict=True)],
         )
 
     def get_per_token_logps(self, prompt_tokens: jax.Array, completion_tokens: jax.Array) -> jax.Array:
@@ -187,7 +192,7 @@ def _generate(
     sampling: Sampling,
     pad_id: int,
     eos_ids: tuple[int, ...],
-) -> tuple[Int[Array, "N T"], Int[Array, " N"], Bool[Array, " N"]]:
+) -> tuple[Int[Array, "N T"], Int[Array, " N"], Bool[Array, " N"], Float[Array, "N T"]]:
     """Prefill, then a loop that ends when every row has ended."""
     model: Any = nnx.merge(graphdef, state)
     B, P = prompt_BP.shape
@@ -221,28 +226,35 @@ def _generate(
         logits_NV = _truncate(logits_NV / sampling.temperature, sampling.top_k, sampling.top_p)
         return jax.random.categorical(jax.random.fold_in(key, t), logits_NV)
 
-    def record(t: Any, logits_NV: Any, tokens_NT: Any, lengths_N: Any, done_N: Any) -> Any:
+    def log_probability(logits_NV: Float[Array, "N V"], token_N: Int[Array, " N"]) -> Float[Array, " N"]:
+        logits_NV = logits_NV.astype(jnp.float32) / (1.0 if sampling.greedy else sampling.temperature)
+        chosen_N = jnp.take_along_axis(logits_NV, token_N[:, None], axis=-1)[:, 0]
+        return chosen_N - jax.nn.logsumexp(logits_NV, axis=-1)
+
+    def record(t: Any, logits_NV: Any, tokens_NT: Any, logps_NT: Any, lengths_N: Any, done_N: Any) -> Any:
         token_N = jnp.where(done_N, pad_id, choose(logits_NV, t)).astype(jnp.int32)
+        logp_N = jnp.where(done_N, 0.0, log_probability(logits_NV, token_N))
         tokens_NT = jax.lax.dynamic_update_slice(tokens_NT, token_N[:, None], (0, t))
-        return token_N, tokens_NT, lengths_N + ~done_N, done_N | jnp.isin(token_N, eos)
+        logps_NT = jax.lax.dynamic_update_slice(logps_NT, logp_N[:, None], (0, t))
+        return token_N, tokens_NT, logps_NT, lengths_N + ~done_N, done_N | jnp.isin(token_N, eos)
 
     def body(carry: Any) -> Any:
-        t, cache, filled_NC, token_N, tokens_NT, lengths_N, done_N = carry
+        t, cache, filled_NC, token_N, tokens_NT, logps_NT, lengths_N, done_N = carry
         filled_NC = jax.lax.dynamic_update_slice(filled_NC, (t < lengths_N)[:, None], (0, P + t))
         # Anew, because an adapter's layers note something in themselves, which a loop forbids to what is outside it.
         model: Any = nnx.merge(graphdef, state)
         logits_N1V, cache = model(token_N[:, None], (next_position_N + t)[:, None], cache, filled_NC[:, None, :])
-        token_N, tokens_NT, lengths_N, done_N = record(t + 1, logits_N1V[:, 0], tokens_NT, lengths_N, done_N)
-        return t + 1, cache, filled_NC, token_N, tokens_NT, lengths_N, done_N
+        return t + 1, cache, filled_NC, *record(t + 1, logits_N1V[:, 0], tokens_NT, logps_NT, lengths_N, done_N)
 
     def goes_on(carry: Any) -> jax.Array:
         t, done_N = carry[0], carry[-1]
         return jnp.asarray((t < T - 1) & ~done_N.all())
 
-    empty_NT = jnp.full((N, T), pad_id, jnp.int32)
-    first = record(jnp.int32(0), logits_NV, empty_NT, jnp.zeros(N, jnp.int32), jnp.zeros(N, jnp.bool_))
-    *_, tokens_NT, lengths_N, done_N = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NC, *first))
-    return tokens_NT, lengths_N, done_N
+    empty = jnp.full((N, T), pad_id, jnp.int32), jnp.zeros((N, T), jnp.float32)
+    first = record(jnp.int32(0), logits_NV, *empty, jnp.zeros(N, jnp.int32), jnp.zeros(N, jnp.bool_))
+    carry = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NC, *first))
+    *_, tokens_NT, logps_NT, lengths_N, done_N = carry
+    return tokens_NT, lengths_N, done_N, logps_NT
 
 
 def _truncate(logits_NV: Float[Array, "N V"], top_k: int | None, top_p: float) -> Float[Array, "N V"]:

@@ -17,7 +17,7 @@ import absl.logging
 import jax
 
 from agent_tunix.config.compose import from_yaml, to_yaml
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, RewardConfig
 from agent_tunix.errors import (
     CheckpointError,
     Interrupted,
@@ -26,7 +26,7 @@ from agent_tunix.errors import (
     RewardFailureRateError,
 )
 from agent_tunix.rewards import Mixture, RewardAnalysis, fingerprint
-from agent_tunix.tracking import Recorder, RunLog, compare_ends, read_rows, summary_table
+from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
 from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material, make_reward_runner, training_sampling
 from agent_tunix.training.checkpoints import Checkpoints
@@ -48,6 +48,7 @@ from agent_tunix.training.state import (
     write_state,
 )
 from agent_tunix.training.stopping import StopRequest
+from agent_tunix.training.storing import scoring_settings, to_stored
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -112,17 +113,23 @@ def resume_command(root: Path) -> str:
 
 
 def _record_start(config: Config, mixture: Mixture, places: RunDirectory) -> None:
-    if places.config.exists():
-        before, now = (
-            dataclasses.replace(each, training=dataclasses.replace(each.training, resume=True))
-            for each in (from_yaml(places.config), config)
-        )
-        if to_yaml(before) != to_yaml(now):
-            _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
+    if places.config.exists() and _compared(from_yaml(places.config)) != _compared(config):
+        _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
     run_directory.write_text(places.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
     environment = run_directory.describe_environment(mixture.describe(), fingerprint(mixture).to_data(), devices)
     run_directory.write_json(places.environment, environment)
+
+
+def _compared(config: Config) -> str:
+    """What must be as it was when a run is resumed.
+
+    Where the reward's files lie takes no part: seen from another directory they have other names. What is in them is
+    compared by their fingerprint.
+    """
+    training = dataclasses.replace(config.training, resume=True, reward_function=None)
+    rewards = dataclasses.replace(config.rewards, modules=[])
+    return to_yaml(dataclasses.replace(config, training=training, rewards=rewards, reward=RewardConfig()))
 
 
 class Run:
@@ -138,6 +145,7 @@ class Run:
         self._max_steps = material.order.num_steps
         self._settings = StepSettings(checked.config, training_sampling(checked.config), self._max_steps)
         self._checkpoints = Checkpoints(places.checkpoints, checked.config.training.max_checkpoints_to_keep)
+        self._scoring = scoring_settings(checked.config, checked.mixture)
         self._saved_step = 0
         self._metadata = make_metadata(
             checked.config,
@@ -184,7 +192,6 @@ class Run:
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
         self._log_scores(step, result)
-        self._recorder.record_samples(step, result.samples, result.scores, result.advantages)
         if all(score.value is None for score in result.scores):
             _LOGGER.warning(
                 "step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail
@@ -193,6 +200,7 @@ class Run:
         learning_rate = float(self._material.schedule(updates - 1))
         seconds = time.perf_counter() - started
         row = self._metrics.row(step, result, learning_rate, seconds)
+        row |= self._recorder.store(to_stored(step, result, self._scoring))
         if not result.finite:
             self._recorder.record(step, row)
             if result.updates_applied:  # the step counts, and a resumed run goes on after it
@@ -235,6 +243,14 @@ class Run:
             )
         write_state(self._material.learner, restored.state)
         self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
+        if missing := missing_steps(self._places.metrics, restored.step):
+            _LOGGER.warning(
+                "%s lacks the rows of steps that the checkpoint of step %d comes after: %s. Training goes on without"
+                " them; what is drawn from that file will have gaps",
+                self._places.metrics,
+                restored.step,
+                _name_ranges(missing),
+            )
         self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step
         _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
@@ -306,9 +322,22 @@ class Run:
         places = {"metrics": self._places.metrics, "log": self._places.log, "checkpoints": self._places.checkpoints}
         if self._config.tracking.tensorboard:
             places["tensorboard"] = self._places.tensorboard
+        if self._places.rollouts.is_dir():
+            places["rollouts"] = self._places.rollouts
         if self._analysis is not None:
             places["reward analysis"] = self._places.reward_analysis
         return places
+
+
+def _name_ranges(steps: list[int]) -> str:
+    """Rising whole numbers with runs drawn together: `0, 3 to 7`."""
+    runs: list[list[int]] = []
+    for step in steps:
+        if runs and runs[-1][-1] == step - 1:
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
 def _is_due(step: int, interval: int) -> bool:

@@ -53,6 +53,11 @@ class RunDirectory:
         return self.root / "environment.json"
 
     @property
+    def rollouts(self) -> Path:
+        """Every completion, in Parquet."""
+        return self.root / "rollouts"
+
+    @property
     def reward_analysis(self) -> Path:
         """What earned high and low rewards, where that was asked for."""
         return self.root / "reward_analysis.json"
@@ -128,7 +133,7 @@ def hold(root: Path) -> Iterator[None]:
 
 def describe_environment(reward: str, fingerprint: dict[str, Any], devices: list[str]) -> dict[str, Any]:
     """Versions, devices and the reward, for `environment.json`."""
-    packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "pyarrow")
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": sys.argv,

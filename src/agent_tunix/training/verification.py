@@ -4,6 +4,7 @@ Importing it loads no JAX; the runs are processes of their own.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -13,14 +14,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from agent_tunix.errors import AgentTunixError
+from agent_tunix.tracking.rollouts import RolloutReader
 
 _POLL_S = 0.02
+
+# What a clock, a service or a cache may decide without any effect on training.
+_ROLLOUT_COLUMNS_LEFT_OUT = ("seconds", "extras", "logged", "detail")
+_COMPONENT_FIELDS_LEFT_OUT = ("seconds", "more", "detail", "term_detail")
 
 
 class VerificationError(AgentTunixError, RuntimeError):
@@ -32,7 +38,7 @@ class Verification:
     """What the comparison found.
 
     Attributes:
-        equal: Whether every row is the same, timings aside.
+        equal: Whether every row and every stored rollout is the same, timings aside.
         text: That, or the first difference, for a person.
         rows: Rows compared.
         kills: Rows that had been written at the moment of each kill.
@@ -76,7 +82,7 @@ def verify(
         moments = _kill_repeatedly(overrides, killed, kills, len(expected), random.Random(seed))
         _finish(_start(overrides, killed))
         found = read_rows(killed)
-    difference = first_difference(expected, found)
+        difference = first_difference(expected, found) or first_rollout_difference(unbroken, killed)
     places = f"killed {kills} times, with {', '.join(map(str, moments))} rows written"
     text = (
         f"equal: {len(expected)} rows, timings aside; {places}"
@@ -105,6 +111,35 @@ def first_difference(expected: Sequence[dict[str, Any]], found: Sequence[dict[st
     if len(expected) != len(found):
         return f"{len(expected)} rows unbroken, {len(found)} resumed"
     return None
+
+
+def first_rollout_difference(expected: Path, found: Path) -> str | None:
+    """The first stored completion that differs between two runs, in words; None where none does.
+
+    Timings, and what rewards say beside their values, take no part.
+
+    Args:
+        expected: The directory of the unbroken run.
+        found: That of the resumed one.
+    """
+    rows = itertools.zip_longest(_rollouts(expected), _rollouts(found))
+    for one, other in rows:
+        if one is None or other is None:
+            missing = "unbroken" if one is None else "resumed"
+            return f"rollout {(one or other or {}).get('rollout_id')} is missing in the {missing} run"
+        for name, value in one.items():
+            if value != other[name]:
+                return f"rollout {one['rollout_id']}: {name} is {value!r} unbroken, {other[name]!r} resumed"
+    return None
+
+
+def _rollouts(run: Path) -> Iterator[dict[str, Any]]:
+    for table in RolloutReader(run / "rollouts").tables():
+        for row in table.drop_columns(list(_ROLLOUT_COLUMNS_LEFT_OUT)).to_pylist():
+            for component in row["components"]:
+                for name in _COMPONENT_FIELDS_LEFT_OUT:
+                    del component[name]
+            yield row
 
 
 def _kill_repeatedly(overrides: Sequence[str], run: Path, kills: int, num_rows: int, rng: random.Random) -> list[int]:

@@ -1,11 +1,13 @@
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_tunix.rewards import Outcome, Sample
+from agent_tunix.rewards import Outcome, Sample, resolve_reward
 from agent_tunix.rewards.conventions import MilesReward, MilesSample, Settings
+from agent_tunix.rewards.execution import make_runner
 
 from .shapes import samples
 
@@ -87,6 +89,19 @@ def test_the_group_form_gets_each_group_whole() -> None:
     batch = [Sample(text, group_id=group) for text, group in [("a", 0), ("z", 1), ("b", 0), ("y", 1)]]
     assert [score.value for score in MilesReward(reward, "mine").score(batch)] == [0.0, 1.0, 1.0, 0.0]
     assert sizes == [2, 2]
+
+
+@pytest.mark.parametrize("place", ["inline", "process"])
+@pytest.mark.parametrize("form", ["sample", "samples"])
+def test_index_is_unique_in_the_step_and_group_index_is_the_prompts(place: str, form: str, tmp_path: Path) -> None:
+    """However the step was divided into calls, and whatever a gate has left out."""
+    value = "1000.0 * sample.group_index + sample.index"
+    body = f"return [{value} for sample in samples]" if form == "samples" else f"return {value}"
+    (tmp_path / "mine.py").write_text(f"async def reward(args, {form}, **kwargs):\n    {body}\n")
+    batch = [Sample(str(row), group_id=row // 3, index=row) for row in range(9) if row != 4]
+    with make_runner(resolve_reward("mine.py:reward", working_directory=tmp_path), place, num_workers=2) as runner:
+        values = [score.value for score in runner.reward.score(batch)]
+    assert values == [0, 1, 2, 1003, 1005, 2006, 2007, 2008]
 
 
 def test_what_a_reward_does_to_its_sample_is_not_seen_by_the_next() -> None:

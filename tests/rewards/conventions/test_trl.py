@@ -6,6 +6,7 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
 from agent_tunix.rewards.conventions import Settings, TrlReward
+from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 
 from .shapes import samples
 
@@ -156,9 +157,20 @@ def takes_neither(completions: Any) -> list[float]:
     raise OSError("not today")
 
 
+def swallows(completions: Any) -> list[float]:
+    values = []
+    for completion in completions:
+        try:
+            values.append(1.0 if "a" in completion[0]["content"] else 0.0)
+        except TypeError:
+            values.append(0.0)
+    return values
+
+
 @pytest.mark.parametrize(
     ("function", "expected", "reason"),
     [
+        (swallows, "text", "it takes both, but for the same completion it has 0.0 as text and 1 as messages"),
         (takes_text, "text", "it takes text"),
         (takes_messages, "messages", "it takes messages and no text (TypeError"),
         (takes_both, "text", "it takes text"),
@@ -166,9 +178,10 @@ def takes_neither(completions: Any) -> list[float]:
     ],
 )
 def test_a_function_is_asked_what_it_takes(function: Any, expected: str, reason: str) -> None:
-    completions, why = TrlReward(function, "mine").probe(samples("a")[0])
-    assert completions == expected
-    assert reason in why
+    choice = TrlReward(function, "mine").probe(samples("a")[0])
+    assert choice.completions == expected
+    assert reason in choice.reason
+    assert choice.is_guess == reason.startswith(("it took neither", "it takes both"))
 
 
 def test_a_list_of_text_is_told_from_messages_by_what_cannot_be_read() -> None:
@@ -210,20 +223,26 @@ def test_trying_happens_elsewhere_and_leaves_no_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("import os; os._exit(7)", "ended with status 7"),
-        ("while True: pass", "had not returned after"),
+        ("import os; os._exit(7)", "it took neither text (the worker process exited with status 7)"),
+        ("while True: pass", "trying it decided nothing: took longer than 3 s"),
+        ("bytearray(8 << 30); return [0.0]", "it took neither text (MemoryError"),
+        ("import os; os.system('sleep 1000 &'); return [0.0]", "it takes text"),
         ("import sys; sys.stdout.close(); return [0.0]", "it takes text"),
     ],
 )
-def test_trying_survives_whatever_the_function_does(
+def test_trying_survives_whatever_the_function_does_and_leaves_nothing(
     tmp_path: Path, body: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    before = take_stock()
     (tmp_path / "mine.py").write_text(f"def reward(completions):\n    {body}\n")
     mixture = resolve_reward("mine.py:reward", working_directory=tmp_path)
     with caplog.at_level("INFO", "agent_tunix.rewards"):
-        settle_completions([mixture.components[0].reward], samples("a")[0], timeout_s=5.0)
+        settle_completions([mixture.components[0].reward], samples("a")[0], timeout_s=3.0, memory_mb=256)
     assert "given completions as text" in caplog.text
     assert reason in caplog.text
+    guessed = "it takes text" not in reason
+    assert ("say yourself which it is" in caplog.text) == guessed
+    check_nothing_left(before)
 
 
 def test_what_the_configuration_says_is_not_tried(tmp_path: Path) -> None:

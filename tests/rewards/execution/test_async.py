@@ -138,7 +138,7 @@ def test_shares_take_no_more_rounds_than_one_loop_would(workers: int, limit: int
         assert rounds == 256 // limit
 
 
-def test_a_judge_keeps_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_keeps_its_own_limits(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Its retries may take longer than `rewards.timeout_s`, and one session serves the whole batch."""
     pytest.importorskip("httpx")
     pytest.importorskip("tenacity")
@@ -152,7 +152,8 @@ def test_a_judge_keeps_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         return [Score(1.0)] * len(samples)
 
     monkeypatch.setattr(reward, "score", score)
-    for place in ("auto", "process"):
-        with make_runner(mixture, place, timeout_s=0.1) as runner:
+    for place, told in (("auto", False), ("process", True)):
+        with caplog.at_level("INFO", "agent_tunix.rewards"), make_runner(mixture, place, timeout_s=0.1) as runner:
             runner.reward.score(samples_of(["x"] * 5))
+        assert ("'judge' is asked for from this process" in caplog.text) == told
     assert batches == [5, 5]

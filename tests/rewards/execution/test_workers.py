@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -15,9 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import agent_tunix
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import Runner, make_runner
+from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.local import LocalExecutor
+from agent_tunix.rewards.execution.recipes import recipe_of
+from agent_tunix.rewards.execution.settings import ExecutionSettings
 from tests.rewards.execution.endurance import run_endurance
 from tests.rewards.execution.faults import CONVENTIONS, samples_of
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock, workers_and_descendants
@@ -163,6 +169,89 @@ def test_a_worker_that_starts_processes_without_end_is_killed_before_its_time_is
     assert other.value == 1.0
 
 
+AS_ANOTHER_USER = """
+import sys
+from agent_tunix.rewards import Sample, resolve_reward
+from agent_tunix.rewards.execution import make_runner
+with make_runner(resolve_reward(sys.argv[1]), "process", num_workers=1, timeout_s=60.0) as runner:
+    for score in runner.reward.score([Sample(response) for response in sys.argv[2:]]):
+        print(score.value, score.detail.replace("\\n", " "))
+"""
+
+
+def score_as_a_user(code: str, *responses: str) -> list[str]:
+    """Score in a process whose user the kernel counts processes of: `value detail` of each response."""
+    # Where pytest keeps its files, no other user may read.
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        file = Path(directory, "my_rewards.py")
+        file.write_text(textwrap.dedent(code), encoding="utf-8")
+        command = [sys.executable, "-c", AS_ANOTHER_USER, f"{file}:reward", *responses]
+        if os.geteuid() == 0:
+            # It reads what root reads, this Python for instance, and is root in nothing else.
+            reads = "+dac_read_search"
+            user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+            command = [*user, f"--inh-caps={reads}", f"--ambient-caps={reads}", *command]
+        result = subprocess.run(command, cwd="/", env=os.environ | IMPORTED, stdout=subprocess.PIPE, check=True)
+    return result.stdout.decode().splitlines()
+
+
+IMPORTED = {"PYTHONPATH": str(Path(agent_tunix.__file__).parents[1])}
+
+
+def _can_be_a_user() -> bool:
+    if os.geteuid() != 0:
+        return True
+    try:
+        return score_as_a_user("def reward(response): return 1.0", "x") == ["1.0 "]
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+@pytest.fixture(scope="module")
+def _a_user() -> None:
+    if not _can_be_a_user():
+        pytest.skip("root cannot start a process as another user here: setpriv of util-linux is missing or refused")
+
+
+@pytest.mark.usefixtures("_a_user")
+def test_the_kernel_refuses_a_user_more_processes_than_there_is_room_for() -> None:
+    """Threads count as processes there, and nothing but the kernel counts them."""
+    code = """
+        import threading
+        def reward(response):
+            threading.stack_size(1 << 16)
+            done = threading.Event()
+            started = 0
+            try:
+                while started < 3000:
+                    threading.Thread(target=done.wait, daemon=True).start()
+                    started += 1
+            except RuntimeError:
+                pass
+            done.set()
+            return float(started)
+        """
+    (line,) = score_as_a_user(code, "x")
+    assert 300 < float(line) <= 512
+
+
+@pytest.mark.usefixtures("_a_user")
+def test_a_fork_bomb_of_a_user_costs_its_own_completion_alone() -> None:
+    code = """
+        import os, time
+        def reward(response):
+            while response == "bomb":
+                if os.fork() == 0:
+                    time.sleep(1000)
+            return float(len(response))
+        """
+    before, bomb, after = score_as_a_user(code, "xx", "bomb", "xxx")
+    assert (before, after) == ("2.0 ", "3.0 ")
+    assert bomb.startswith("None ")
+    assert "started more than 64 processes" in bomb or "BlockingIOError" in bomb
+
+
 def test_a_worker_is_replaced_after_so_many_calls(write: Write) -> None:
     spec = write("import os\ndef reward(response): return float(os.getpid())\n")
     with make_runner(resolve_reward(spec), "process", num_workers=1, recycle_after=10) as runner:
@@ -249,6 +338,29 @@ def test_a_closed_runner_says_so() -> None:
     runner.close()
     with pytest.raises(RewardError, match="closed"):
         runner.reward.score(samples_of(["x"]))
+
+
+def test_a_job_that_comes_with_the_end_is_cancelled_and_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = LocalExecutor(ExecutionSettings(num_workers=1))
+    recipe = recipe_of(resolve_reward(CONVENTIONS["plain"]).components[0].reward)
+    assert recipe is not None
+    entered, left = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        left.wait()
+
+    monkeypatch.setattr(executor._supervisor, "supervise", wait)
+    executor._command(lambda: None)
+    entered.wait()
+    future = executor.submit(Job(recipe, samples_of(["x"]), [(0,)]))
+    closing = threading.Thread(target=executor.close)
+    closing.start()
+    while not executor._closing:
+        time.sleep(0.001)
+    left.set()
+    closing.join()
+    assert future.cancelled()
 
 
 def test_a_sample_that_cannot_be_sent_is_an_error_of_its_own() -> None:

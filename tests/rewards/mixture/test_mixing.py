@@ -407,6 +407,21 @@ def test_the_state_of_a_mixture_goes_on_in_another() -> None:
     assert other.state_dict() == one.state_dict()
 
 
+def test_a_mixture_in_a_mixture_follows_its_metric_and_is_resumed_with_it() -> None:
+    def nested() -> Mixture:
+        inner = Mixture([gated("a", lambda response: 1.0, weight=FOLLOWING)])
+        return Mixture([Component("inner", Mixture([Component("innermost", inner)])), by_column("b", 0.0)])
+
+    one, resumed = nested(), nested()
+    sample = Sample("x", columns={"b": 0.0})
+    assert one.score([sample])[0].value == 1.0
+    one.observe(0, {"eval/accuracy": 0.75})
+    assert one.score([sample])[0].value == 0.25
+    assert one.state_dict() == {"eval/accuracy": 0.75}
+    resumed.load_state_dict(one.state_dict())
+    assert resumed.score([sample])[0].value == 0.25
+
+
 def test_a_metric_that_the_first_step_did_not_log_is_told(caplog: pytest.LogCaptureFixture) -> None:
     mixture = Mixture([gated("a", lambda response: 1.0, weight=FOLLOWING)])
     mixture.observe(0, {})

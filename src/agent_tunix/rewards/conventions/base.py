@@ -51,8 +51,9 @@ class Convention(abc.ABC):
 
     Attributes:
         convention: The convention's name.
-        needs_group: Whether one call takes several completions, so that a group, or the whole batch where
-            `needs_batch`, must not be split.
+        needs_group: Whether one call takes several completions, so that no group may be split.
+        needs_batch: Whether one call must take the whole batch.
+        owns_output: Whether what is printed or logged during a call belongs to the completions of the call.
         is_async: Whether its calls may run concurrently, through `score_async`.
 
     Raises:
@@ -66,6 +67,7 @@ class Convention(abc.ABC):
 
     needs_group = False
     needs_batch = False
+    owns_output: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -266,7 +268,7 @@ class Convention(abc.ABC):
     def _finish(self, scores: list[Score], started: float, lines: list[str]) -> list[Score]:
         """The scores with their share of the time, and with what was logged meanwhile."""
         seconds = (time.perf_counter() - started) / len(scores)
-        if lines and not self.needs_batch:  # the output of a whole batch belongs to no single completion
+        if lines and self.owns_output:
             logged = capture.as_extras(lines)
             scores = [replace(score, extras={**score.extras, **logged}) for score in scores]
         for score in scores:  # they are ours alone, and a copy of each would take longer than the rest

@@ -38,7 +38,10 @@ class attributed:  # noqa: N801  a context manager, entered for every completion
         return lines
 
     def __exit__(self, *_: object) -> None:
-        _lines.reset(self._token)
+        # A call that was given up may be closed by the garbage collector, in whatever context that runs in; what is
+        # attributed there is none of this call's business.
+        with contextlib.suppress(ValueError):
+            _lines.reset(self._token)
 
 
 def as_extras(lines: list[str]) -> dict[str, Any]:

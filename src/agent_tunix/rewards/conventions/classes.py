@@ -49,6 +49,8 @@ class BaseReward(ABC):
 
     # Whatever `rewards.completions` says of functions.
     takes_messages = True
+    # Set it where one call must take the whole batch, rather than the completions of one prompt.
+    needs_batch = False
 
     def __init__(self, config: RewardConfig | None = None) -> None:
         self.config = config or RewardConfig()
@@ -86,6 +88,7 @@ class BaseReward(ABC):
         reward.__doc__ = self.__doc__
         reward.__signature__ = inspect.signature(self.__call__)  # type: ignore[attr-defined]
         reward.takes_messages = self.takes_messages  # type: ignore[attr-defined]
+        reward.needs_batch = self.needs_batch  # type: ignore[attr-defined]
         _make_picklable(reward, self)
         return reward
 

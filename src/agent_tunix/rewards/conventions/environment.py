@@ -12,9 +12,9 @@
 | `rollout_ids`, `messages_list`, `tasks`, `completions`, `ground_truths` | the same of a group, as lists |
 | any other name | an argument from configuration, or the dataset's column (in the group form a list) |
 
-A class may have either method, or both: their components are merged completion by completion. The reward is the sum of
-the components, weighted by the argument `weights` (`rewards.args.<name>.weights={quality: 2.0}`; 1 if not given);
-each is kept and logged as it is. Methods may be async or not. None says that the method has nothing to say.
+A class may have either method, or both: their components are merged completion by completion, and of one that both
+name the group's counts. The reward is the sum of the components, weighted by the argument `weights`
+(`rewards.args.<name>.weights={quality: 2.0}`; 1 if not given); each is kept and logged as it is. Methods may be async or not. None says that the method has nothing to say.
 """
 
 import asyncio

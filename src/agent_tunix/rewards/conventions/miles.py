@@ -54,8 +54,9 @@ class MilesSample:
         status: `COMPLETED`, or `TRUNCATED` at the length limit.
         tokens: Token ids of the completion, `response_length` of them, where they are known.
         response_length: Tokens of the completion.
-        index: Its place in the batch.
-        group_index: Number of its prompt within the step.
+        index: Its number within the step, from 0, the completions of a prompt side by side; outside training its place
+            in the call.
+        group_index: Number of its prompt within the step, from 0.
         reward: None; what is assigned to it is not read.
     """
 
@@ -159,7 +160,7 @@ class MilesReward(Convention):
             }
         )
 
-    def _sample(self, sample: Sample, index: int) -> MilesSample:
+    def _sample(self, sample: Sample, place: int) -> MilesSample:
         return MilesSample(
             prompt=prompt_of(sample, self.settings.completions == "messages"),
             response=sample.response,
@@ -168,6 +169,6 @@ class MilesReward(Convention):
             status=Status.COMPLETED if sample.ended else Status.TRUNCATED,
             tokens=list(sample.tokens),
             response_length=sample.num_tokens,
-            index=index,
+            index=place if sample.index is None else sample.index,
             group_index=sample.group_id,
         )

@@ -15,6 +15,10 @@
 | any other name | the dataset's column of that name, as a list; None for a row without it |
 | `**kwargs` | all of these |
 
+Where rewards are executed, a call takes the completions of one prompt, so that a fault costs one group. A function
+that compares completions across prompts says so by an attribute, `reward.needs_batch = True`, and is given the whole
+batch in one call.
+
 A value of None says that the reward does not apply to the completion. A return that cannot be matched to the
 completions — a number, a generator, an array, a list of another length — is an error of each of them.
 """
@@ -54,6 +58,43 @@ class TrainerState:
     max_steps: int
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of calling a function with one sample, given as text or as messages.
+
+    Attributes:
+        refusal: Why it could not take it; "" if it could.
+        value: What it scored.
+        is_final: Whether nothing is to be learned by trying otherwise.
+    """
+
+    refusal: str = ""
+    value: float | None = None
+    is_final: bool = False
+
+    @classmethod
+    def of(cls, score: Score) -> "Attempt":
+        """The attempt that ended in this score."""
+        if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
+            return cls(score.detail, is_final=score.outcome is Outcome.TIMEOUT)
+        return cls(value=score.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a function is given.
+
+    Attributes:
+        completions: `text` or `messages`.
+        reason: Why, for a person.
+        is_guess: Whether it may well be wrong.
+    """
+
+    completions: str
+    reason: str
+    is_guess: bool = False
+
+
 class TrlReward(Convention):
     """A batch function under a name."""
 
@@ -61,9 +102,10 @@ class TrlReward(Convention):
     provided = OWN_NAMES
     reserved = OWN_NAMES
     needs_group = True
-    needs_batch = True
+    owns_output = False  # that of a call of many completions belongs to no single one
 
     def _make_calls(self) -> Sequence[Call]:
+        self.needs_batch = getattr(self.given, "needs_batch", False) is True
         return [Call(self.target)]
 
     @property
@@ -76,32 +118,48 @@ class TrlReward(Convention):
         recipe = replace(self.recipe, completions=completions) if self.recipe else None
         return self.configured(replace(self.settings, completions=completions), recipe)
 
-    def probe(self, sample: Sample) -> tuple[str, str]:
-        """Find out whether the function takes strings or messages, by calling it with one sample.
+    def probe(self, sample: Sample) -> Choice:
+        """Find out whether the function takes strings or messages, by calling it here with one sample."""
+        return self.choose(lambda completions: self.settled(completions)._probe_once(sample))
 
-        Strings are tried first, and messages only where the function cannot take strings. Where it takes neither, the
-        sample decides nothing and strings it is.
+    def choose(self, attempt: Callable[[str], Attempt]) -> Choice:
+        """Decide between strings and messages.
 
-        Returns:
-            `text` or `messages`, and why.
+        Strings are tried first, and messages only where the function cannot take strings, or has nothing but 0 for
+        them: one that swallows the error of reading a string as a message would score 0 for ever. Where it takes
+        neither, the sample decides nothing and strings it is.
+
+        Args:
+            attempt: Calls the function with `text` or `messages`.
         """
-        text = self.settled("text")._probe_once(sample)
-        if not text:
-            return ("text", "it takes text")
-        messages = self.settled("messages")._probe_once(sample)
-        if not messages:
-            return ("messages", f"it takes messages and no text ({text})")
-        return ("text", f"it took neither text ({text}) nor messages ({messages})")
+        text = attempt("text")
+        if text.is_final:
+            return Choice("text", f"trying it decided nothing: {text.refusal}", is_guess=True)
+        if not text.refusal and text.value:
+            return Choice("text", "it takes text")
+        messages = attempt("messages")
+        if text.refusal and messages.refusal:
+            reason = f"it took neither text ({text.refusal}) nor messages ({messages.refusal})"
+            return Choice("text", reason, is_guess=True)
+        if text.refusal:
+            return Choice("messages", f"it takes messages and no text ({text.refusal})")
+        if messages.value:
+            reason = f"it takes both, but for the same completion it has {text.value} as text and {messages.value:g} as"
+            return Choice("text", f"{reason} messages", is_guess=True)
+        return Choice("text", "it takes text")
 
-    def settle(self, completions: str, reason: str) -> None:
+    def settle(self, choice: Choice) -> None:
         """Give this reward `text` or `messages` from now on, and say so."""
-        self.settings = replace(self.settings, completions=completions)
+        self.settings = replace(self.settings, completions=choice.completions)
         if self.recipe is not None:
-            self.recipe = replace(self.recipe, completions=completions)
-        logger.info("reward %r is given completions as %s: %s (rewards.completions)", self.name, completions, reason)
+            self.recipe = replace(self.recipe, completions=choice.completions)
+        text = f"reward {self.name!r} is given completions as {choice.completions}: {choice.reason}"
+        if choice.is_guess:
+            logger.warning("%s; say yourself which it is: rewards.completions=text or messages", text)
+        else:
+            logger.info("%s (rewards.completions)", text)
 
-    def _probe_once(self, sample: Sample) -> str:
-        """Why the function could not take a sample; "" if it could."""
+    def _probe_once(self, sample: Sample) -> Attempt:
         try:
             with served_imports():
                 if self.is_async:
@@ -109,8 +167,8 @@ class TrlReward(Convention):
                 else:
                     (score,) = self._evaluate([sample], 0)
         except FAULTS as error:
-            return describe_fault(error, self._file)
-        return score.detail if score.outcome is Outcome.ERROR else ""
+            return Attempt(describe_fault(error, self._file))
+        return Attempt.of(score)
 
     def _manner(self) -> str:
         return "trl" if self.completions == "auto" else f"trl, completions as {self.completions}"
@@ -121,13 +179,13 @@ class TrlReward(Convention):
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score the batch in one call."""
         if samples and self.completions == "auto":
-            self.settle(*self.probe(samples[0]))
+            self.settle(self.probe(samples[0]))
         return super().score(samples)
 
     async def score_async(self, samples: Sequence[Sample], limit: int) -> list[Score]:
         """Score the batch in one call."""
         if samples and self.completions == "auto":
-            self.settle(*await asyncio.to_thread(self.probe, samples[0]))
+            self.settle(await asyncio.to_thread(self.probe, samples[0]))
         return await super().score_async(samples, limit)
 
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:

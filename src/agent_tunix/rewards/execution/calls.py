@@ -1,12 +1,13 @@
 """Which completions a call takes together, and which calls a worker is given at once.
 
-A *call* is the least that a time limit or a death can be blamed on: one completion, or one group where a reward needs
-whole groups. Its limit is `timeout_s` for each of its completions. The division depends on the batch alone, never on
-how many workers there are, so that neither do the scores.
+A *call* is the least that a time limit or a death can be blamed on: one completion, or one group where a reward takes
+several at once, or the whole batch where it declares that it needs that. Its limit is `timeout_s` for each of its
+completions. The division depends on the batch alone, never on how many workers there are, so neither do the scores.
 """
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from agent_tunix.rewards.sample import Sample
 
@@ -16,9 +17,16 @@ LARGEST_CHUNK = 64
 CHUNKS_A_WORKER = 4
 
 
-def divide_into_calls(samples: Sequence[Sample], needs_group: bool) -> list[Call]:
-    """Positions of the completions of each call, in the order of their first completions."""
-    if not needs_group:
+def divide_into_calls(samples: Sequence[Sample], reward: Any) -> list[Call]:
+    """Positions of the completions of each call, in the order of their first completions.
+
+    Args:
+        samples: The batch.
+        reward: What is called; its `needs_batch` and `needs_group`, where it has them, say what a call takes.
+    """
+    if samples and getattr(reward, "needs_batch", False):
+        return [tuple(range(len(samples)))]
+    if not getattr(reward, "needs_group", False):
         return [(position,) for position in range(len(samples))]
     groups: dict[tuple[int, int], list[int]] = {}
     for position, sample in enumerate(samples):

@@ -14,6 +14,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 IS_LINUX = sys.platform == "linux"
 _PAGE_BYTES = resource.getpagesize()
+# Processes and threads of the same user that are none of a worker's.
+_HEADROOM = 512
 
 
 def die_with_parent() -> None:
@@ -88,3 +90,17 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def most_processes() -> int | None:
+    """RLIMIT_NPROC of a worker: what this user has, and some; None for root, whom it does not bind."""
+    if os.geteuid() == 0 or not Path("/proc").is_dir():
+        return None
+    user = os.getuid()
+    tasks = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if entry.stat().st_uid == user:
+                    tasks += len(os.listdir(entry / "task"))
+    return tasks + _HEADROOM

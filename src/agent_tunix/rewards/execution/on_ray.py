@@ -16,8 +16,9 @@ from typing import Any
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.execution.calls import Call, divide_concurrency, divide_into_chunks
 from agent_tunix.rewards.execution.executor import Closing, Job
-from agent_tunix.rewards.execution.local import LocalExecutor, renumber
+from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.settings import ExecutionSettings
+from agent_tunix.rewards.execution.tasks import renumber
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 

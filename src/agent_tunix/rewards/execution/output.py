@@ -1,6 +1,9 @@
 """What users' code prints in a worker, in the run's log: line by line, and not without end."""
 
+import contextlib
 import logging
+import os
+import selectors
 import time
 
 logger = logging.getLogger("agent_tunix.rewards.output")
@@ -8,6 +11,7 @@ logger = logging.getLogger("agent_tunix.rewards.output")
 MOST_LINES = 20
 PERIOD_S = 10.0
 _LONGEST_LINE = 1000
+_READ_BYTES = 2**18
 
 
 class OutputLog:
@@ -53,3 +57,43 @@ class OutputLog:
         if self._num_left_out:
             logger.info("%s: %d more lines were left out", self._source, self._num_left_out)
         self._num_left_out = 0
+
+
+class OutputPipe:
+    """A pipe whose other end is a process's standard output, read into the log without ever waiting.
+
+    Args:
+        source: Who prints.
+        selector: By which its owner waits; its entry holds what to call with the events.
+
+    Attributes:
+        remote_end: What the process writes to; closed by whoever hands it over.
+    """
+
+    def __init__(self, source: str, selector: selectors.BaseSelector) -> None:
+        self._log = OutputLog(source)
+        self._selector = selector
+        self._end, self.remote_end = os.pipe()
+        os.set_blocking(self._end, False)
+        selector.register(self._end, selectors.EVENT_READ, lambda _: self._read())
+
+    def close(self) -> None:
+        """Log what is left, and close this end."""
+        self._read()
+        self._stop()
+
+    def _read(self) -> None:
+        if self._end < 0:
+            return
+        with contextlib.suppress(BlockingIOError):
+            if data := os.read(self._end, _READ_BYTES):
+                self._log.write(data)
+            else:
+                self._stop()
+
+    def _stop(self) -> None:
+        if self._end >= 0:
+            self._selector.unregister(self._end)
+            os.close(self._end)
+            self._end = -1
+            self._log.close()

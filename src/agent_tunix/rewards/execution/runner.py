@@ -48,6 +48,14 @@ class Runner(Closing, Generic[AnyReward]):
             components = [replace(c, reward=self._place(c.reward)) for c in reward.components]
             return Mixture(components, on_failure=reward.on_failure, name=reward.name)
         if getattr(reward, "limits_itself", False):
+            if self._settings.execution in ("process", "ray"):
+                logger.info(
+                    "reward %r is asked for from this process, within limits of its own, whatever rewards.execution=%s "
+                    "says: %s",
+                    reward.name,
+                    self._settings.execution,
+                    reward.describe(),
+                )
             return reward  # a judge, which has time limits, slots and a budget of its own
         recipe = recipe_of(reward)
         stays = self._settings.execution == "auto" or recipe is None
@@ -71,7 +79,7 @@ class PlacedReward:
     def __init__(self, reward: Reward) -> None:
         self._reward = reward
         self._is_async = bool(getattr(reward, "is_async", False))
-        self._needs_group = bool(getattr(reward, "needs_group", False))
+        self._takes_several = bool(getattr(reward, "needs_group", False) or getattr(reward, "needs_batch", False))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -106,9 +114,9 @@ class InlineReward(PlacedReward):
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""
-        if not (self._is_async or self._needs_group):
+        if not (self._is_async or self._takes_several):
             return self._reward.score(samples)
-        calls = divide_into_calls(samples, self._needs_group)
+        calls = divide_into_calls(samples, self._reward)
         if self._is_async:
             limit, timeout_s = self._settings.max_concurrency, self._settings.timeout_s
             return self._loop.score(cast(AsyncReward, self._reward), samples, calls, limit, timeout_s)
@@ -138,7 +146,7 @@ class IsolatedReward(PlacedReward):
 
     def begin(self, samples: Sequence[Sample]) -> "Future[list[Score]]":
         """Have samples scored while the caller does other things."""
-        calls = divide_into_calls(samples, self._needs_group)
+        calls = divide_into_calls(samples, self._reward)
         return self._executor.submit(Job(self._recipe, samples, calls, self._is_async))
 
 

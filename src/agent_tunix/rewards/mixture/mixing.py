@@ -80,6 +80,8 @@ class _Beginning(Protocol):
 class Mixture:
     """The reward of a run: components and how they become one total. It is itself a `Reward`.
 
+    As a component of another mixture it scores, and what the other observes it observes too.
+
     Args:
         components: At least one with a weight other than 0, under distinct names.
         on_failure: What becomes of a completion whose weighted component failed. `exclude`: it leaves its group;
@@ -217,6 +219,8 @@ class Mixture:
             step: From 1; 0 for the evaluation before training.
             metrics: By name; those that are no numbers are passed over.
         """
+        for mixture in self._inner():
+            mixture.observe(step, metrics)
         for name in self._followed():
             value = metrics.get(name)
             if isinstance(value, int | float) and math.isfinite(value):
@@ -229,12 +233,21 @@ class Mixture:
                 )
 
     def state_dict(self) -> dict[str, float]:
-        """What a resumed run needs: the last values of the metrics that weights follow."""
-        return dict(self._observed)
+        """What a resumed run needs: the last values of the metrics that weights follow, within components too."""
+        state = dict(self._observed)
+        for mixture in self._inner():
+            state |= mixture.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         """Put what `state_dict` gave into the mixture."""
         self._observed = {name: float(value) for name, value in state.items() if name in self._followed()}
+        for mixture in self._inner():
+            mixture.load_state_dict(state)
+
+    def _inner(self) -> list["Mixture"]:
+        """Components that are mixtures themselves."""
+        return [c.reward for c in self.components if isinstance(c.reward, Mixture)]
 
     def _followed(self) -> list[str]:
         metrics = (c.weight.metric for c in self.components if isinstance(c.weight, Schedule))

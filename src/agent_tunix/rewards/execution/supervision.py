@@ -1,0 +1,367 @@
+"""Workers: what each is doing, for how long it may, and what follows from its end.
+
+    a call is silent for longer than its limit  → its worker is killed; the call times out
+    a worker dies during a call                 → the call is made once more, first thing on a fresh worker
+    it dies again                               → the call is an error
+    the other calls of the chunk                → go on with a fresh worker
+
+Of async calls that ran side by side none can be blamed at once: those that had begun are made again, one at a time.
+Everything here belongs to one thread, which waits on the selector.
+"""
+
+import itertools
+import logging
+import pickle
+import selectors
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards.execution import wire
+from agent_tunix.rewards.execution.connection import Connection
+from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.nursery_client import NurseryClient
+from agent_tunix.rewards.execution.settings import ExecutionSettings
+from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, renumber
+from agent_tunix.rewards.execution.traces import last_frame
+from agent_tunix.rewards.execution.worker import Build, Chunk
+from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.sample import Score
+
+logger = logging.getLogger("agent_tunix.rewards")
+
+# What starting a worker, or sending it a chunk, may take.
+_DELIVERY_S = 60.0
+# A worker that dies while idle, or cannot be started, this often in a row has no prospects.
+_MOST_FAILED_STARTS = 5
+_KILLED = "died of SIGKILL"
+
+
+@dataclass(slots=True)
+class _Worker:
+    """What is known of a worker.
+
+    Attributes:
+        number: By which the nursery knows it.
+        connection: What leads to it.
+        built: Keys of the rewards that it has loaded.
+        attempted: Keys of those that it was told to load.
+        building: The key of the reward that it loads now.
+        task: What it is to do.
+        sent: Whether it was sent the task.
+        ready: Whether it has begun with it.
+        used: Whether it has ever made a call.
+        deadline: When it will have been silent for too long, by `time.monotonic`; None: it may be.
+        limit_s: How long it may be silent while it makes a call.
+        verdict: What it did for which it has to end.
+        timed_out: Whether it was killed for its silence.
+        doomed: Whether it is to be killed.
+        lost: Whether its connection closed before anything else was known.
+    """
+
+    number: int
+    connection: Connection
+    built: set[int] = field(default_factory=set)
+    attempted: set[int] = field(default_factory=set)
+    building: int | None = None
+    task: Task | None = None
+    sent: bool = False
+    ready: bool = False
+    used: bool = False
+    deadline: float | None = None
+    limit_s: float = 0.0
+    verdict: str = ""
+    timed_out: bool = False
+    doomed: bool = False
+    lost: bool = False
+
+
+class Supervisor:
+    """The workers of one pool.
+
+    Args:
+        settings: Limits and the number of workers.
+        selector: By which the owner waits; its entries hold what to call with the events.
+    """
+
+    def __init__(self, settings: ExecutionSettings, selector: selectors.BaseSelector) -> None:
+        self._settings = settings
+        self._selector = selector
+        self._backlog = Backlog(settings)
+        self._recipes: dict[int, RewardRecipe] = {}
+        self._workers: dict[int, _Worker] = {}
+        self._numbers = itertools.count()
+        self._failed_starts = 0
+        self._wanted: list[int] = []
+        self._nursery = NurseryClient(settings, selector, self._hear_nursery)
+
+    def prepare(self, recipe: RewardRecipe) -> None:
+        """Start the workers, and have each load a reward when it has nothing else to do."""
+        key = self._key_of(recipe)
+        while len(self._workers) < self._settings.workers:
+            self._spawn()
+        if key not in self._wanted:
+            self._wanted.append(key)
+
+    def begin(self, job: Job, future: "Future[list[Score]]") -> None:
+        """Take in a job of at least one sample."""
+        self._backlog.begin(job, self._key_of(job.recipe), future)
+
+    def patience_s(self) -> float | None:
+        """How long the owner may wait before it calls `supervise`; None: until something happens."""
+        deadlines = [worker.deadline for worker in self._workers.values() if worker.deadline is not None]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def supervise(self) -> None:
+        """Kill workers whose time is up, and give tasks to idle ones.
+
+        Raises:
+            RewardError: No worker can be started or kept alive.
+        """
+        self._judge()
+        self._hand_out()
+
+    def end(self, fault: BaseException | None) -> None:
+        """Give up everything.
+
+        Args:
+            fault: Of ours, because of which; told to whoever still waits.
+        """
+        try:
+            self._nursery.close()
+        except Exception:
+            logger.exception("the process that keeps the reward workers could not be ended")
+        for worker in list(self._workers.values()):
+            self._forget(worker)
+        self._backlog.give_up(fault)
+
+    # --- handing out -------------------------------------------------------------------------------------------------
+
+    def _key_of(self, recipe: RewardRecipe) -> int:
+        for key, known in self._recipes.items():
+            if known is recipe or known == recipe:
+                return key
+        key = len(self._recipes)
+        self._recipes[key] = recipe
+        return key
+
+    def _hand_out(self) -> None:
+        """Give tasks to idle workers, and load rewards ahead in those that have none."""
+        while (task := self._backlog.first()) is not None:
+            worker = self._worker_for(task)
+            if worker is None:
+                break
+            self._assign(worker, self._backlog.take())
+        for worker in self._idle():
+            ahead = [key for key in self._wanted if key not in worker.attempted]
+            if ahead:
+                self._build(worker, ahead[0])
+
+    def _idle(self) -> list[_Worker]:
+        return [w for w in self._workers.values() if w.task is None and w.building is None and not w.doomed]
+
+    def _worker_for(self, task: Task) -> _Worker | None:
+        """An idle worker, if the task may begin and there is one, or room for another."""
+        busy = [worker.task for worker in self._workers.values() if worker.task is not None]
+        if busy and (task.exclusive or any(other.exclusive for other in busy)):
+            return None
+        while True:
+            idle = self._idle()
+            suited = [worker for worker in idle if not (task.tries and worker.used)]
+            if suited:
+                return next((worker for worker in suited if task.work.key in worker.built), suited[0])
+            if not self._make_room(idle):
+                return None
+
+    def _make_room(self, idle: Sequence[_Worker]) -> bool:
+        """No worker suits the next task: start one, or replace one that is used. False if all are at work."""
+        if sum(not worker.doomed for worker in self._workers.values()) < self._settings.workers:
+            self._spawn()
+            return True
+        if idle:
+            self._kill(idle[0])
+        return bool(idle)
+
+    def _assign(self, worker: _Worker, task: Task) -> None:
+        worker.task = task
+        worker.sent = worker.ready = False
+        if task.work.key in worker.built:
+            self._send_task(worker, task)
+        else:
+            self._build(worker, task.work.key)
+
+    def _build(self, worker: _Worker, key: int) -> None:
+        worker.building = key
+        worker.attempted.add(key)
+        worker.deadline = time.monotonic() + _DELIVERY_S
+        worker.connection.send(Build(key, self._recipes[key]))
+
+    def _send_task(self, worker: _Worker, task: Task) -> None:
+        chosen, calls = renumber(task.calls, task.work.job.samples)
+        try:
+            samples = pickle.dumps(chosen, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # whatever a column holds
+            worker.task = None
+            if len(task.calls) == 1:
+                self._backlog.fail(task, f"the completion cannot be sent to a worker: {error!r}")
+            else:
+                self._backlog.put_back(*task.one_by_one())
+            return
+        worker.sent = True
+        worker.deadline = time.monotonic() + _DELIVERY_S
+        worker.connection.send(Chunk(task.work.key, samples, calls, self._settings.timeout_s, task.share))
+
+    # --- listening ---------------------------------------------------------------------------------------------------
+
+    def _listen(self, worker: _Worker) -> None:
+        """Hear all that a worker has said so far."""
+        try:
+            for reply in worker.connection.replies():
+                self._hear(worker, reply)
+        except (wire.BrokenFrameError, ValueError, TypeError) as error:
+            worker.verdict = f"wrote to the connection with the trainer ({error})"
+            worker.connection.ignore()
+            self._kill(worker)
+        if not (worker.connection.is_open or worker.doomed or worker.lost):
+            # Death explains that best, of which the nursery says more; if it lives on, it must not.
+            worker.deadline = None
+            worker.lost = True
+            self._nursery.kill(worker.number)
+
+    def _hear(self, worker: _Worker, reply: tuple[Any, ...]) -> None:
+        match reply:
+            case ("building", int(key)) if key == worker.building:
+                worker.deadline = time.monotonic() + self._settings.start_timeout_s
+            case ("built", int(key)) if key == worker.building:
+                worker.built.add(key)
+                worker.building = worker.deadline = None
+                self._failed_starts = 0
+                if worker.task is not None:
+                    self._send_task(worker, worker.task)
+            case ("unbuilt", int(key), str(why)) if key == worker.building:
+                worker.building = worker.deadline = None
+                if worker.task is not None:
+                    task, worker.task = worker.task, None
+                    task.work.broken = f"the reward could not be loaded in a worker: {why}"
+                    self._backlog.fail(task, task.work.broken)
+            case _ if worker.task is None or not worker.sent:
+                raise wire.BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
+            case ("ready",) if not worker.ready:
+                worker.ready = worker.used = True
+                self._wait_for_call(worker, worker.task)
+            case ("began", int(number)) if number < len(worker.task.calls):
+                worker.task.begun.add(number)
+                self._wait_for_call(worker, worker.task)
+            case ("beat",):
+                self._wait_for_call(worker, worker.task)
+            case ("ended", int(number), list(plain)) if number < len(worker.task.calls):
+                self._backlog.record(worker.task, number, [wire.from_plain(score) for score in plain])
+                self._wait_for_call(worker, worker.task)
+            case ("broke", str(why)):
+                worker.verdict = f"had to end: {why}"
+                worker.connection.ignore()
+            case ("done", str(tired)):
+                self._finish(worker, worker.task, tired)
+            case _:
+                raise wire.BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
+
+    def _wait_for_call(self, worker: _Worker, task: Task) -> None:
+        """The worker has shown that it lives: the clock of the call that runs now begins."""
+        worker.limit_s = task.limit_s(self._settings.timeout_s)
+        worker.deadline = time.monotonic() + worker.limit_s
+
+    def _finish(self, worker: _Worker, task: Task, tired: str) -> None:
+        worker.task = worker.deadline = None
+        if task.left:  # it stopped early, to be replaced
+            tired = tired or "stopped early"
+            self._backlog.put_back(task.rest())
+        if tired:
+            logger.debug("reward worker %d is replaced: %s", worker.number, tired)
+            self._kill(worker)
+
+    # --- limits and deaths -------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        """Kill workers whose time is up, unless what they said is only yet unread."""
+        now = time.monotonic()
+        for worker in list(self._workers.values()):
+            if worker.deadline is None or worker.deadline > now or worker.doomed:
+                continue
+            self._listen(worker)
+            if worker.deadline is None or worker.deadline > time.monotonic() or worker.doomed:
+                continue
+            worker.timed_out = worker.ready or worker.building is not None
+            self._kill(worker, trace=True)
+
+    def _spawn(self) -> None:
+        number = next(self._numbers)
+        connection = Connection(f"reward worker {number}", self._selector, lambda: self._listen(worker))
+        worker = self._workers[number] = _Worker(number, connection)
+        self._nursery.spawn(number, connection.remote_ends)
+        connection.hand_over()
+
+    def _kill(self, worker: _Worker, trace: bool = False) -> None:
+        worker.doomed = True
+        worker.deadline = None
+        self._nursery.kill(worker.number, trace)
+
+    def _forget(self, worker: _Worker) -> None:
+        self._workers.pop(worker.number, None)
+        worker.connection.close()
+
+    def _hear_nursery(self) -> None:
+        event = self._nursery.hear()
+        if event is None:
+            self._replace_nursery()
+        elif worker := self._workers.get(event.number):
+            self._bury(worker, event.how, event.trace)
+
+    def _replace_nursery(self) -> None:
+        """Users' code has killed the nursery, and with it died every worker."""
+        logger.warning("the process that keeps the reward workers was killed; it is started anew")
+        self._nursery.close()
+        self._nursery.sweep()
+        for worker in list(self._workers.values()):
+            self._bury(worker, "was killed with the process that keeps the workers", "", all_died=True)
+        self._failed_starts += 1
+        if self._failed_starts > _MOST_FAILED_STARTS:
+            raise RewardError("the process that keeps the reward workers cannot be kept alive")
+        self._nursery = NurseryClient(self._settings, self._selector, self._hear_nursery)
+
+    def _bury(self, worker: _Worker, how: str, trace: str, all_died: bool = False) -> None:
+        """A worker is gone: settle what it was doing."""
+        self._listen(worker)  # what it said before it died counts
+        self._forget(worker)
+        if worker.lost and how == _KILLED:
+            worker.verdict = worker.verdict or "closed its connection with the trainer"
+        if worker.building is not None:
+            if all_died:
+                if worker.task is not None:
+                    self._backlog.put_back(worker.task)
+                return
+            where = last_frame(trace, "")
+            self._settle_failed_build(worker, f"took longer than {self._settings.start_timeout_s:g} s{where}", how)
+        elif worker.task is not None and worker.sent and worker.ready:
+            limit_s = worker.limit_s if worker.timed_out else None
+            self._backlog.settle_death(worker.task, Death(worker.verdict or how, limit_s, trace, all_died))
+        elif worker.task is not None:
+            self._backlog.put_back(worker.task)
+            self._failed_starts += 1
+        elif not worker.doomed:
+            self._failed_starts += not worker.used
+        if self._failed_starts > _MOST_FAILED_STARTS:
+            raise RewardError(f"reward workers cannot be started: {worker.verdict or how}")
+
+    def _settle_failed_build(self, worker: _Worker, too_long: str, how: str) -> None:
+        task = worker.task
+        if task is None:  # it was loaded ahead, which has no prospects; a job will tell
+            self._wanted = [key for key in self._wanted if key != worker.building]
+            return
+        task.work.failed_builds += 1
+        if task.work.failed_builds > 1 or worker.timed_out:
+            why = too_long if worker.timed_out else f"the worker {worker.verdict or how}"
+            task.work.broken = f"the reward could not be loaded in a worker: {why}"
+        self._backlog.put_back(task)

@@ -1,0 +1,14 @@
+"""Every completion of every step, in Parquet: written beside the run, read back to the bit."""
+
+from agent_tunix.tracking.rollouts.encoding import Opaque
+from agent_tunix.tracking.rollouts.reader import RolloutReader
+from agent_tunix.tracking.rollouts.schema import ScoringSettings, StoredStep
+from agent_tunix.tracking.rollouts.writer import RolloutWriter
+
+__all__ = [
+    "Opaque",
+    "RolloutReader",
+    "RolloutWriter",
+    "ScoringSettings",
+    "StoredStep",
+]

@@ -1,0 +1,210 @@
+"""Values of any kind as JSON text and back: dataset columns, extras and whatever else users fill.
+
+What JSON has (null, booleans, integers, finite numbers, text, lists, objects with text keys) stands for itself. All
+else is an object with the key `$type`:
+
+| `$type` | What it was | Other keys |
+| --- | --- | --- |
+| `float` | a number that is not finite | `value`: `nan`, `inf` or `-inf` |
+| `int` | an integer of more than 4096 bits | `hex` |
+| `bytes` | bytes | `base64` |
+| `tuple`, `set`, `frozenset` | the collection | `items` |
+| `mapping` | a mapping with keys that are not text, or with the key `$type` | `items`: pairs |
+| `scalar` | a NumPy number | `dtype`, `value` |
+| `array` | a NumPy array, or one of a library that turns into it | `dtype`, `shape`, `values` (flat) |
+| `datetime`, `date`, `decimal` | of Python's standard library | `value` |
+| `response` | in `messages`: the text of the column `response` | |
+| `opaque` | anything else, of which only a description is left | `class`, `text` |
+
+Text that is no valid Unicode (a lone surrogate) is kept, escaped as `\\ud800`.
+"""
+
+import base64
+import binascii
+import datetime
+import decimal
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+_TAG = "$type"
+_DEEPEST = 60
+_MOST_VALUES = 1_000_000
+_LONGEST_TEXT = 2000
+_LARGEST_INT_BITS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """What is left of a value that could not be stored.
+
+    Attributes:
+        kind: Its class, with the module.
+        text: Its `repr`, shortened.
+    """
+
+    kind: str
+    text: str
+
+
+class _Response:
+    """Stands in messages for the response, which has a column of its own."""
+
+
+RESPONSE: Final = _Response()
+
+
+def encode(value: Any) -> str:
+    """A value as JSON text, of valid Unicode; never raises on account of the value."""
+    text = json.dumps(_Tagging().tag(value, 0), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # As ASCII, a lone surrogate is an escape like any other.
+            return json.dumps(json.loads(text), separators=(",", ":"))
+    return text
+
+
+def decode(text: str) -> Any:
+    """The value that `encode` was given.
+
+    Arrays of other libraries are NumPy's, subclasses of built-in types are the types themselves, and what could not be
+    stored is an `Opaque`.
+
+    Raises:
+        ValueError: The text is not what `encode` wrote.
+    """
+    try:
+        return json.loads(text, object_hook=_untag)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise ValueError(f"{text[:200]!r} is no stored value: {type(error).__name__}: {error}") from error
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+class _Tagging:
+    """One value on its way to what JSON has; remembers where it is, so that circles and giants end."""
+
+    def __init__(self) -> None:
+        self._above: set[int] = set()
+        self._left = _MOST_VALUES
+
+    def tag(self, value: Any, depth: int) -> Any:
+        """The value, or what stands for it."""
+        self._left -= 1
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is int:
+            return value if value.bit_length() <= _LARGEST_INT_BITS else {_TAG: "int", "hex": hex(value)}
+        if kind is float:
+            return value if math.isfinite(value) else {_TAG: "float", "value": repr(value)}
+        if depth > _DEEPEST or self._left < 0 or id(value) in self._above:
+            return _describe(value)
+        self._above.add(id(value))
+        try:
+            return self._tag_other(value, depth + 1)
+        except Exception:  # a user's object may do anything when it is looked at
+            return _describe(value)
+        finally:
+            self._above.discard(id(value))
+
+    def _tag_other(self, value: Any, depth: int) -> Any:
+        if isinstance(value, list):
+            return self._items(value, depth)
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if isinstance(value, tuple):
+            return {_TAG: "tuple", "items": self._items(value, depth)}
+        if isinstance(value, set | frozenset):
+            name = "set" if isinstance(value, set) else "frozenset"
+            return {_TAG: name, "items": sorted(self._items(value, depth), key=json.dumps)}
+        if isinstance(value, bytes | bytearray | memoryview):
+            return {_TAG: "bytes", "base64": base64.b64encode(value).decode("ascii")}
+        if isinstance(value, np.generic):
+            array = _storable(np.asarray(value))
+            return {_TAG: "scalar", "dtype": array.dtype.str, "value": self.tag(array.item(), depth)}
+        if isinstance(value, str):  # a subclass: StrEnum and the like
+            return str.__str__(value)
+        if isinstance(value, int | float):
+            return self.tag(int.__int__(value) if isinstance(value, int) else float.__float__(value), depth)
+        if isinstance(value, datetime.datetime | datetime.date):
+            name = "datetime" if isinstance(value, datetime.datetime) else "date"
+            return {_TAG: name, "value": value.isoformat()}
+        if isinstance(value, decimal.Decimal):
+            return {_TAG: "decimal", "value": str(value)}
+        if isinstance(value, _Response):
+            return {_TAG: "response"}
+        if hasattr(value, "__array__"):
+            array = _storable(np.asarray(value))
+            values = self._items(array.reshape(-1).tolist(), depth)
+            return {_TAG: "array", "dtype": array.dtype.str, "shape": list(array.shape), "values": values}
+        return _describe(value)
+
+    def _items(self, values: Iterable[Any], depth: int) -> list[Any]:
+        return [self.tag(item, depth) for item in values]
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        if all(type(name) is str for name in value) and _TAG not in value:
+            return {name: self.tag(item, depth) for name, item in value.items()}
+        pairs = [[self.tag(name, depth), self.tag(item, depth)] for name, item in value.items()]
+        return {_TAG: "mapping", "items": pairs}
+
+
+def _storable(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """The array, if `tolist` loses nothing of it.
+
+    Raises:
+        TypeError: It does.
+    """
+    if array.dtype.kind not in "biufU" or (array.dtype.itemsize > 8 and array.dtype.kind == "f"):
+        raise TypeError(array.dtype)
+    return array
+
+
+def _describe(value: Any) -> dict[str, str]:
+    kind = type(value)
+    try:
+        text = repr(value) if not isinstance(value, list | dict | tuple) else "too deep, too large or part of itself"
+    except Exception as error:
+        text = f"its repr raised {type(error).__name__}"
+    return {_TAG: "opaque", "class": f"{kind.__module__}.{kind.__qualname__}", "text": str(text)[:_LONGEST_TEXT]}
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _untag(stored: dict[str, Any]) -> Any:
+    """What an object of the JSON text stands for; those inside it have been through here."""
+    return _READERS[stored[_TAG]](stored) if _TAG in stored else stored
+
+
+def _read_bytes(stored: Mapping[str, Any]) -> bytes:
+    try:
+        return base64.b64decode(stored["base64"], validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "float": lambda stored: float(stored["value"]),
+    "int": lambda stored: int(stored["hex"], 16),
+    "bytes": _read_bytes,
+    "tuple": lambda stored: tuple(stored["items"]),
+    "set": lambda stored: set(stored["items"]),
+    "frozenset": lambda stored: frozenset(stored["items"]),
+    "mapping": lambda stored: dict(stored["items"]),
+    "scalar": lambda stored: np.array(stored["value"], dtype=stored["dtype"])[()],
+    "array": lambda stored: np.array(stored["values"], dtype=stored["dtype"]).reshape(stored["shape"]),
+    "datetime": lambda stored: datetime.datetime.fromisoformat(stored["value"]),
+    "date": lambda stored: datetime.date.fromisoformat(stored["value"]),
+    "decimal": lambda stored: decimal.Decimal(stored["value"]),
+    "response": lambda stored: RESPONSE,
+    "opaque": lambda stored: Opaque(stored["class"], stored["text"]),
+}

@@ -1,0 +1,204 @@
+"""The files of a run's rollouts: their names, and how one comes to be whole or not at all.
+
+    rollouts/
+      step_000001-000020.parquet     one row group for each step
+      step_000021-000040.parquet
+      .step_000041.partial           being written; of no use to anyone until it has its name
+
+A file gets its name when it is complete and on the disk, so that whoever finds one can read all of it.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_tunix.errors import RunDirectoryError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_NAME = re.compile(r"step_(\d+)-(\d+)\.parquet")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class RolloutFile:
+    """A whole file.
+
+    Attributes:
+        first: Its first step.
+        last: Its last step.
+        path: Where it lies.
+    """
+
+    first: int
+    last: int
+    path: Path
+
+
+def list_files(directory: Path) -> list[RolloutFile]:
+    """The whole files of a directory, which need not exist, by their steps."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(directory):
+            if match := _NAME.fullmatch(entry.name):
+                found.append(RolloutFile(int(match[1]), int(match[2]), Path(entry.path)))
+    return sorted(found)
+
+
+class FileInProgress:
+    """A file that is being written.
+
+    Args:
+        directory: Where; made if it does not exist.
+        schema: Of the tables that `add` will get.
+        first: The first step.
+
+    Raises:
+        OSError: The disk is full, or the directory cannot be written.
+    """
+
+    def __init__(self, directory: Path, schema: "pa.Schema", first: int) -> None:
+        import pyarrow.parquet as pq
+
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._first = self._last = first
+        self._partial = directory / f".step_{first:06d}.partial"
+        self.num_rows = 0
+        self._file = open(self._partial, "wb")  # noqa: SIM115  (closed by finish or discard)
+        try:
+            self._writer: pq.ParquetWriter = pq.ParquetWriter(self._file, schema, compression="zstd")
+        except BaseException:
+            self.discard()
+            raise
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes so far."""
+        return self._file.tell()
+
+    def add(self, step: int, table: "pa.Table") -> None:
+        """Write the rows of a step as one row group."""
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._last = step
+        self.num_rows += table.num_rows
+
+    def finish(self) -> Path:
+        """Bring the file to the disk and give it its name.
+
+        Raises:
+            OSError: The disk is full; the file is gone then.
+        """
+        final = self._directory / f"step_{self._first:06d}-{self._last:06d}.parquet"
+        try:
+            self._writer.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.replace(self._partial, final)
+        except BaseException:
+            self.discard()
+            raise
+        _sync_directory(self._directory)
+        return final
+
+    def discard(self) -> None:
+        """Remove what was written; never fails."""
+        with contextlib.suppress(Exception):
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._partial.unlink(missing_ok=True)
+
+
+def cut_after(directory: Path, step: int) -> None:
+    """Remove the rollouts of later steps, and what a killed run left unfinished.
+
+    A file that has earlier steps too is replaced by one that has only these. Killed in between, both are there, with
+    the same rows for the same steps; a reader takes each step once, and cutting again leaves one.
+
+    Args:
+        directory: Of the rollouts; nothing is done if there is none.
+        step: Last step to keep; -1 removes everything.
+
+    Raises:
+        RunDirectoryError: A file cannot be read, written or removed.
+    """
+    if not directory.is_dir():
+        return
+    with explained(directory, "cut"):
+        for partial in directory.glob(".step_*.partial"):
+            partial.unlink()
+        for file in list_files(directory):
+            if file.last <= step:
+                continue
+            if file.first <= step:
+                _keep_until(file, step)
+            file.path.unlink()
+        _sync_directory(directory)
+
+
+def _keep_until(file: RolloutFile, step: int) -> None:
+    with opened(file.path) as source:
+        kept = [number for number in range(source.num_row_groups) if step_of(source, number) <= step]
+        if not kept:
+            return
+        target = FileInProgress(file.path.parent, source.schema_arrow, step_of(source, kept[0]))
+        try:
+            for number in kept:
+                target.add(step_of(source, number), source.read_row_group(number))
+        except BaseException:
+            target.discard()
+            raise
+        target.finish()
+
+
+def step_of(file: "pq.ParquetFile", row_group: int) -> int:
+    """The step that a row group holds."""
+    statistics: Any = file.metadata.row_group(row_group).column(0).statistics
+    if statistics is None or statistics.min != statistics.max:
+        raise ValueError(f"row group {row_group} is not of one step")
+    return int(statistics.min)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> "Iterator[pq.ParquetFile]":
+    """A file, open for reading."""
+    import pyarrow.parquet as pq
+
+    with open(path, "rb") as stream, pq.ParquetFile(stream) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def explained(path: Path, verb: str) -> Iterator[None]:
+    """Say which file it was, and what to do.
+
+    Raises:
+        RunDirectoryError: The body raised what a damaged, full or forbidden file raises.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise RunDirectoryError(
+            f"the rollouts {path} could not be {verb}: {said}; restore or remove what is damaged, see that it may be"
+            f" read and written, and that there is room on the disk"
+        ) from error
+
+
+def _sync_directory(directory: Path) -> None:
+    """Bring the names of a directory's files to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

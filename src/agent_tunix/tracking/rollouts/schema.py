@@ -1,0 +1,210 @@
+"""What a rollout is on disk: the columns of a Parquet file, and what its metadata says of all of its rows.
+
+The version counts changes that an older reader would misread; a file of a later version is refused. PyArrow is imported
+where a file is written or read, and nowhere else.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agent_tunix.rewards import Sample, Score
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION = 1
+_VERSION_KEY = b"agent_tunix.rollouts"
+_SETTINGS_KEY = b"agent_tunix.settings"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringSettings:
+    """How the totals and advantages of a file came about; with the rows, enough to compute them again.
+
+    Attributes:
+        num_generations: G, the completions of a group.
+        advantage_scaling: `grpo.advantage_scaling`.
+        on_failure: `rewards.on_failure`.
+        fingerprint: The short hash of the reward.
+    """
+
+    num_generations: int
+    advantage_scaling: str = "group"
+    on_failure: str = "exclude"
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class StoredStep:
+    """The completions of one step, the N rows in the order in which they were scored, groups side by side.
+
+    Attributes:
+        step: From 1.
+        samples: What rewards were given.
+        scores: What the mixture said of each.
+        advantages: [N] float32, as they trained.
+        logprobs: [N] float32, the sum over a completion's tokens of their log-probabilities under the policy that
+            sampled them, at the sampling temperature and before top-k and top-p; NaN where it is not known.
+        settings: How totals and advantages follow from the scores.
+        groups_in_step: Groups that the step had; more than are here where `rollouts.share` left some out.
+    """
+
+    step: int
+    samples: Sequence[Sample]
+    scores: Sequence[Score]
+    advantages: np.ndarray
+    logprobs: np.ndarray
+    settings: ScoringSettings
+    groups_in_step: int
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.samples), len(self.scores), len(self.advantages), len(self.logprobs)}
+        if len(lengths) != 1:
+            raise ValueError(f"a step has one sample, score, advantage and log-probability a row, not {lengths}")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every group of the step is here, which an advantage scaled over the batch needs."""
+        return len({sample.group_id for sample in self.samples}) == self.groups_in_step
+
+    def select(self, rows: Sequence[int]) -> "StoredStep":
+        """The same step with some of its rows."""
+        return dataclasses.replace(
+            self,
+            samples=[self.samples[row] for row in rows],
+            scores=[self.scores[row] for row in rows],
+            advantages=self.advantages[list(rows)],
+            logprobs=self.logprobs[list(rows)],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the file, or a field of `components`.
+
+    Attributes:
+        name: Its name.
+        type: Of `_TYPES`; `json` is a string that `encoding.decode` reads.
+        help: What it holds, in one sentence.
+        nullable: Whether it may be null.
+    """
+
+    name: str
+    type: str
+    help: str
+    nullable: bool = False
+
+
+COMPONENT_FIELDS = (
+    Column("name", "string", "The component."),
+    Column("value", "float64", "Its raw, unscaled value; null where it failed or was not computed.", True),
+    Column("outcome", "string", "What became of computing it; null where a gate or a route spared it.", True),
+    Column("detail", "string", "Why, for a person.", True),
+    Column("seconds", "float64", "Wall time of the call.", True),
+    Column("weight", "float64", "Its effective weight at that step.", True),
+    Column(
+        "weighed",
+        "float64",
+        "What was weighed: the value after transforms, 0 behind a shut gate, the group's mean where it does not apply;"
+        " null where it failed.",
+        True,
+    ),
+    Column("gate_shut", "bool", "Whether its gate was shut.", True),
+    Column("term_outcome", "string", "What became of it in the total; `not_applicable` behind a shut gate.", True),
+    Column("term_detail", "string", "Why it put no value of its own into the total.", True),
+    Column("more", "json", "Its own components, where it returned several; null otherwise.", True),
+)
+
+COLUMNS = (
+    Column("step", "int32", "Training step, from 1."),
+    Column("group", "int32", "Number of the prompt within its step."),
+    Column("rollout_id", "string", "`<step>_<prompt>_<generation>`, unique within a run."),
+    Column("prompt", "string", "The problem put to the model, without the chat template."),
+    Column("messages", "json", 'The conversation, the response last; its text is `{"$type": "response"}`.'),
+    Column("response", "string", "The completion's text, without the end-of-sequence token."),
+    Column("columns", "json", "The dataset's row, `answer` (the stripped reference) among its columns."),
+    Column("format", "string", "`prompt.format`, the template that a response should follow."),
+    Column("max_steps", "int32", "Steps that the run was to take."),
+    Column(
+        "outcome",
+        "string",
+        "`scored`, or why there is no total: `not_applicable`, `bad_reference`, `error`, `timeout`.",
+    ),
+    Column("detail", "string", "How the total came about, or why there is none."),
+    Column("total", "float64", "The reward that trained; null for an unscored completion.", True),
+    Column("advantage", "float32", "As it trained; 0 for an unscored completion."),
+    Column("num_tokens", "int32", "Length in tokens, end-of-sequence included."),
+    Column("ended", "bool", "Whether the model ended by itself."),
+    Column("stop_reason", "string", "`stop` where the model ended by itself, `length` where it was cut."),
+    Column(
+        "logprob",
+        "float32",
+        "Sum of the tokens' log-probabilities under the policy that sampled them, at the sampling temperature and"
+        " before top-k and top-p; null where it is not known.",
+        True,
+    ),
+    Column("tokens", "list<int32>", "The completion's token ids."),
+    Column("fingerprint", "string", "Short hash of the reward's fingerprint."),
+    Column("extras", "json", "Component → what it wants shown beside the completion."),
+    Column("logged", "json", "Component → `text` that it logged or printed, and `metrics` that it logged."),
+    Column("seconds", "float64", "Wall time of scoring, the components' added up."),
+    Column("groups_in_step", "int32", "Groups that the step had, whether or not `rollouts.share` kept them."),
+    Column("exact", "json", "Texts with lone surrogates (� in their columns) as they were; nearly always null.", True),
+    Column("components", "list<struct>", "One for each component of the mixture, in its order; see below."),
+)
+
+
+def arrow_schema(settings: ScoringSettings) -> "pa.Schema":
+    """The schema of a file, its metadata included."""
+    import pyarrow as pa
+
+    fields = [pa.field(column.name, arrow_type(column.type), column.nullable) for column in COLUMNS]
+    metadata = {_VERSION_KEY: str(SCHEMA_VERSION), _SETTINGS_KEY: json.dumps(dataclasses.asdict(settings))}
+    return pa.schema(fields, metadata)
+
+
+def arrow_type(name: str) -> "pa.DataType":
+    """The Arrow type that a column's type means."""
+    import pyarrow as pa
+
+    if name == "list<struct>":
+        fields = [pa.field(field.name, arrow_type(field.type), field.nullable) for field in COMPONENT_FIELDS]
+        return pa.list_(pa.field("element", pa.struct(fields), nullable=False))
+    return {
+        "int32": pa.int32(),
+        "float32": pa.float32(),
+        "float64": pa.float64(),
+        "bool": pa.bool_(),
+        "string": pa.string(),
+        "json": pa.string(),
+        "list<int32>": pa.list_(pa.field("element", pa.int32(), nullable=False)),
+    }[name]
+
+
+def read_settings(metadata: Mapping[bytes, bytes] | None) -> ScoringSettings:
+    """What a file's metadata says.
+
+    Raises:
+        ValueError: It is no file of rollouts, or one of a later version.
+    """
+    version = (metadata or {}).get(_VERSION_KEY)
+    if metadata is None or version is None:
+        raise ValueError("it holds no rollouts")
+    if int(version) > SCHEMA_VERSION:
+        raise ValueError(f"it has version {int(version)} of the schema, and this is version {SCHEMA_VERSION}")
+    data: dict[str, Any] = json.loads(metadata[_SETTINGS_KEY])
+    return ScoringSettings(**data)
+
+
+def markdown_table(columns: Sequence[Column]) -> str:
+    """The columns as a table, for the docs."""
+    rows = ["| Column | Type | |", "| --- | --- | --- |"]
+    for column in columns:
+        kind = f"{column.type}, or null" if column.nullable else column.type
+        rows.append(f"| `{column.name}` | {kind} | {column.help} |")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,149 @@
+"""Rollouts to the disk beside the run: handed over by the training loop, written by a thread of its own.
+
+The thread holds a bounded number of steps; where the disk is slower than the run, the run waits. Rollouts are evidence,
+not state: where they cannot be written the run goes on, says so once, and counts what was lost.
+"""
+
+import hashlib
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_tunix.config.schema import RolloutsConfig
+from agent_tunix.tracking.closing import Closing
+from agent_tunix.tracking.rollouts.files import FileInProgress
+from agent_tunix.tracking.rollouts.rows import to_table
+from agent_tunix.tracking.rollouts.schema import StoredStep
+
+_LOGGER = logging.getLogger("agent_tunix.rollouts")
+_STEPS_WAITING = 2
+
+
+class RolloutWriter(Closing):
+    """Writes the rollouts of a run.
+
+    Args:
+        directory: Where the files go; made when there is something to write.
+        config: Which groups are kept, and how large a file becomes.
+        seed: The run's, from which the choice of groups follows.
+    """
+
+    def __init__(self, directory: Path, config: RolloutsConfig, seed: int) -> None:
+        self._directory = directory
+        self._config = config
+        self._seed = seed
+        self._dropped = 0
+        self._told = False
+        self._file: FileInProgress | None = None
+        self._waiting: queue.Queue[StoredStep | threading.Event | None] = queue.Queue(_STEPS_WAITING)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def dropped(self) -> int:
+        """Completions that were to be stored and could not be, since this process began."""
+        return self._dropped
+
+    def write(self, stored: StoredStep) -> None:
+        """Take the completions of a step, all of them; waits while earlier steps are not written.
+
+        The samples and scores must not be changed afterwards.
+        """
+        rows = choose_rows([sample.group_id for sample in stored.samples], self._seed, stored.step, self._config.share)
+        if not rows:
+            return
+        if self._thread is None:
+            # A daemon, because a thread that waits for work must not keep a failing process alive.
+            self._thread = threading.Thread(target=self._work, name="rollouts", daemon=True)
+            self._thread.start()
+        self._waiting.put(stored if len(rows) == len(stored.samples) else stored.select(rows))
+
+    def flush(self) -> None:
+        """Return when every step so far is in a whole file, or is counted as dropped."""
+        if self._thread is not None:
+            done = threading.Event()
+            self._waiting.put(done)
+            done.wait()
+
+    def close(self) -> None:
+        """Write what waits, and end; another call does nothing."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+            if self._dropped:
+                _LOGGER.error("%d completions are missing from %s", self._dropped, self._directory)
+
+    # --- in the thread -----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            item = self._waiting.get()
+            if isinstance(item, StoredStep):
+                self._add(item)
+            else:
+                self._finish()
+                if item is None:
+                    return
+                item.set()
+
+    def _add(self, stored: StoredStep) -> None:
+        try:
+            table = to_table(stored)
+        except Exception as error:  # whatever it is, the run is worth more
+            self._count(len(stored.samples), error)
+            return
+        try:
+            if self._file is None:
+                self._file = FileInProgress(self._directory, table.schema, stored.step)
+            self._file.add(stored.step, table)
+        except Exception as error:
+            # What the file held of earlier steps goes with it: half a file is of no use to anyone.
+            file, self._file = self._file, None
+            lost = 0 if file is None else file.num_rows
+            if file is not None:
+                file.discard()
+            self._count(lost + len(stored.samples), error)
+            return
+        if self._file.num_bytes >= self._config.max_file_mb * 2**20:
+            self._finish()
+
+    def _finish(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.finish()
+            except Exception as error:
+                self._count(file.num_rows, error)
+
+    def _count(self, num_rows: int, error: Exception) -> None:
+        self._dropped += num_rows
+        if not self._told:
+            self._told = True
+            _LOGGER.error(
+                "rollouts could not be written to %s (%s: %s); the run goes on without them, and rollouts/dropped"
+                " counts the completions that are missing. Free some space or correct the permissions.",
+                self._directory,
+                type(error).__name__,
+                error,
+            )
+
+
+def choose_rows(groups: Sequence[int], seed: int, step: int, share: float) -> list[int]:
+    """The rows to store: groups whole or not at all, the same ones for the same seed and step.
+
+    Args:
+        groups: The group of each row.
+        seed: The run's.
+        step: Of the rows.
+        share: Expected share of groups, 0 to 1; a larger share keeps all that a smaller one does, and more.
+    """
+    kept = {group: _draw(seed, step, group) < share for group in set(groups)}
+    return [row for row, group in enumerate(groups) if kept[group]]
+
+
+def _draw(seed: int, step: int, group: int) -> float:
+    """A number in [0, 1) that depends on nothing else."""
+    digest = hashlib.blake2b(f"{seed}/{step}/{group}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) >> 11) / 2**53

@@ -1,0 +1,104 @@
+"""A run's directory as its parts, for whoever looks at it later or while it goes on; loads no JAX.
+
+Nothing is held: each property reads what lies there now.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking.metrics_file import read_rows
+from agent_tunix.tracking.rollouts import RolloutReader
+
+
+class StoredRun:
+    """The directory of a run that is going, has ended or was killed.
+
+    Args:
+        root: The directory.
+
+    Raises:
+        RunDirectoryError: It is not the directory of a run.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        if not self.root.is_dir():
+            kind = "is a file" if self.root.exists() else "does not exist"
+            raise RunDirectoryError(f"{self.root} {kind}; give the directory of a run, which holds a config.yaml")
+        if not (self.root / "config.yaml").is_file():
+            holds = ", ".join(sorted(path.name for path in self.root.iterdir())[:8]) or "nothing"
+            raise RunDirectoryError(
+                f"{self.root} is not the directory of a run, which holds a config.yaml; it holds {holds}"
+            )
+        self._rollouts = RolloutReader(self.root / "rollouts")
+
+    @property
+    def config(self) -> Config:
+        """The configuration, as the run composed it.
+
+        Raises:
+            ConfigError: config.yaml is damaged.
+        """
+        from agent_tunix.config.compose import from_yaml
+
+        return from_yaml(self.root / "config.yaml")
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl, in order; none where the run has not yet written one.
+
+        Raises:
+            RunDirectoryError: The file is damaged.
+        """
+        return self._lines("metrics.jsonl")
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """What was diagnosed during the run, the lines of findings.jsonl; none where nothing was.
+
+        Raises:
+            RunDirectoryError: The file is damaged.
+        """
+        return self._lines("findings.jsonl")
+
+    @property
+    def rollouts(self) -> RolloutReader:
+        """The completions of its steps, as far as they are on the disk."""
+        return self._rollouts
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, devices and the reward.
+
+        Raises:
+            RunDirectoryError: environment.json is missing or damaged.
+        """
+        path = self.root / "environment.json"
+        try:
+            environment = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(environment, dict):
+                raise ValueError(f"it holds {type(environment).__name__}, not an object")
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise RunDirectoryError(f"{path} should be written by the run as it starts, but: {said}") from error
+        return environment
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The reward's fingerprint, as `Fingerprint.to_data` gave it; `hash` is its short form.
+
+        Raises:
+            RunDirectoryError: environment.json is missing or damaged, or has none.
+        """
+        environment = self.environment
+        stored = environment.get("reward_fingerprint")
+        if not isinstance(stored, dict):
+            raise RunDirectoryError(f"{self.root / 'environment.json'} holds no reward_fingerprint; it was changed")
+        return stored
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        path = self.root / name
+        return read_rows(path) if path.exists() else []

@@ -1,0 +1,29 @@
+"""A step's result as what is stored of it."""
+
+from agent_tunix.config.schema import Config
+from agent_tunix.rewards import Mixture, fingerprint
+from agent_tunix.tracking.rollouts import ScoringSettings, StoredStep
+from agent_tunix.training.learner import StepResult
+
+
+def scoring_settings(config: Config, mixture: Mixture) -> ScoringSettings:
+    """How this run's totals and advantages come about."""
+    return ScoringSettings(
+        num_generations=config.grpo.num_generations,
+        advantage_scaling=config.grpo.advantage_scaling,
+        on_failure=mixture.on_failure,
+        fingerprint=fingerprint(mixture).short,
+    )
+
+
+def to_stored(step: int, result: StepResult, settings: ScoringSettings) -> StoredStep:
+    """The completions of a step."""
+    return StoredStep(
+        step=step,
+        samples=result.samples,
+        scores=result.scores,
+        advantages=result.advantages,
+        logprobs=result.completions.logps.sum(axis=1),
+        settings=settings,
+        groups_in_step=len(result.samples) // settings.num_generations,
+    )

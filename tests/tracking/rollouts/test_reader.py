@@ -1,0 +1,133 @@
+"""Rollouts read back: by our reader, and by what people read Parquet with."""
+
+import json
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking.rollouts import RolloutReader
+from agent_tunix.tracking.rollouts.schema import COLUMNS
+from tests.tracking.rollouts.support import assert_same_step, make_step, write
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six steps in three files."""
+    path = tmp_path_factory.mktemp("rollouts")
+    write(path, *map(make_step, range(1, 7)), flush_after=[2, 4])
+    return path
+
+
+def test_one_step_is_read(directory: Path) -> None:
+    assert_same_step(RolloutReader(directory).read_step(4), make_step(4))
+
+
+def test_steps_groups_and_rollouts_are_picked(directory: Path) -> None:
+    reader = RolloutReader(directory)
+    assert [stored.step for stored in reader.iterate(steps=[5, 2, 99])] == [2, 5]
+    assert {sample.rollout_id for stored in reader.iterate([3], groups=[1]) for sample in stored.samples} == {
+        "3_1_0",
+        "3_1_1",
+    }
+    found = list(reader.iterate(rollout_ids={"2_0_1", "6_1_0", "9_9_9", "nonsense"}))
+    assert [sample.rollout_id for stored in found for sample in stored.samples] == ["2_0_1", "6_1_0"]
+    assert found[0].scores == [make_step(2).scores[1]]
+    assert found[0].advantages.tolist() == [make_step(2).advantages[1]]
+    assert list(reader.iterate(groups=[7])) == []
+
+
+def test_counts_and_columns_are_read_without_the_rest(directory: Path) -> None:
+    reader = RolloutReader(directory)
+    assert reader.num_completions() == 6 * 4
+    tables = list(reader.tables(["step", "total"]))
+    assert [table.column_names for table in tables] == [["step", "total"]] * 6
+    assert pa.concat_tables(tables)["step"].to_pylist() == [step for step in range(1, 7) for _ in range(4)]
+
+
+def test_a_step_that_is_not_there_says_which_are(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match=r"step 7 are not in .*; steps 1 to 6 are"):
+        RolloutReader(directory).read_step(7)
+    with pytest.raises(RunDirectoryError, match="no step is"):
+        RolloutReader(tmp_path / "none").read_step(1)
+
+
+def test_a_reader_sees_what_a_run_adds_and_cuts(tmp_path: Path) -> None:
+    reader = RolloutReader(tmp_path)
+    assert reader.steps() == []
+    write(tmp_path, make_step(1))
+    assert reader.steps() == [1]
+    write(tmp_path, make_step(2), make_step(3))
+    assert reader.steps() == [1, 2, 3]
+    (tmp_path / "step_000001-000001.parquet").unlink()
+    assert reader.steps() == [2, 3]
+
+
+def test_an_unfinished_file_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, make_step(1))
+    (tmp_path / ".step_000002.partial").write_bytes(b"PAR1")
+    (tmp_path / "notes.txt").write_text("mine")
+    assert RolloutReader(tmp_path).steps() == [1]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"text", None])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes | None) -> None:
+    write(tmp_path, make_step(1))
+    path = tmp_path / "step_000001-000001.parquet"
+    path.write_bytes(path.read_bytes()[:-100] if content is None else content)
+    with pytest.raises(RunDirectoryError, match=r"step_000001-000001.parquet could not be read"):
+        RolloutReader(tmp_path).steps()
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"step": [1]}), tmp_path / "step_000001-000001.parquet")
+    with pytest.raises(RunDirectoryError, match="it holds no rollouts"):
+        RolloutReader(tmp_path).steps()
+
+
+def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, make_step(1))
+    path = tmp_path / "step_000001-000001.parquet"
+    table = pq.read_table(path)
+    later = {**table.schema.metadata, b"agent_tunix.rollouts": b"99"}
+    pq.write_table(table.replace_schema_metadata(later), path)
+    with pytest.raises(RunDirectoryError, match="version 99 of the schema, and this is version 1"):
+        RolloutReader(tmp_path).steps()
+
+
+# As others read it.
+
+
+def expected_totals() -> list[float | None]:
+    return [score.value for step in range(1, 7) for score in make_step(step).scores]
+
+
+def test_pandas_reads_the_directory(directory: Path) -> None:
+    frame = pd.read_parquet(directory)
+    assert list(frame.columns) == [column.name for column in COLUMNS]
+    assert frame.sort_values(["step", "rollout_id"])["total"].tolist() == expected_totals()
+    row = frame[frame["rollout_id"] == "2_1_0"].iloc[0]
+    assert json.loads(row["columns"])["answer"] == "3"
+    assert {part["name"]: part["value"] for part in row["components"]}["correct"] == 1.0
+
+
+def test_polars_reads_the_directory(directory: Path) -> None:
+    frame = pl.read_parquet(directory / "*.parquet").sort("step", "rollout_id")
+    assert frame["total"].to_list() == expected_totals()
+    parts = frame.explode("components").unnest("components", separator=".")
+    correct = parts.filter(pl.col("components.name") == "correct")["components.value"].to_list()
+    assert correct == [score.components["correct"] for step in range(1, 7) for score in make_step(step).scores]
+
+
+def test_duckdb_reads_the_directory(directory: Path) -> None:
+    with duckdb.connect() as database:
+        totals = database.execute(f"SELECT total FROM '{directory}/*.parquet' ORDER BY step, rollout_id").fetchall()
+        assert [total for (total,) in totals] == expected_totals()
+        of_step_4 = f"FROM '{directory}/*.parquet' WHERE step = 4"
+        answers = database.execute(f"SELECT DISTINCT columns ->> 'answer' {of_step_4} ORDER BY 1").fetchall()
+        assert answers == [("4",), ("5",)]
