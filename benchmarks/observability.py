@@ -82,7 +82,7 @@ class Statistics:
         self._metrics = StepMetrics(mixture, dataclasses.replace(config, training=training))
 
     def take(self, step: int, result: StepResult, row: dict[str, Any]) -> None:
-        row |= self._metrics.of_rewards(step, result.samples, result.scores, result.totals, result.advantages)
+        row |= self._metrics.of_rewards.measure(step, result.samples, result.scores, result.totals, result.advantages)
 
     def settle(self) -> None:
         """It has no thread."""

@@ -1,16 +1,11 @@
 """One step, or one evaluation, as a row of `metrics.jsonl`."""
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from agent_tunix.config.schema import Config
-from agent_tunix.rewards import Mixture, Sample, Score, summarise
+from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
-from agent_tunix.rewards.kinds import declared_ranges, total_range
-from agent_tunix.rewards.logged import logged_metrics
-from agent_tunix.rewards.statistics import Metric
+from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.training.learner import StepResult
 
 
@@ -20,13 +15,20 @@ class StepMetrics:
     Args:
         mixture: The reward of the run.
         config: The run.
+
+    Attributes:
+        of_rewards: Measures what follows from completions and their scores, without a policy.
     """
 
     def __init__(self, mixture: Mixture, config: Config) -> None:
         self._mixture = mixture
-        self._config = config
-        # Read from docstrings among others, so only once.
-        self._ranges = declared_ranges(mixture)
+        self.of_rewards = RewardMetrics(
+            mixture,
+            num_generations=config.grpo.num_generations,
+            scaling=config.grpo.advantage_scaling,
+            histogram_bins=config.tracking.histogram_bins,
+            detailed=config.training.log_reward_stats,
+        )
 
     def row(self, step: int, result: StepResult, learning_rate: float, step_seconds: float) -> dict[str, Any]:
         """What a step did, by the names that every tracker uses.
@@ -40,7 +42,9 @@ class StepMetrics:
             step_seconds: Wall time of the step.
         """
         completions = result.completions
-        row: dict[str, Any] = self.of_rewards(step, result.samples, result.scores, result.totals, result.advantages)
+        row: dict[str, Any] = self.of_rewards.measure(
+            step, result.samples, result.scores, result.totals, result.advantages
+        )
         row |= {
             "completions/length_mean": float(completions.lengths.mean()),
             "completions/length_max": int(completions.lengths.max()),
@@ -55,33 +59,6 @@ class StepMetrics:
         row["throughput/tokens_per_s"] = int(completions.lengths.sum()) / step_seconds
         row["throughput/samples_per_s"] = len(completions.texts) / step_seconds
         return row | judging_metrics(self._mixture)
-
-    def of_rewards(
-        self,
-        step: int,
-        samples: Sequence[Sample],
-        scores: Sequence[Score],
-        totals: np.ndarray,
-        advantages: np.ndarray,
-    ) -> dict[str, Metric]:
-        """The part of the row that follows from completions and their scores, without a policy."""
-        mixture, config = self._mixture, self._config
-        weights = mixture.weights(step)
-        metrics = summarise(
-            scores,
-            totals,
-            advantages,
-            num_generations=config.grpo.num_generations,
-            weights=weights,
-            gated=[component.name for component in mixture.components if component.requires],
-            transformed=[component.name for component in mixture.components if component.transforms],
-            samples=samples,
-            scaling=config.grpo.advantage_scaling,
-            ranges={**self._ranges, "total": total_range(mixture, self._ranges, weights)},
-            histogram_bins=config.tracking.histogram_bins,
-            detailed=config.training.log_reward_stats,
-        )
-        return metrics | logged_metrics(scores)
 
 
 def judging_metrics(mixture: Mixture, prefix: str = "throughput") -> dict[str, float]:
