@@ -21,8 +21,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 COMPONENTS = ("correct", "tags", "lengthy", "flaky", "oracle")
 MIXTURE = (
     "{correct: math, tags: {function: format, weight: 0.5},"
-    " lengthy: {function: 'mine.py:Lengthy', weight: -0.1, requires: {tags: 0.0}, transform: [rank]},"
-    " flaky: {function: 'mine.py:flaky', weight: 0.1}, oracle: {function: check_numbers, weight: 0.0}}"
+    " lengthy: {function: 'its_rewards.py:Lengthy', weight: -0.1, requires: {tags: 0.0}, transform: [rank]},"
+    " flaky: {function: 'its_rewards.py:flaky', weight: 0.1}, oracle: {function: check_numbers, weight: 0.0}}"
 )
 REWARDS = '''\
 class Lengthy:
@@ -55,7 +55,7 @@ SETTINGS = [
 
 
 def train(root: Path, *overrides: str) -> list[dict[str, Any]]:
-    (root.parent / "mine.py").write_text(REWARDS)
+    (root.parent / "its_rewards.py").write_text(REWARDS)
     register_schema()
     with initialize_config_dir(str(find_conf_directory()), version_base=None):
         config = to_typed(compose("config", [*SETTINGS, *overrides]))
