@@ -1,6 +1,6 @@
 """Deliberately sick runs on the tiny model, each with the finding that must come first; and healthy ones.
 
-`python -m tests.training.sick_runs [NAME…] [--seed N] [--keep DIR] [--check]` runs some and prints what was found, when.
+`python -m tests.training.sick_runs [NAME…] [--seed N] [--keep DIR] [--check]` runs some and prints what was found.
 """
 
 import argparse

@@ -3,6 +3,7 @@
 A run stores it beside its metrics, so that it can be diagnosed where its reward's files are no longer at hand.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -20,7 +21,6 @@ SETTINGS = (
     "grpo.beta",
     "grpo.num_generations",
     "optimizer.learning_rate",
-    "rewards.memory_mb",
     "rewards.timeout_s",
     "training.batch_size",
 )
@@ -104,7 +104,7 @@ class RunContext:
         """
         return cls(
             tuple(_component(component, written.get(component.name, {})) for component in mixture.components),
-            _known(range_of, mixture),
+            _finite(_known(range_of, mixture)),
             num_steps,
             warmup_steps,
             {key: value for key, value in (settings or {}).items() if key in SETTINGS},
@@ -168,7 +168,7 @@ def _component(component: Any, written: Mapping[str, Any]) -> ComponentContext:
     return ComponentContext(
         name=component.name,
         kind=None if kind is None else str(kind),
-        range=_known(declared_range, component.reward),
+        range=_finite(_known(declared_range, component.reward)),
         weight=weight.end if scheduled else float(weight),
         trains=may_train(weight),
         schedule=weight.bounds if scheduled and weight.metric is None else None,
@@ -185,6 +185,11 @@ def _known(ask: Any, reward: Any) -> Any:
         return ask(reward)
     except RewardError:
         return None
+
+
+def _finite(span: Range | None) -> Range | None:
+    """A range that is wide without end is as good as none."""
+    return span if span is not None and all(map(math.isfinite, span)) else None
 
 
 def _pair(values: Sequence[float] | None) -> tuple[float, float] | None:

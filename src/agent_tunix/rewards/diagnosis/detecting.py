@@ -148,7 +148,7 @@ class Window:
 
 def span_of(context: RunContext, row: Row) -> float:
     """The width of the total's range: the declared one, else that of the step; 0 where all are equal."""
-    if context.range is not None and math.isfinite(context.range[1] - context.range[0]):
+    if context.range is not None:
         return context.range[1] - context.range[0]
     low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
     return 0.0 if low is None or high is None else high - low

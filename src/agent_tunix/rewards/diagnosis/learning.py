@@ -1,6 +1,5 @@
 """A policy that stops learning: collapsed, far from where it began, or with nothing left to compare."""
 
-import math
 from collections.abc import Iterator
 
 from agent_tunix.rewards.diagnosis.context import RunContext
@@ -165,7 +164,7 @@ class EntropyCollapse(Detector):
 
     def _is_good(self) -> bool:
         span = self.context.range
-        if span is not None and math.isfinite(span[1] - span[0]) and span[0] < span[1]:
+        if span is not None and span[0] < span[1]:
             attained = (self._total.mean - span[0]) / (span[1] - span[0])
         else:
             attained = 0.0

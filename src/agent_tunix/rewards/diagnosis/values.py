@@ -1,6 +1,5 @@
 """Rewards that cannot teach because of the values they take: constant, sparse, clustered."""
 
-import math
 from collections.abc import Iterator
 
 from agent_tunix.rewards.diagnosis.context import RunContext
@@ -153,7 +152,7 @@ class Clustered(Detector):
         span = 0.0 if self.context.range is None else span_of(self.context, row)
         if low is None or high is None:
             return
-        if not (math.isfinite(span) and span > 0):
+        if span == 0:
             span = max(abs(low), abs(high))  # without a declared range: against their own size
         self._spread.add((high - low) / span if span else 0.0)
         self._distinct.add(number(row, "rewards/total/distinct"))
