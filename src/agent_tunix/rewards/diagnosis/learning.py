@@ -164,11 +164,9 @@ class EntropyCollapse(Detector):
 
     def _is_good(self) -> bool:
         span = self.context.range
-        if span is not None and span[0] < span[1]:
-            attained = (self._total.mean - span[0]) / (span[1] - span[0])
-        else:
-            attained = 0.0
-        return attained >= ENTROPY_ATTAINED or has_learned(self._total, self._std)
+        if span is not None and self._total.mean >= span[0] + ENTROPY_ATTAINED * (span[1] - span[0]):
+            return True
+        return has_learned(self._total, self._std)
 
 
 def has_learned(total: Window, std: Window) -> bool:
