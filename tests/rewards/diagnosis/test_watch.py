@@ -3,6 +3,7 @@
 import json
 import re
 import tracemalloc
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_completions_that_show_a_finding_are_named() -> None:
 
 
 def test_completions_are_not_looked_at_while_nothing_is_found() -> None:
-    def never() -> list[RolloutView]:
+    def never() -> Iterator[RolloutView]:
         pytest.fail("looked at")
         yield
 
