@@ -222,6 +222,28 @@ def prove_answers(name: str) -> dict[str, Any]:
     return _asserting(lambda: answers.prove_forms([GSM8K / "train.jsonl", GSM8K / "test.jsonl"]))
 
 
+def prove_sick_and_healthy() -> dict[str, Any]:
+    """Every sick run is diagnosed by name as its first finding, live, and healthy ones give none above info.
+
+    Each run is kept as it is proved, so that a call that was stopped goes on with the next.
+    """
+    sick_runs = _load("tests.training.sick_runs")
+    version, kept_at = _hash_of_code(), KEPT.with_name("sick_runs.json")
+    kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
+    wanted = [(case, 0) for case in sick_runs.SICK] + [(case, seed) for case in sick_runs.HEALTHY for seed in range(3)]
+    for case, seed in wanted:
+        name = f"{case.name}, seed {seed}"
+        if kept.get(name, {}).get("code") != version:
+            with tempfile.TemporaryDirectory() as directory:
+                _, output = run_program(
+                    *("-m", "tests.training.sick_runs", case.name, "--seed", str(seed), "--check", "--keep", directory)
+                )
+            kept[name] = {"code": version, "found": output.splitlines()[-1].rpartition(": ")[2]}
+            kept_at.parent.mkdir(exist_ok=True)
+            kept_at.write_text(json.dumps(kept, indent=1))
+    return {name: kept[name]["found"] for name in (f"{case.name}, seed {seed}" for case, seed in wanted)}
+
+
 def _load(module: str) -> ModuleType:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
@@ -247,6 +269,7 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "answers: every reference": functools.partial(prove_answers, "forms"),
     "answers: 200,000 strings": functools.partial(prove_answers, "fuzz"),
     "answers: isolated rewards": functools.partial(prove_answers, "isolated"),
+    "sick and healthy runs": prove_sick_and_healthy,
 }
 
 

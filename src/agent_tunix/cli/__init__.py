@@ -8,7 +8,7 @@ import sys
 import click
 
 from agent_tunix import __version__
-from agent_tunix.cli import plans, rewards, stored_rewards
+from agent_tunix.cli import plans, recorded_runs, rewards, stored_rewards
 from agent_tunix.errors import AgentTunixError
 
 _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
@@ -68,5 +68,5 @@ def verify_resume(kills: int, random_seed: int, directory: str | None, overrides
 
 
 main.add_command(rewards.rewards)
-for _command in (plans.plan, stored_rewards.replay, stored_rewards.diff):
+for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):
     rewards.rewards.add_command(_command)

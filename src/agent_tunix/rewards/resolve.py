@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards import registry
+from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import Settings
 from agent_tunix.rewards.finding import Finder, function_name, nearest
 from agent_tunix.rewards.mixture import Component, Mixture
@@ -99,6 +99,46 @@ def resolve_reward(
         raise RewardError("training.reward_function is empty; name a reward, for instance `math`")
     components = _build(entries, finder, args or {})
     return Mixture(components, on_failure=on_failure, name=name)
+
+
+def read_components(
+    spec: object, *, reward_directories: Sequence[Path] = (), working_directory: Path | None = None
+) -> dict[str, dict[str, Any]]:
+    """The components that a user's `spec` means, each as the mapping of keys that could have been written for it.
+
+    Args:
+        spec: What `resolve_reward` takes, and has resolved.
+        reward_directories: As there.
+        working_directory: As there.
+
+    Returns:
+        Name → keys, `function` among them: text, in which a function that was given as such has its place.
+
+    Raises:
+        RewardError: A file of components cannot be read, or no reward is written so.
+    """
+    if isinstance(spec, str):
+        finder = Finder(tuple(reward_directories), Path(working_directory or Path.cwd()).resolve())
+        file = finder.reward_file(spec)
+        written: Mapping[Any, object] = {function_name(spec): spec} if file is None else _read_components(file)
+    elif isinstance(spec, Mapping):
+        written = spec
+    elif isinstance(spec, Sequence):
+        written = {function_name(item): item for item in spec}
+    else:
+        written = {function_name(spec): spec}
+    whole = {
+        str(name): dict(settings) if isinstance(settings, Mapping) else {"function": settings}
+        for name, settings in written.items()
+    }
+    return {name: {**keys, "function": _as_text(keys.get("function"))} for name, keys in whole.items()}
+
+
+def _as_text(function: object) -> object:
+    """What is written stays as it is; a function that was given from Python becomes its place in a file."""
+    if isinstance(function, str | Mapping | Sequence):
+        return function
+    return loading.place_of(function) or function_name(function)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,32 @@
 """Everything that can be refused before JAX is imported: settings, the reward, the data files."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, messages_for, peek_example
 from agent_tunix.rewards import Mixture, Sample, settle_completions
-from agent_tunix.training.reward_setup import resolve_from_config
+from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
 
 _NO_LIMIT_MB = 2**30
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A configuration that can run, and the reward it names."""
+    """A configuration that can run, and the reward it names.
+
+    Attributes:
+        config: The configuration.
+        mixture: The reward.
+        components: The reward's components as mappings of the configuration, by name.
+    """
 
     config: Config
     mixture: Mixture
+    components: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def preflight(config: Config, working_directory: Path) -> Checked:
@@ -38,7 +47,7 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     memory_mb = _NO_LIMIT_MB if config.rewards.execution == "inline" else config.rewards.memory_mb
     rewards = (component.reward for component in mixture.components)
     settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
-    return Checked(config, mixture)
+    return Checked(config, mixture, components_as_written(config, working_directory))
 
 
 def _sample_of(example: Example, config: Config) -> Sample:

@@ -7,22 +7,37 @@ from agent_tunix.config.compose import find_conf_directory
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.rewards import Mixture, resolve_reward
 from agent_tunix.rewards.execution import Runner, make_runner
+from agent_tunix.rewards.resolve import read_components
 
 
 def resolve_from_config(config: Config, working_directory: Path) -> Mixture:
     """The reward of `reward=` where that group is chosen, else of `training.reward_function`."""
-    spec: Any = config.reward.components or config.training.reward_function
     return resolve_reward(
-        spec,
+        _spec(config),
         modules=config.rewards.modules,
         args=config.rewards.args,
-        reward_directories=[working_directory / "conf" / "reward", find_conf_directory() / "reward"],
+        reward_directories=_reward_directories(working_directory),
         working_directory=working_directory,
         on_failure=config.rewards.on_failure,
         convention=config.rewards.convention,
         completions=config.rewards.completions,
         reward_key=config.rewards.reward_key,
     )
+
+
+def components_as_written(config: Config, working_directory: Path) -> dict[str, dict[str, Any]]:
+    """The components of that reward as mappings of the configuration, by name."""
+    return read_components(
+        _spec(config), reward_directories=_reward_directories(working_directory), working_directory=working_directory
+    )
+
+
+def _spec(config: Config) -> Any:
+    return config.reward.components or config.training.reward_function
+
+
+def _reward_directories(working_directory: Path) -> list[Path]:
+    return [working_directory / "conf" / "reward", find_conf_directory() / "reward"]
 
 
 def make_reward_runner(mixture: Mixture, rewards: RewardsConfig) -> Runner[Mixture]:

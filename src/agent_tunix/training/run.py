@@ -27,6 +27,7 @@ from agent_tunix.errors import (
 )
 from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer
 from agent_tunix.rewards import Mixture, RewardAnalysis, fingerprint
+from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
 from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material, training_sampling
@@ -51,6 +52,7 @@ from agent_tunix.training.state import (
 )
 from agent_tunix.training.stopping import StopRequest
 from agent_tunix.training.storing import scoring_settings, to_stored
+from agent_tunix.training.watching import Watching, describe_run
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -114,14 +116,14 @@ def resume_command(root: Path) -> str:
     return shlex.join([*program, *arguments, f"hydra.run.dir={root}", "training.resume=true"])
 
 
-def _record_start(config: Config, mixture: Mixture, places: RunDirectory) -> None:
+def _record_start(config: Config, mixture: Mixture, context: RunContext, places: RunDirectory) -> None:
     if places.config.exists() and _compared(from_yaml(places.config)) != _compared(config):
         _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
     run_directory.write_text(places.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
     tokenizer = fingerprint_tokenizer(find_model_directory(config.model))
     environment = run_directory.describe_environment(
-        mixture.describe(), fingerprint(mixture).to_data(), tokenizer, devices
+        mixture.describe(), fingerprint(mixture).to_data(), tokenizer, devices, context.to_data()
     )
     run_directory.write_json(places.environment, environment)
 
@@ -142,6 +144,7 @@ class Run:
 
     def __init__(self, checked: Checked, places: RunDirectory, material: Material, stop: StopRequest) -> None:
         """Open what the run writes to; `complete` does the work."""
+        self._checked = checked
         self._config = checked.config
         self._mixture = checked.mixture
         self._places = places
@@ -160,6 +163,7 @@ class Run:
         )
         self._recorder: Recorder
         self._metrics = StepMetrics(checked.mixture, checked.config)
+        self._watching: Watching
         self._analysis = RewardAnalysis() if checked.config.training.save_reward_analysis else None
 
     def complete(self) -> Summary:
@@ -167,12 +171,16 @@ class Run:
         started = time.perf_counter()
         first = self._resume()
         # Only now, so that a resume that was refused leaves the run's own configuration.
-        _record_start(self._config, self._mixture, self._places)
+        context = describe_run(self._checked, self._max_steps)
+        _record_start(self._config, self._mixture, context, self._places)
         kept = first if self._saved_step else None
         places = self._places
-        with Recorder(
-            self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept
-        ) as self._recorder:
+        with (
+            Recorder(
+                self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept
+            ) as self._recorder,
+            Watching(context, places, kept) as self._watching,
+        ):
             if first == 0:
                 self._record(0, self._evaluate().metrics())
             for step in range(first + 1, self._max_steps + 1):
@@ -208,18 +216,20 @@ class Run:
         row |= self._recorder.store(to_stored(step, result, self._scoring))
         if not result.finite:
             self._recorder.record(step, row)
+            self._watching.observe(step, row, result)
             if result.updates_applied:  # the step counts, and a resumed run goes on after it
                 self._mixture.observe(step, row)
             self._stop_not_finite(step, result)
         if is_last or _is_due(step, training.eval_every_n_steps):
             row |= self._evaluate().metrics()
-        self._record(step, row)
+        self._record(step, row, result)
         if is_last or _is_due(step, training.save_interval_steps):
             self._save(step)
 
-    def _record(self, step: int, row: dict[str, Any]) -> None:
-        """Show a row to the trackers, and to weights that follow a metric."""
+    def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None) -> None:
+        """Show a row to the trackers, to the diagnosis, and to weights that follow a metric."""
         self._recorder.record(step, row)
+        self._watching.observe(step, row, result)
         self._mixture.observe(step, row)
 
     def _batch(self, step: int) -> PromptBatch:
@@ -323,15 +333,19 @@ class Run:
         if self._analysis is not None:
             run_directory.write_json(self._places.reward_analysis, self._analysis.report())
 
-    def _list_places(self) -> dict[str, Path]:
-        places = {"metrics": self._places.metrics, "log": self._places.log, "checkpoints": self._places.checkpoints}
+    def _list_places(self) -> dict[str, Path | str]:
+        places: dict[str, Path | str] = {
+            "metrics": self._places.metrics,
+            "log": self._places.log,
+            "checkpoints": self._places.checkpoints,
+        }
         if self._config.tracking.tensorboard:
             places["tensorboard"] = self._places.tensorboard
         if self._places.rollouts.is_dir():
             places["rollouts"] = self._places.rollouts
         if self._analysis is not None:
             places["reward analysis"] = self._places.reward_analysis
-        return places
+        return places | self._watching.summary()
 
 
 def _name_ranges(steps: list[int]) -> str:

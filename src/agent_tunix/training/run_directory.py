@@ -43,6 +43,11 @@ class RunDirectory:
         return self.root / "metrics.jsonl"
 
     @property
+    def findings(self) -> Path:
+        """What was diagnosed while it ran, one JSON object a finding."""
+        return self.root / "findings.jsonl"
+
+    @property
     def log(self) -> Path:
         """What the run said."""
         return self.root / "train.log"
@@ -132,9 +137,9 @@ def hold(root: Path) -> Iterator[None]:
 
 
 def describe_environment(
-    reward: str, fingerprint: dict[str, Any], tokenizer: str | None, devices: list[str]
+    reward: str, fingerprint: dict[str, Any], tokenizer: str | None, devices: list[str], context: dict[str, Any]
 ) -> dict[str, Any]:
-    """Versions, devices, the tokenizer and the reward, for `environment.json`."""
+    """For `environment.json`: versions, devices, the tokenizer, the reward, and what a diagnosis must know."""
     packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "pyarrow")
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -146,6 +151,7 @@ def describe_environment(
         "reward": reward,
         "reward_fingerprint": fingerprint,
         "tokenizer_fingerprint": tokenizer,
+        "context": context,
     }
 
 

@@ -1,0 +1,33 @@
+"""`agent-tunix rewards diagnose`: what a recorded run shows of its reward, without JAX.
+
+Importing this loads nothing but Click; each command loads what it needs.
+"""
+
+import json
+import sys
+
+import click
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def diagnose(run: str, as_json: bool) -> None:
+    """Say what is the matter with a run, on which evidence, and what to change.
+
+    RUN is the directory of a run that has ended, was killed, or is still going. Findings come the most severe first,
+    each with its figures, some completions that show it, and overrides to try; the page Diagnosis of the docs explains
+    every one.
+
+    Exit status: 0 nothing is worse than info; 1 something is; 2 RUN is not a run, or was not recorded whole.
+    """
+    from agent_tunix.rewards.diagnosis import Severity
+    from agent_tunix.tracking.diagnosing import diagnose_run
+    from agent_tunix.tracking.stored_run import StoredRun
+
+    findings = diagnose_run(StoredRun(run))
+    if as_json:
+        click.echo(json.dumps([finding.to_data() for finding in findings], ensure_ascii=False, indent=2))
+    else:
+        click.echo("\n\n".join(f"{f.severity}: {f.describe()}" for f in findings) or "nothing was found")
+    sys.exit(int(any(finding.severity is not Severity.INFO for finding in findings)))

@@ -1,0 +1,196 @@
+"""What a diagnosis must know of a run besides its metrics: the reward and some settings, as plain data.
+
+A run stores it beside its metrics, so that it can be diagnosed where its reward's files are no longer at hand.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards.builtin import Kind
+from agent_tunix.rewards.kinds import Range, declared_kind, declared_range, range_of
+from agent_tunix.rewards.mixture import Mixture
+from agent_tunix.rewards.mixture.schedules import Schedule, may_train
+
+SETTINGS = (
+    "generation.max_generation_steps",
+    "generation.temperature",
+    "grpo.advantage_scaling",
+    "grpo.beta",
+    "grpo.num_generations",
+    "optimizer.learning_rate",
+    "rewards.timeout_s",
+    "training.batch_size",
+)
+"""Configuration keys that detectors look at or advise to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentContext:
+    """A component of the reward.
+
+    Attributes:
+        name: Its key, and its leaf among the metrics.
+        kind: What it claims to measure; None where it does not say.
+        range: The least and the most it gives; None where it declares none.
+        weight: Its factor in the total, of a schedule the one it ends with.
+        trains: Whether its weight is ever other than 0.
+        schedule: First and last step of a schedule over steps; None where the weight is constant or follows a metric.
+        start_weight: With which a schedule begins.
+        requires: Its gate.
+        transforms: Whether its raw values are transformed before they are weighed.
+        written: It, as a mapping of the configuration: `function`, `weight` and the like.
+    """
+
+    name: str
+    kind: str | None = None
+    range: Range | None = None
+    weight: float = 1.0
+    trains: bool = True
+    schedule: tuple[float, float] | None = None
+    start_weight: float | None = None
+    requires: Mapping[str, float] = field(default_factory=dict)
+    transforms: bool = False
+    written: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_correctness(self) -> bool:
+        """Whether it says how right an answer is, and nothing else."""
+        return self.kind == Kind.CORRECTNESS
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """A run, for its diagnosis.
+
+    Attributes:
+        components: Of the reward.
+        range: The least and the most that the total can be; None where that is not declared.
+        num_steps: Steps of the whole run.
+        warmup_steps: Steps over which the learning rate rises.
+        settings: Values by configuration key, those of `SETTINGS` that are known.
+        reward_key: Where the components are written: `reward.components` or `training.reward_function`.
+    """
+
+    components: tuple[ComponentContext, ...]
+    range: Range | None = None
+    num_steps: int = 0
+    warmup_steps: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    reward_key: str = "training.reward_function"
+
+    @classmethod
+    def of(
+        cls,
+        mixture: Mixture,
+        *,
+        written: Mapping[str, Mapping[str, Any]],
+        reward_key: str = "training.reward_function",
+        num_steps: int = 0,
+        warmup_steps: int = 0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """The context of a run of a mixture.
+
+        Args:
+            mixture: The reward.
+            written: Each component as a mapping of the configuration (`resolve.read_components`).
+            reward_key: Where they are written.
+            num_steps: Steps of the whole run.
+            warmup_steps: Steps over which the learning rate rises.
+            settings: Values by configuration key; those that are not in `SETTINGS` are left out.
+        """
+        return cls(
+            tuple(_component(component, written.get(component.name, {})) for component in mixture.components),
+            _finite(_known(range_of, mixture)),
+            num_steps,
+            warmup_steps,
+            {key: value for key, value in (settings or {}).items() if key in SETTINGS},
+            reward_key,
+        )
+
+    def component(self, name: str) -> ComponentContext:
+        """The component of a name."""
+        return next(component for component in self.components if component.name == name)
+
+    @property
+    def training(self) -> tuple[ComponentContext, ...]:
+        """The components whose weight is ever other than 0."""
+        return tuple(component for component in self.components if component.trains)
+
+    @property
+    def oracles(self) -> tuple[ComponentContext, ...]:
+        """Components of weight 0 that may say whether the policy gets better: they measure neither form nor length."""
+        return tuple(c for c in self.components if not c.trains and c.kind not in (Kind.FORM, Kind.LENGTH))
+
+    def number(self, key: str, default: float) -> float:
+        """A setting that is a number."""
+        value = self.settings.get(key)
+        return float(value) if isinstance(value, int | float) else default
+
+    @property
+    def num_generations(self) -> int:
+        """G, the completions of a group."""
+        return int(self.number("grpo.num_generations", 1))
+
+    @property
+    def num_prompts(self) -> int:
+        """Prompts of a step."""
+        return int(self.number("training.batch_size", 1))
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_data` gave.
+
+        Raises:
+            ValueError: It is no context, and why.
+        """
+        try:
+            components = tuple(
+                ComponentContext(**{**c, "range": _pair(c["range"]), "schedule": _pair(c["schedule"])})
+                for c in data["components"]
+            )
+            return cls(**{**data, "components": components, "range": _pair(data["range"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is no context of a run: {error!r}") from error
+
+
+def _component(component: Any, written: Mapping[str, Any]) -> ComponentContext:
+    weight = component.weight
+    scheduled = isinstance(weight, Schedule)
+    kind = _known(declared_kind, component.reward)
+    return ComponentContext(
+        name=component.name,
+        kind=None if kind is None else str(kind),
+        range=_finite(_known(declared_range, component.reward)),
+        weight=weight.end if scheduled else float(weight),
+        trains=may_train(weight),
+        schedule=weight.bounds if scheduled and weight.metric is None else None,
+        start_weight=weight.start if scheduled else None,
+        requires=dict(component.requires),
+        transforms=bool(component.transforms),
+        written=dict(written),
+    )
+
+
+def _known(ask: Any, reward: Any) -> Any:
+    """What a reward says of itself; None where it says nonsense, which a run need not mind."""
+    try:
+        return ask(reward)
+    except RewardError:
+        return None
+
+
+def _finite(span: Range | None) -> Range | None:
+    """A range that is wide without end is as good as none."""
+    return span if span is not None and all(map(math.isfinite, span)) else None
+
+
+def _pair(values: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if values is None else (float(values[0]), float(values[1]))

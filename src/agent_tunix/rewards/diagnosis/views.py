@@ -1,0 +1,128 @@
+"""Completions as a diagnosis looks at them, to name some that show what it found."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent_tunix.rewards.sample import Outcome, Sample, Score
+
+NUM_SHOWN = 3
+"""Completions named in a finding: enough to look at, few enough for a line of a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutView:
+    """One completion.
+
+    Attributes:
+        rollout_id: `"<step>_<prompt>_<generation>"`.
+        group: Number of its prompt within the step.
+        response: Its text.
+        total: What it earned; None where it is unscored.
+        components: Raw value of each component; None where one has none.
+        outcome: What became of scoring it.
+        length: In tokens.
+        ended: Whether the model ended by itself.
+    """
+
+    rollout_id: str
+    group: int
+    response: str
+    total: float | None
+    components: Mapping[str, float | None] = field(default_factory=dict)
+    outcome: str = Outcome.SCORED
+    length: int = 0
+    ended: bool = True
+
+    @classmethod
+    def of(cls, sample: Sample, score: Score) -> "RolloutView":
+        """The view of a completion and its score."""
+        return cls(
+            sample.rollout_id,
+            sample.group_id,
+            sample.response,
+            score.value,
+            score.components,
+            score.outcome,
+            sample.num_tokens,
+            sample.ended,
+        )
+
+
+Views = Sequence[RolloutView]
+Pick = Callable[[Views], Iterable[RolloutView]]
+"""Chooses the completions that show a finding, the most telling first."""
+
+
+def any_of(views: Views) -> Iterable[RolloutView]:
+    """Whichever come first."""
+    return views
+
+
+def highest(views: Views) -> Iterable[RolloutView]:
+    """Those that earn the most."""
+    return sorted((view for view in views if view.total is not None), key=lambda view: -(view.total or 0.0))
+
+
+def longest(views: Views) -> Iterable[RolloutView]:
+    """The longest."""
+    return sorted(views, key=lambda view: -view.length)
+
+
+def shortest(views: Views) -> Iterable[RolloutView]:
+    """The shortest."""
+    return sorted(views, key=lambda view: view.length)
+
+
+def cut_off(views: Views) -> Iterable[RolloutView]:
+    """Those that met the length limit."""
+    return (view for view in views if not view.ended)
+
+
+def failed(views: Views) -> Iterable[RolloutView]:
+    """Those that a reward failed on."""
+    return (view for view in views if view.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE))
+
+
+def failed_in(component: str) -> Pick:
+    """Those on which a component has no value, failures of the whole first."""
+    return lambda views: sorted(
+        (view for view in views if view.components.get(component) is None),
+        key=lambda view: view.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE),
+    )
+
+
+def highest_in(component: str) -> Pick:
+    """Those to which a component gives the most."""
+    return lambda views: sorted(
+        (view for view in views if view.components.get(component) is not None),
+        key=lambda view: -(view.components[component] or 0.0),
+    )
+
+
+def disagreeing(views: Views) -> Iterable[RolloutView]:
+    """Equal responses to one prompt with different totals, side by side, the widest apart first."""
+    same: dict[tuple[int, str], list[RolloutView]] = {}
+    for view in views:
+        if view.total is not None:
+            same.setdefault((view.group, view.response), []).append(view)
+    pairs = []
+    for members in same.values():
+        low, high = min(members, key=_total), max(members, key=_total)
+        if _total(low) < _total(high):
+            pairs.append((_total(high) - _total(low), high, low))
+    for _, high, low in sorted(pairs, key=lambda pair: -pair[0]):
+        yield from (high, low)
+
+
+def rewarded_but_wrong(oracle: str | None) -> Pick:
+    """Those that earn most of all to which the oracle gives least."""
+
+    def pick(views: Views) -> Iterable[RolloutView]:
+        scored = [view for view in views if view.total is not None]
+        return sorted(scored, key=lambda view: ((view.components.get(oracle or "") or 0.0), -(view.total or 0.0)))
+
+    return pick
+
+
+def _total(view: RolloutView) -> float:
+    return view.total or 0.0

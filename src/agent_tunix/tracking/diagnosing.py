@@ -1,0 +1,41 @@
+"""The diagnosis of a recorded run, from its directory alone: neither its reward nor a device need be there."""
+
+from collections.abc import Iterable
+
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.rewards.diagnosis import Finding, RolloutView, RunContext, diagnose
+from agent_tunix.tracking.stored_run import StoredRun
+
+
+def diagnose_run(run: StoredRun) -> list[Finding]:
+    """What is the matter with a run, the most severe first.
+
+    Completions that show a finding are named where those of its step were stored.
+
+    Raises:
+        RunDirectoryError: A file is missing or damaged.
+    """
+    stored = set(run.rollouts.steps())
+
+    def views(step: int) -> Iterable[RolloutView]:
+        if step in stored:
+            completions = run.rollouts.read_step(step)
+            for sample, score in zip(completions.samples, completions.scores, strict=True):
+                yield RolloutView.of(sample, score)
+
+    return diagnose(run.rows, read_context(run), views)
+
+
+def read_context(run: StoredRun) -> RunContext:
+    """What a diagnosis must know of the run, as it left it.
+
+    Raises:
+        RunDirectoryError: environment.json is missing or damaged, or an earlier version wrote it.
+    """
+    try:
+        return RunContext.from_data(run.environment["context"])
+    except (KeyError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{run.root / 'environment.json'} should describe the run under `context`, but does not ({error}); runs of"
+            " earlier versions cannot be diagnosed"
+        ) from error
