@@ -1,0 +1,420 @@
+"""Which charts a run has: built once from its metrics, drawn twice, in the browser and as PNG.
+
+A chart without any value is left out, and so is a section without charts.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from agent_tunix.rewards import Outcome
+from agent_tunix.tracking.report.curves import Curve, Curves, rebin
+
+HEAT_BINS = 20
+HEAT_CELLS = 36_000
+HEAT_COLUMNS = 100
+MAX_COMPONENTS = 40
+MAX_PAIRS = 60
+LAST_ROWS_SHARE = 0.25
+
+Rows = Callable[[], Iterable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of a chart.
+
+    Attributes:
+        name: What it shows.
+        x: Steps, of shape [n].
+        y: Values, of shape [n]; None where there is none.
+        low: Lower edge of the band around it, of shape [n]; empty: no band.
+        high: Upper edge.
+        colour: Number of its colour, so that a component has the same one in every chart.
+    """
+
+    name: str
+    x: Sequence[int]
+    y: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+    colour: int = 0
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Histograms side by side.
+
+    Attributes:
+        x: The last step of each column, of shape [n].
+        edges: Of the bins, of shape [m + 1].
+        shares: Share of the completions of a column that lie in a bin, of shape [n, m]; None where there is none.
+    """
+
+    x: Sequence[int]
+    edges: Sequence[float]
+    shares: Sequence[Sequence[float] | None]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture with one axis of steps.
+
+    Attributes:
+        title: What it shows.
+        note: How to read it, in a sentence or two; "" where the title says all.
+        kind: `line`, `stack` (areas upon each other) or `heat`.
+        unit: `number`, `percent` (values are shares) or `seconds`.
+        wide: Whether it takes a row of its own.
+    """
+
+    title: str
+    note: str = ""
+    kind: Literal["line", "stack", "heat"] = "line"
+    unit: Literal["number", "percent", "seconds"] = "number"
+    lines: Sequence[Line] = ()
+    heat: Heat | None = None
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """Charts under one heading.
+
+    Attributes:
+        key: For links and for the PNG's name.
+        title: The heading.
+        note: What the section answers.
+        charts: At least one.
+    """
+
+    key: str
+    title: str
+    note: str
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """All that is drawn of a run.
+
+    Attributes:
+        sections: In the order of the page.
+        components: Names, in the mixture's order.
+        components_left_out: How many components have no chart of their own, there being too many.
+        conflicts: Pairs of components and the share of completions on which they pull apart, greatest first.
+        rows_per_point: How many steps a point of a curve stands for, at most.
+    """
+
+    sections: Sequence[Section]
+    components: Sequence[str]
+    components_left_out: int
+    conflicts: Sequence[tuple[str, str, float]]
+    rows_per_point: int
+
+
+def draw_up(rows: Rows) -> Pictures:
+    """Everything that is drawn of a run.
+
+    Args:
+        rows: Gives the metrics of the run, row after row; called twice.
+    """
+    first = next((row for row in rows() if _components_of(row)), {})
+    # Of a mixture of very many components each gets fewer points, so that the page stays small.
+    curves = Curves(num_points=max(30, min(200, 40_000 // (10 * len(_components_of(first)) + 40))))
+    for row in rows():
+        curves.add(row)
+    components = _components_of(dict.fromkeys(curves.names()))
+    charted = components[:MAX_COMPONENTS]
+    shop = _Shop(curves, charted)
+    heats = _heat_maps(rows, curves, charted)
+    sections = [
+        Section(
+            "rewards",
+            "Reward",
+            "What the policy was paid, and what that did to its accuracy on held-out problems.",
+            _present(_reward_charts(shop, heats)),
+        ),
+        Section(
+            "components",
+            "Components",
+            "Each component on its own scale: the line is the mean of a step, the band holds the middle 80 % of its"
+            " completions.",
+            _present([shop.banded(name, f"rewards/{name}", index) for index, name in enumerate(charted)]),
+        ),
+        Section(
+            "gradient",
+            "What drove the gradient",
+            "A component moves the policy only as far as it tells the completions of one prompt apart.",
+            _present(_gradient_charts(shop)),
+        ),
+        Section(
+            "distributions",
+            "Distributions over time",
+            "Each column is a step's histogram; the darker, the more completions.",
+            _present([heats[name] for name in charted if name in heats]),
+        ),
+        Section("policy", "Policy", "How fast and how far the policy moved.", _present(_policy_charts(shop))),
+        Section("completions", "Completions", "What the policy writes.", _present(_completion_charts(shop))),
+        Section("outcomes", "Outcomes", "What could not be scored, and groups that taught nothing.",
+                _present(_outcome_charts(shop))),
+        Section("logged", "Logged by rewards", "Numbers that the rewards themselves reported.",
+                _present(_logged_charts(shop))),
+        Section("time", "Time", "Where the seconds of a step go.", _present(_time_charts(shop))),
+    ]
+    return Pictures(
+        [section for section in sections if section.charts],
+        components,
+        len(components) - len(charted),
+        _conflicts(curves),
+        curves.rows_per_point,
+    )
+
+
+def _components_of(row: Mapping[str, Any]) -> list[str]:
+    return [
+        name.removeprefix("rewards/").removesuffix("/weight")
+        for name in row
+        if name.startswith("rewards/") and name.endswith("/weight")
+    ]
+
+
+@dataclass
+class _Shop:
+    """Makes the charts' lines out of the curves."""
+
+    curves: Curves
+    components: Sequence[str]
+    _x: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._x = self.curves.steps
+
+    def line(self, label: str, metric: str, colour: int = 0, *, scale: float = 1.0, spread: bool = False) -> list[Line]:
+        """A line, in a list; an empty one where the metric has no value. `spread`: band of what a point stands for."""
+        curve = self.curves.get(metric)
+        if curve is None:
+            return []
+        merged = spread and self.curves.rows_per_point > 1
+        return self._without_gaps(label, curve, curve.low if merged else (), curve.high if merged else (), colour)
+
+    def banded(self, title: str, prefix: str, colour: int, *, note: str = "", wide: bool = False) -> Chart:
+        """The mean between the tenth and the ninetieth percentile, or within a std where those are not known."""
+        mean = self.curves.get(f"{prefix}/mean")
+        if mean is None:
+            return Chart(title)
+        low, high = self.curves.get(f"{prefix}/p10"), self.curves.get(f"{prefix}/p90")
+        lines = self._without_gaps("mean", mean, low.y if low else (), high.y if high else (), colour)
+        return Chart(title, note, lines=lines, wide=wide)
+
+    def each(self, leaf: str) -> list[Line]:
+        """The same metric of every component."""
+        return [
+            line
+            for index, name in enumerate(self.components)
+            for line in self.line(name, f"rewards/{name}/{leaf}", index)
+        ]
+
+    def _without_gaps(
+        self,
+        label: str,
+        curve: Curve,
+        low: Sequence[float | None],
+        high: Sequence[float | None],
+        colour: int,
+    ) -> list[Line]:
+        """Points without a value are left out, so that a metric of every tenth step makes a line all the same."""
+        there = [index for index, value in enumerate(curve.y) if value is not None]
+
+        def pick(values: Sequence[Any]) -> list[Any]:
+            return [values[index] for index in there] if len(values) else []
+
+        return [Line(label, pick(self._x), pick(curve.y), pick(low), pick(high), colour)]
+
+
+def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
+    accuracy = [
+        *shop.line("accuracy", "eval/accuracy", 0),
+        *shop.line("partial accuracy", "eval/partial_accuracy", 1),
+        *shop.line("format accuracy", "eval/format_accuracy", 2),
+        *shop.line("pass@k", "eval/pass_at_k", 3),
+    ]
+    return [
+        shop.banded(
+            "Total reward", "rewards/total", 0, note="Mean of a step; the band holds the middle 80 % of completions.",
+            wide=True,
+        ),
+        Chart("Held-out accuracy", "Share of held-out problems.", unit="percent", lines=accuracy),
+        heats.get("total", Chart("")),
+    ]
+
+
+def _gradient_charts(shop: _Shop) -> list[Chart]:
+    return [
+        Chart(
+            "Share of the advantage",
+            "How much of the advantages' variance within groups comes from each component. The shares sum to 100 %;"
+            " a negative one works against the total.",
+            kind="stack",
+            unit="percent",
+            lines=shop.each("advantage_share"),
+            wide=True,
+        ),
+        Chart("Effective weights", "What each component was multiplied by.", lines=shop.each("weight")),
+        Chart(
+            "In conflict with the rest",
+            "Share of completions on which a component pulls against the rest of the total.",
+            unit="percent",
+            lines=shop.each("conflict_share"),
+        ),
+        Chart(
+            "Correlation with length",
+            "+1: the longer the response the higher the value; -1: the shorter.",
+            lines=[*shop.each("length_correlation")],
+        ),
+        Chart(
+            "Gate shut",
+            "Completions for which a component's requirement was not met.",
+            lines=shop.each("gate_shut"),
+        ),
+    ]
+
+
+def _policy_charts(shop: _Shop) -> list[Chart]:
+    return [
+        Chart("KL from the reference", lines=shop.line("KL", "policy/kl", 0, spread=True)),
+        Chart("Entropy", "Nats a token; near zero the policy no longer explores.",
+              lines=shop.line("entropy", "policy/entropy", 1, spread=True)),
+        Chart("Gradient norm", "Before clipping.", lines=shop.line("gradient norm", "policy/grad_norm", 2, spread=True)),
+        Chart("Clipped ratios", "Share of tokens whose importance ratio was clipped.", unit="percent",
+              lines=shop.line("clipped", "policy/clip_share", 3, spread=True)),
+        Chart("Loss", lines=shop.line("loss", "policy/loss", 4, spread=True)),
+        Chart("Learning rate", lines=shop.line("learning rate", "policy/learning_rate", 5)),
+    ]
+
+
+def _completion_charts(shop: _Shop) -> list[Chart]:
+    lengths = [
+        *shop.line("mean", "completions/length_mean", 0, spread=True),
+        *shop.line("longest", "completions/length_max", 1),
+    ]
+    shares = [
+        *shop.line("cut at the limit", "completions/clipped_share", 1),
+        *shop.line("distinct", "completions/distinct_share", 2),
+        *shop.line("duplicates", "completions/duplicate_share", 3),
+    ]
+    noise = shop.line("std", "completions/duplicate_score_std", 4)
+    return [
+        Chart("Length", "Tokens.", lines=lengths),
+        Chart("Cut, distinct, duplicate", "Shares of a step's completions.", unit="percent", lines=shares),
+        Chart("Noise of the reward", "How far totals of identical responses to one prompt lie apart.", lines=noise),
+    ]
+
+
+def _outcome_charts(shop: _Shop) -> list[Chart]:
+    outcomes = [
+        line
+        for index, outcome in enumerate(Outcome)
+        for line in shop.line(outcome.replace("_", " "), f"rewards/outcomes/{outcome}", index)
+        if outcome is not Outcome.SCORED
+    ]
+    kinds = {"all_highest": "all highest", "all_lowest": "all lowest", "tied": "tied between", "unscored": "unscored"}
+    dead = [
+        line
+        for index, (leaf, label) in enumerate(kinds.items())
+        for line in shop.line(label, f"rewards/groups/{leaf}", index)
+    ] or shop.line("dead", "rewards/dead_groups")
+    return [
+        Chart("Not scored", "Completions a step, by outcome.", kind="stack", lines=outcomes),
+        Chart(
+            "Dead groups",
+            "Groups whose completions all have the same total, and so teach nothing.",
+            kind="stack",
+            unit="percent",
+            lines=dead,
+        ),
+    ]
+
+
+def _logged_charts(shop: _Shop) -> list[Chart]:
+    charts = []
+    for index, component in enumerate(shop.components):
+        for inner in ("components", "logged"):
+            prefix = f"rewards/{component}/{inner}/"
+            for name in [name for name in shop.curves.names() if name.startswith(prefix)][:MAX_COMPONENTS]:
+                title = f"{component}: {name.removeprefix(prefix)}"
+                charts.append(Chart(title, lines=shop.line("mean", name, index, spread=True)))
+    return charts[:MAX_COMPONENTS]
+
+
+def _time_charts(shop: _Shop) -> list[Chart]:
+    parts = [
+        line
+        for index, part in enumerate(("rollout", "reward", "update"))
+        for line in shop.line(part, f"time/{part}_s", index)
+    ]
+    return [
+        Chart("Seconds a step", kind="stack", unit="seconds", lines=parts),
+        Chart("Tokens a second", lines=shop.line("tokens", "throughput/tokens_per_s", 3)),
+    ]
+
+
+def _present(charts: Iterable[Chart]) -> list[Chart]:
+    """Those in which there is something to see."""
+    return [chart for chart in charts if chart.heat is not None or any(line.y for line in chart.lines)]
+
+
+def _heat_maps(rows: Rows, curves: Curves, components: Sequence[str]) -> dict[str, Chart]:
+    """The histograms of the total and of each component, by name; thinned out to a number of columns that is small."""
+    edges = {}
+    for name in ("total", *components):
+        low, high = curves.span(f"rewards/{name}/min"), curves.span(f"rewards/{name}/max")
+        if low and high:
+            least, most = low[0], high[1]
+            margin = 0.0 if least < most else max(abs(least), 1.0) / 2
+            edges[name] = np.linspace(least - margin, most + margin, HEAT_BINS + 1)
+    columns = max(10, min(HEAT_COLUMNS, HEAT_CELLS // (HEAT_BINS * max(1, len(edges)))))
+    stride = max(1, -(-curves.num_rows // columns))
+    steps: dict[str, list[int]] = {name: [] for name in edges}
+    found: dict[str, list[Any]] = {name: [] for name in edges}
+    for number, row in enumerate(rows()):
+        if number % stride and stride > 1:
+            continue
+        for name in edges:
+            if f"rewards/{name}/histogram" in row:
+                steps[name].append(row["step"])
+                found[name].append(_equal_as_one(row, name))
+    maps = {}
+    for index, name in enumerate(edges):
+        shares = rebin(found[name], edges[name])
+        if any(share is not None for share in shares):
+            heat = Heat(steps[name], edges[name].tolist(), shares)
+            title, colour = ("Distribution of the total", 0) if name == "total" else (name, index - 1)
+            maps[name] = Chart(title, kind="heat", heat=heat, lines=[Line(title, [], [], colour=colour)])
+    return maps
+
+
+def _equal_as_one(row: Mapping[str, Any], name: str) -> Any:
+    """A histogram; where all values are equal, which NumPy surrounds with a range, a single bin without width."""
+    histogram = row[f"rewards/{name}/histogram"]
+    low, high = row.get(f"rewards/{name}/min"), row.get(f"rewards/{name}/max")
+    if histogram is not None and low is not None and low == high:
+        return {"counts": [sum(histogram["counts"])], "edges": [low, high]}
+    return histogram
+
+
+def _conflicts(curves: Curves) -> list[tuple[str, str, float]]:
+    """Mean over the last quarter of the run of every pair's share of conflicts, greatest first."""
+    prefix = "rewards/conflicts/"
+    pairs = []
+    for name in curves.names():
+        curve = curves.get(name) if name.startswith(prefix) else None
+        if curve is None:
+            continue
+        first, _, second = name.removeprefix(prefix).partition("/")
+        last = [value for value in curve.y[int(len(curve.y) * (1 - LAST_ROWS_SHARE)) :] if value is not None]
+        if last:
+            pairs.append((first, second, sum(last) / len(last)))
+    return sorted(pairs, key=lambda pair: -pair[2])[:MAX_PAIRS]

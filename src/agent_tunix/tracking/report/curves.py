@@ -1,0 +1,156 @@
+"""The scalar metrics of a run as curves of bounded length, in memory that does not grow with the run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_COUNT, _SUM, _LOW, _HIGH = range(4)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric over the steps; None where it has no value.
+
+    Attributes:
+        y: Mean over each stretch of steps.
+        low: Least value of each stretch.
+        high: Greatest value of each stretch.
+    """
+
+    y: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class Curves:
+    """Takes in rows of metrics one after the other, and gives back every scalar as a curve.
+
+    As long as the rows are few, each is a point. When there are twice `num_points` of them, neighbours are merged in
+    pairs, and from then on a point stands for twice as many rows; and so on.
+
+    Args:
+        num_points: Curves have at most twice as many points.
+    """
+
+    def __init__(self, num_points: int = 200) -> None:
+        self._capacity = 2 * num_points
+        self._rows_per_point = 1
+        self._num_rows = 0
+        self._steps = np.zeros(self._capacity, dtype=np.int64)
+        self._table: dict[str, NDArray[np.float64]] = {}
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows were taken in."""
+        return self._num_rows
+
+    @property
+    def rows_per_point(self) -> int:
+        """How many rows a point stands for, at most."""
+        return self._rows_per_point
+
+    @property
+    def steps(self) -> list[int]:
+        """The last step of each point's stretch."""
+        return [int(step) for step in self._steps[: self._num_points]]
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take in the next row; what is no number is passed over."""
+        if self._num_rows == self._capacity * self._rows_per_point:
+            self._merge_neighbours()
+        place = self._num_rows // self._rows_per_point
+        self._steps[place] = row["step"]
+        self._num_rows += 1
+        for name, value in row.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                column = self._table.get(name)
+                if column is None:
+                    column = self._table[name] = _empty(self._capacity)
+                column[_COUNT, place] += 1
+                column[_SUM, place] += value
+                column[_LOW, place] = min(column[_LOW, place], value)
+                column[_HIGH, place] = max(column[_HIGH, place], value)
+
+    def names(self) -> list[str]:
+        """Every metric that has a value somewhere, in the order of appearance."""
+        return list(self._table)
+
+    def get(self, name: str) -> Curve | None:
+        """The curve of a metric; None if no row has a value of it."""
+        column = self._table.get(name)
+        if column is None:
+            return None
+        column = column[:, : self._num_points]
+        present = column[_COUNT] > 0
+        mean = np.divide(column[_SUM], column[_COUNT], where=present, out=np.zeros(present.shape))
+        return Curve(*(_or_none(values, present) for values in (mean, column[_LOW], column[_HIGH])))
+
+    def span(self, name: str) -> tuple[float, float] | None:
+        """The least and the greatest value of a metric over the run."""
+        column = self._table.get(name)
+        return None if column is None else (float(column[_LOW].min()), float(column[_HIGH].max()))
+
+    @property
+    def _num_points(self) -> int:
+        return -(-self._num_rows // self._rows_per_point)
+
+    def _merge_neighbours(self) -> None:
+        half = self._capacity // 2
+        self._steps[:half] = self._steps[1::2]
+        for name, column in self._table.items():
+            first, second = column[:, 0::2], column[:, 1::2]
+            merged = _empty(self._capacity)
+            merged[:, :half] = first + second
+            merged[_LOW, :half] = np.minimum(first[_LOW], second[_LOW])
+            merged[_HIGH, :half] = np.maximum(first[_HIGH], second[_HIGH])
+            self._table[name] = merged
+        self._rows_per_point *= 2
+
+
+def rebin(
+    histograms: Sequence[Mapping[str, Any] | None], edges: NDArray[np.float64]
+) -> list[list[float] | None]:
+    """Histograms with edges of their own, as shares of common bins.
+
+    A bin that reaches over several common ones is divided among them by its overlap; a bin without width, which holds
+    equal values, goes to the one it lies in.
+
+    Args:
+        histograms: Each `{"counts": [n], "edges": [n + 1]}`, or None.
+        edges: Of the common bins, of shape [m + 1], increasing.
+
+    Returns:
+        For each histogram its m shares, which sum to 1; None where there is none or it is empty.
+    """
+    return [None if histogram is None else _rebin_one(histogram, edges) for histogram in histograms]
+
+
+def _rebin_one(histogram: Mapping[str, Any], edges: NDArray[np.float64]) -> list[float] | None:
+    counts = np.asarray(histogram["counts"], dtype=np.float64)
+    if not counts.sum() > 0:
+        return None
+    own = np.asarray(histogram["edges"], dtype=np.float64)
+    shares = np.zeros(len(edges) - 1)
+    for count, low, high in zip(counts, own[:-1], own[1:], strict=True):
+        if not count:
+            continue
+        low, high = np.clip((low, high), edges[0], edges[-1])
+        overlap = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
+        if (width := overlap.sum()) > 0:
+            shares += count * overlap / width
+        else:
+            shares[min(int(np.searchsorted(edges, low, side="right")) - 1, len(shares) - 1)] += count
+    return [float(share) for share in shares / counts.sum()]
+
+
+def _empty(capacity: int) -> NDArray[np.float64]:
+    column = np.zeros((4, capacity))
+    column[_LOW], column[_HIGH] = np.inf, -np.inf
+    return column
+
+
+def _or_none(values: NDArray[np.float64], present: NDArray[np.bool_]) -> list[float | None]:
+    return [float(value) if there else None for value, there in zip(values, present, strict=True)]
