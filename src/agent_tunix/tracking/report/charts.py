@@ -3,6 +3,7 @@
 A chart without any value is left out, and so is a section without charts.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -115,18 +116,20 @@ class Pictures:
     rows_per_point: int
 
 
-def draw_up(rows: Rows) -> Pictures:
+def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
     """Everything that is drawn of a run.
 
     Args:
-        rows: Gives the metrics of the run, row after row; called twice.
+        rows: Gives the metrics of the run, row after row; called several times.
+        order: In which components come; those that it does not name follow.
     """
     first = next((row for row in rows() if _components_of(row)), {})
     # Of a mixture of very many components each gets fewer points, so that the page stays small.
     curves = Curves(num_points=max(30, min(200, 40_000 // (10 * len(_components_of(first)) + 40))))
     for row in rows():
         curves.add(row)
-    components = _components_of(dict.fromkeys(curves.names()))
+    found = _components_of(dict.fromkeys(curves.names()))
+    components = sorted(found, key=lambda name: list(order).index(name) if name in order else len(order))
     charted = components[:MAX_COMPONENTS]
     shop = _Shop(curves, charted)
     heats = _heat_maps(rows, curves, charted)
@@ -140,8 +143,8 @@ def draw_up(rows: Rows) -> Pictures:
         Section(
             "components",
             "Components",
-            "Each component on its own scale: the line is the mean of a step, the band holds the middle 80 % of its"
-            " completions.",
+            "Each component on its own scale: the line is the mean of a step, the band holds the middle 80\u00a0%"
+            " of its completions.",
             _present([shop.banded(name, f"rewards/{name}", index) for index, name in enumerate(charted)]),
         ),
         Section(
@@ -153,22 +156,30 @@ def draw_up(rows: Rows) -> Pictures:
         Section(
             "distributions",
             "Distributions over time",
-            "Each column is a step's histogram; the darker, the more completions.",
+            "Each column is the histogram of a step: the stronger the colour, the more completions have that value.",
             _present([heats[name] for name in charted if name in heats]),
         ),
         Section("policy", "Policy", "How fast and how far the policy moved.", _present(_policy_charts(shop))),
         Section("completions", "Completions", "What the policy writes.", _present(_completion_charts(shop))),
-        Section("outcomes", "Outcomes", "What could not be scored, and groups that taught nothing.",
-                _present(_outcome_charts(shop))),
-        Section("logged", "Logged by rewards", "Numbers that the rewards themselves reported.",
-                _present(_logged_charts(shop))),
+        Section(
+            "outcomes",
+            "Outcomes",
+            "What could not be scored, and groups that taught nothing.",
+            _present(_outcome_charts(shop)),
+        ),
+        Section(
+            "logged",
+            "Logged by rewards",
+            "Numbers that the rewards themselves reported.",
+            _present(_logged_charts(shop)),
+        ),
         Section("time", "Time", "Where the seconds of a step go.", _present(_time_charts(shop))),
     ]
     return Pictures(
         [section for section in sections if section.charts],
         components,
         len(components) - len(charted),
-        _conflicts(curves),
+        _conflicts(curves, components),
         curves.rows_per_point,
     )
 
@@ -192,7 +203,7 @@ class _Shop:
     def __post_init__(self) -> None:
         self._x = self.curves.steps
 
-    def line(self, label: str, metric: str, colour: int = 0, *, scale: float = 1.0, spread: bool = False) -> list[Line]:
+    def line(self, label: str, metric: str, colour: int = 0, *, spread: bool = False) -> list[Line]:
         """A line, in a list; an empty one where the metric has no value. `spread`: band of what a point stands for."""
         curve = self.curves.get(metric)
         if curve is None:
@@ -243,7 +254,10 @@ def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
     ]
     return [
         shop.banded(
-            "Total reward", "rewards/total", 0, note="Mean of a step; the band holds the middle 80 % of completions.",
+            "Total reward",
+            "rewards/total",
+            0,
+            note="Mean of a step; the band holds the middle 80\u00a0% of completions.",
             wide=True,
         ),
         Chart("Held-out accuracy", "Share of held-out problems.", unit="percent", lines=accuracy),
@@ -255,8 +269,8 @@ def _gradient_charts(shop: _Shop) -> list[Chart]:
     return [
         Chart(
             "Share of the advantage",
-            "How much of the advantages' variance within groups comes from each component. The shares sum to 100 %;"
-            " a negative one works against the total.",
+            "How much of the advantages' variance within groups comes from each component. The shares sum to"
+            " 100\u00a0%; a negative one works against the total.",
             kind="stack",
             unit="percent",
             lines=shop.each("advantage_share"),
@@ -272,12 +286,12 @@ def _gradient_charts(shop: _Shop) -> list[Chart]:
         Chart(
             "Correlation with length",
             "+1: the longer the response the higher the value; -1: the shorter.",
-            lines=[*shop.each("length_correlation")],
+            lines=shop.each("length_correlation"),
         ),
         Chart(
             "Gate shut",
             "Completions for which a component's requirement was not met.",
-            lines=shop.each("gate_shut"),
+            lines=[line for line in shop.each("gate_shut") if any(line.y)],
         ),
     ]
 
@@ -285,11 +299,20 @@ def _gradient_charts(shop: _Shop) -> list[Chart]:
 def _policy_charts(shop: _Shop) -> list[Chart]:
     return [
         Chart("KL from the reference", lines=shop.line("KL", "policy/kl", 0, spread=True)),
-        Chart("Entropy", "Nats a token; near zero the policy no longer explores.",
-              lines=shop.line("entropy", "policy/entropy", 1, spread=True)),
-        Chart("Gradient norm", "Before clipping.", lines=shop.line("gradient norm", "policy/grad_norm", 2, spread=True)),
-        Chart("Clipped ratios", "Share of tokens whose importance ratio was clipped.", unit="percent",
-              lines=shop.line("clipped", "policy/clip_share", 3, spread=True)),
+        Chart(
+            "Entropy",
+            "Nats a token; near zero the policy no longer explores.",
+            lines=shop.line("entropy", "policy/entropy", 1, spread=True),
+        ),
+        Chart(
+            "Gradient norm", "Before clipping.", lines=shop.line("gradient norm", "policy/grad_norm", 2, spread=True)
+        ),
+        Chart(
+            "Clipped ratios",
+            "Share of tokens whose importance ratio was clipped.",
+            unit="percent",
+            lines=shop.line("clipped", "policy/clip_share", 3, spread=True),
+        ),
         Chart("Loss", lines=shop.line("loss", "policy/loss", 4, spread=True)),
         Chart("Learning rate", lines=shop.line("learning rate", "policy/learning_rate", 5)),
     ]
@@ -318,7 +341,7 @@ def _outcome_charts(shop: _Shop) -> list[Chart]:
         line
         for index, outcome in enumerate(Outcome)
         for line in shop.line(outcome.replace("_", " "), f"rewards/outcomes/{outcome}", index)
-        if outcome is not Outcome.SCORED
+        if outcome is not Outcome.SCORED and any(line.y)
     ]
     kinds = {"all_highest": "all highest", "all_lowest": "all lowest", "tied": "tied between", "unscored": "unscored"}
     dead = [
@@ -405,15 +428,14 @@ def _equal_as_one(row: Mapping[str, Any], name: str) -> Any:
     return histogram
 
 
-def _conflicts(curves: Curves) -> list[tuple[str, str, float]]:
+def _conflicts(curves: Curves, components: Sequence[str]) -> list[tuple[str, str, float]]:
     """Mean over the last quarter of the run of every pair's share of conflicts, greatest first."""
-    prefix = "rewards/conflicts/"
     pairs = []
-    for name in curves.names():
-        curve = curves.get(name) if name.startswith(prefix) else None
+    # A component's name may hold a slash, so that the metric's name alone does not tell where the first one ends.
+    for first, second in itertools.permutations(components, 2):
+        curve = curves.get(f"rewards/conflicts/{first}/{second}")
         if curve is None:
             continue
-        first, _, second = name.removeprefix(prefix).partition("/")
         last = [value for value in curve.y[int(len(curve.y) * (1 - LAST_ROWS_SHARE)) :] if value is not None]
         if last:
             pairs.append((first, second, sum(last) / len(last)))

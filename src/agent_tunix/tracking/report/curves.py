@@ -110,9 +110,7 @@ class Curves:
         self._rows_per_point *= 2
 
 
-def rebin(
-    histograms: Sequence[Mapping[str, Any] | None], edges: NDArray[np.float64]
-) -> list[list[float] | None]:
+def rebin(histograms: Sequence[Mapping[str, Any] | None], edges: NDArray[np.float64]) -> list[list[float] | None]:
     """Histograms with edges of their own, as shares of common bins.
 
     A bin that reaches over several common ones is divided among them by its overlap; a bin without width, which holds

@@ -101,18 +101,18 @@ def make_heading(
         took = f"{ends.seconds / ends.num_steps:.2g} s a step"
         tiles.append(Tile("Time in steps", format_duration(ends.seconds), took))
     if num_completions:
-        note, tone = ("all scored", "") if not num_failed else (f"{num_failed / num_completions:.1%} not scored", "bad")
+        note, tone = (
+            ("all scored", "")
+            if not num_failed
+            else (f"{100 * num_failed / num_completions:.1f}\u00a0% not scored", "bad")
+        )
         tiles.append(Tile("Completions stored", f"{num_completions:,}", note, tone))
-    if not ends.num_steps:
-        no_findings = "No step has been recorded yet."
-    else:
-        no_findings = "Nothing was found wrong with this run."
+    no_findings = "Nothing was found wrong with this run." if ends.num_steps else "No step has been recorded yet."
     facts = _facts(config, environment, fingerprint)
     return Heading(place, str(environment.get("reward") or config.training.reward_function), facts, tiles, no_findings)
 
 
 def _facts(config: Config, environment: Mapping[str, Any], fingerprint: str) -> list[tuple[str, str]]:
-    versions = environment.get("versions", {})
     facts = [
         ("Model", config.model.path or f"{config.model.model_family} {config.model.model_size}"),
         ("Data", config.data.name),
@@ -122,7 +122,6 @@ def _facts(config: Config, environment: Mapping[str, Any], fingerprint: str) -> 
         ("Reward fingerprint", fingerprint),
         ("Started", str(environment.get("started", "")).replace("T", " ")),
         ("Devices", ", ".join(_counted(environment.get("devices", [])))),
-        ("Version", str(versions.get("agent_tunix", ""))),
     ]
     return [(label, value) for label, value in facts if value]
 
@@ -143,12 +142,12 @@ def _compared(ends: Ends) -> list[Tile]:
         is_share = "accuracy" in label
         change = last - first
         tone = "good" if change > 0 else "bad" if change < 0 else ""
-        note = f"{_figure(change, is_share, '+')} from {_figure(first, is_share)}"
+        by = f"{100 * change:+.1f} points" if is_share else f"{change:+.3g}"
+        note = f"{by} from {_figure(first, is_share)}".replace("-", "−")
         title = label[0].upper() + label[1:] if is_share else "Mean reward, last steps"
         tiles.append(Tile(title, _figure(last, is_share), note, tone))
     return tiles
 
 
-def _figure(value: float, is_share: bool, sign: str = "") -> str:
-    text = f"{100 * value:{sign}.1f} %" if is_share else f"{value:{sign}.3g}"
-    return text.replace("-", "−")
+def _figure(value: float, is_share: bool) -> str:
+    return (f"{100 * value:.1f}\u00a0%" if is_share else f"{value:.3g}").replace("-", "−")

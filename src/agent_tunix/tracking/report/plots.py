@@ -72,7 +72,13 @@ def _draw_lines(lines: Sequence[Line], axes: Axes) -> None:
         dash = DASHES[line.colour // len(COLOURS) % len(DASHES)]
         # An underscore at the start would hide a line from the legend.
         axes.plot(
-            line.x, _floats(line.y), color=colour, linestyle=dash, linewidth=1.5, marker=marker, markersize=3,
+            line.x,
+            _floats(line.y),
+            color=colour,
+            linestyle=dash,
+            linewidth=1.5,
+            marker=marker,
+            markersize=3,
             label=f"\u200b{line.name}" if line.name.startswith("_") else line.name,
         )
         if len(line.low):

@@ -6,9 +6,8 @@ still going, or that was killed, is reported as far as it came.
 
 import contextlib
 import csv
-import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,10 @@ def write_report(run: StoredRun, directory: Path) -> Path:
     for row in rows():
         ends.add(row)
         _widen(spans, row)
-    pictures = draw_up(rows)
+    first = next(run.rollouts.iterate(), None)
+    # Rows have the components by their names; scores have them as the mixture does.
+    order = list(first.scores[0].terms) if first and first.scores else []
+    pictures = draw_up(rows, order)
     wanted = {str(name) for finding in findings for name in finding["rollout_ids"]}
     chooser = Chooser(pictures.components, spans, wanted)
     planned_steps = None

@@ -23,14 +23,14 @@ function fill(node, attributes, children) {
 /** A number for a person: at most four figures, tiny and huge ones in powers of ten. */
 function show(value, unit = "number") {
   if (value === null || value === undefined) return "–";
-  if (unit === "percent") return `${trim(100 * value, 1)} %`;
+  if (unit === "percent") return `${trim(100 * value, 1)}\u00a0%`;
   const text = trim(value, Math.abs(value) >= 100 ? 1 : 3);
-  return unit === "seconds" ? `${text} s` : text;
+  return unit === "seconds" ? `${text}\u00a0s` : text;
 }
 
 function trim(value, digits) {
   const size = Math.abs(value);
-  if (size !== 0 && (size < 0.5 * 10 ** -digits || size >= 1e7)) return value.toExponential(1).replace("-", "−").replace("e-", "e−");
+  if (size !== 0 && (size < 0.5 * 10 ** -digits || size >= 1e7)) return value.toExponential(2).replace(/\.?0*e/, "e").replace("e+", "e").replaceAll("-", "−");
   const rounded = Number(value.toFixed(digits));
   return (size >= 10000 ? rounded.toLocaleString("en") : String(rounded)).replace("-", "−");
 }

@@ -19,7 +19,10 @@ function drawCharts() {
   }, { rootMargin: "600px" });
   const widths = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.redraw()));
   for (const place of document.querySelectorAll(".charts")) {
-    for (const chart of data.sections[Number(place.dataset.section)].charts) {
+    const charts = data.sections[Number(place.dataset.section)].charts;
+    const narrow = charts.filter((chart) => !chart.wide).length;
+    if (narrow < 5 && narrow !== 3) place.classList.add(narrow === 1 ? "one" : "two"); // No row is left half empty.
+    for (const chart of charts) {
       const figure = makeFigure(chart);
       place.append(figure);
       inView.observe(figure);

@@ -227,16 +227,22 @@ function describeRollout(rollout) {
 }
 
 function componentTable(rollout) {
-  const heads = ["Component", "Value", "Weight", "In the total", "Detail"];
-  const rows = data.components.slice(0, data.max_components).map((name, index) => {
+  const heads = ["Component", "Value", "Weight", "In the total"];
+  const rows = data.components.slice(0, data.max_components).flatMap((name, index) => {
     const part = rollout.parts[index];
-    if (!part) return element("tr", {}, element("th", { scope: "row" }, name), ...heads.slice(1, 4).map(() => element("td", { class: "number" }, "–")), element("td", { class: "detail" }, "did not run"));
+    if (!part) return componentRows(name, [null, null, null], "did not run");
     const into = part[WEIGHED] === null || part[WEIGHT] === null ? null : part[WEIGHED] * part[WEIGHT];
     const remark = part[GATE_SHUT] ? "gate shut. " : part[OUTCOME] === "scored" ? "" : `${part[OUTCOME].replace("_", " ")}. `;
-    return element("tr", {}, element("th", { scope: "row" }, name), ...[part[VALUE], part[WEIGHT], into].map((value) => element("td", { class: "number" }, show(value))), element("td", { class: "detail" }, remark + part[DETAIL]));
+    return componentRows(name, [part[VALUE], part[WEIGHT], into], remark + part[DETAIL]);
   });
-  const head = element("thead", {}, element("tr", {}, ...heads.map((label, index) => element("th", { scope: "col", class: index > 0 && index < 4 ? "number" : null }, label))));
+  const head = element("thead", {}, element("tr", {}, ...heads.map((label, index) => element("th", { scope: "col", class: index ? "number" : null }, label))));
   return element("div", { class: "scroll", role: "region", "aria-label": "Components", tabindex: 0 }, element("table", {}, head, element("tbody", {}, ...rows)));
+}
+
+/** Its figures, and below them what it said. */
+function componentRows(name, figures, detail) {
+  const row = element("tr", { class: detail ? "detailed" : null }, element("th", { scope: "row" }, name), ...figures.map((value) => element("td", { class: "number" }, show(value))));
+  return detail ? [row, element("tr", { class: "detail" }, element("td", { colspan: 4 }, detail))] : [row];
 }
 
 /** The other completions of the same prompt, which the advantage compares it with. */
