@@ -205,7 +205,10 @@ class TrainingConfig:
     data_source: str | None = key(None, "Overrides data.source.")
     log_reward_stats: bool = key(True, "Log variance, extremes and a histogram of the total and of each component.")
     log_rewards: bool = key(False, "Log every completion with its scores.")
-    save_reward_analysis: bool = key(False, "Write reward_analysis.json: what earned high and low rewards.")
+    save_reward_analysis: bool = key(
+        False,
+        "Write reward_analysis.json (what earned high and low rewards, variance, skew, failures) and curves.csv.",
+    )
     log_level: str = key("info", "debug (a trace of how each score came about), info, warning or error.")
     wandb_project: str | None = key(None, "Weights & Biases project; null: project_name.")
 
@@ -252,6 +255,7 @@ class TrackingConfig:
     tensorboard: bool = key(True, "Write TensorBoard events.")
     progress: str = key("auto", "auto (live on a terminal, else plain lines), live, plain or none.")
     histogram_bins: int = key(10, "Bins of the reward histograms.")
+    report: bool = key(True, "Draw report.html and plots/*.png as the run ends.")
 
 
 @dataclass

@@ -26,7 +26,7 @@ from agent_tunix.errors import (
     RewardFailureRateError,
 )
 from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer
-from agent_tunix.rewards import Mixture, RewardAnalysis, fingerprint
+from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
 from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material, training_sampling
@@ -39,6 +39,7 @@ from agent_tunix.training.learner import (
 )
 from agent_tunix.training.metrics import make_row
 from agent_tunix.training.preflight import Checked
+from agent_tunix.training.reporting import report
 from agent_tunix.training.reward_setup import make_reward_runner
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.state import (
@@ -53,6 +54,7 @@ from agent_tunix.training.stopping import StopRequest
 from agent_tunix.training.storing import scoring_settings, to_stored
 
 _LOGGER = logging.getLogger("agent_tunix.run")
+_STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,6 @@ class Run:
             self._max_steps,
         )
         self._recorder: Recorder
-        self._analysis = RewardAnalysis() if checked.config.training.save_reward_analysis else None
 
     def complete(self) -> Summary:
         """From the last checkpoint, or the start, to the end."""
@@ -169,20 +170,25 @@ class Run:
         _record_start(self._config, self._mixture, self._places)
         kept = first if self._saved_step else None
         places = self._places
-        with Recorder(
-            self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept
-        ) as self._recorder:
-            if first == 0:
-                self._record(0, self._evaluate().metrics())
-            for step in range(first + 1, self._max_steps + 1):
-                self._stop_if_asked(step - 1)
-                self._take_step(step)
-            self._write_analysis()
-        rows = read_rows(self._places.metrics)
+        try:
+            with Recorder(
+                self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept
+            ) as self._recorder:
+                if first == 0:
+                    self._record(0, self._evaluate().metrics())
+                for step in range(first + 1, self._max_steps + 1):
+                    self._stop_if_asked(step - 1)
+                    self._take_step(step)
+        except _STOPPED:
+            report(self._config, places.root)  # A run that stopped early is looked at most.
+            raise
+        seconds = time.perf_counter() - started
+        reports = report(self._config, places.root)
+        rows = read_rows(places.metrics)
         if self._config.tracking.progress != "none":
             before, after = compare_ends(rows)
-            seconds = time.perf_counter() - started
-            print(summary_table(before, after, self._list_places(), num_steps=self._max_steps, seconds=seconds))
+            locations = self._list_places() | reports
+            print(summary_table(before, after, locations, num_steps=self._max_steps, seconds=seconds))
         evaluations = [row for row in rows if "eval/accuracy" in row]
         return Summary(evaluations[0], evaluations[-1], self._places)
 
@@ -301,8 +307,6 @@ class Run:
         return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._places.root)}"
 
     def _log_scores(self, step: int, result: StepResult) -> None:
-        if self._analysis is not None:
-            self._analysis.add(result.samples, result.scores)
         training = self._config.training
         if training.log_rewards or training.log_level == "debug":
             log = logging.getLogger("agent_tunix.rewards")
@@ -318,18 +322,12 @@ class Run:
                 )
                 log.debug("%s: %s: %s", sample.rollout_id, score.outcome, score.detail)
 
-    def _write_analysis(self) -> None:
-        if self._analysis is not None:
-            run_directory.write_json(self._places.reward_analysis, self._analysis.report())
-
     def _list_places(self) -> dict[str, Path]:
         places = {"metrics": self._places.metrics, "log": self._places.log, "checkpoints": self._places.checkpoints}
         if self._config.tracking.tensorboard:
             places["tensorboard"] = self._places.tensorboard
         if self._places.rollouts.is_dir():
             places["rollouts"] = self._places.rollouts
-        if self._analysis is not None:
-            places["reward analysis"] = self._places.reward_analysis
         return places
 
 

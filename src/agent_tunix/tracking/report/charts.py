@@ -4,116 +4,18 @@ A chart without any value is left out, and so is a section without charts.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from agent_tunix.rewards import Outcome
-from agent_tunix.tracking.report.curves import Curve, Curves, rebin
+from agent_tunix.tracking.report.curves import Curve, Curves, Rows
+from agent_tunix.tracking.report.heat import heat_maps
+from agent_tunix.tracking.report.pictures import Chart, Line, Pictures, Section
 
-HEAT_BINS = 20
-HEAT_CELLS = 36_000
-HEAT_COLUMNS = 100
 MAX_COMPONENTS = 40
 MAX_PAIRS = 60
 LAST_ROWS_SHARE = 0.25
-
-Rows = Callable[[], Iterable[Mapping[str, Any]]]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One curve of a chart.
-
-    Attributes:
-        name: What it shows.
-        x: Steps, of shape [n].
-        y: Values, of shape [n]; None where there is none.
-        low: Lower edge of the band around it, of shape [n]; empty: no band.
-        high: Upper edge.
-        colour: Number of its colour, so that a component has the same one in every chart.
-    """
-
-    name: str
-    x: Sequence[int]
-    y: Sequence[float | None]
-    low: Sequence[float | None] = ()
-    high: Sequence[float | None] = ()
-    colour: int = 0
-
-
-@dataclass(frozen=True)
-class Heat:
-    """Histograms side by side.
-
-    Attributes:
-        x: The last step of each column, of shape [n].
-        edges: Of the bins, of shape [m + 1].
-        shares: Share of the completions of a column that lie in a bin, of shape [n, m]; None where there is none.
-    """
-
-    x: Sequence[int]
-    edges: Sequence[float]
-    shares: Sequence[Sequence[float] | None]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A picture with one axis of steps.
-
-    Attributes:
-        title: What it shows.
-        note: How to read it, in a sentence or two; "" where the title says all.
-        kind: `line`, `stack` (areas upon each other) or `heat`.
-        unit: `number`, `percent` (values are shares) or `seconds`.
-        wide: Whether it takes a row of its own.
-    """
-
-    title: str
-    note: str = ""
-    kind: Literal["line", "stack", "heat"] = "line"
-    unit: Literal["number", "percent", "seconds"] = "number"
-    lines: Sequence[Line] = ()
-    heat: Heat | None = None
-    wide: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """Charts under one heading.
-
-    Attributes:
-        key: For links and for the PNG's name.
-        title: The heading.
-        note: What the section answers.
-        charts: At least one.
-    """
-
-    key: str
-    title: str
-    note: str
-    charts: Sequence[Chart]
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """All that is drawn of a run.
-
-    Attributes:
-        sections: In the order of the page.
-        components: Names, in the mixture's order.
-        components_left_out: How many components have no chart of their own, there being too many.
-        conflicts: Pairs of components and the share of completions on which they pull apart, greatest first.
-        rows_per_point: How many steps a point of a curve stands for, at most.
-    """
-
-    sections: Sequence[Section]
-    components: Sequence[str]
-    components_left_out: int
-    conflicts: Sequence[tuple[str, str, float]]
-    rows_per_point: int
 
 
 def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
@@ -132,7 +34,7 @@ def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
     components = sorted(found, key=lambda name: list(order).index(name) if name in order else len(order))
     charted = components[:MAX_COMPONENTS]
     shop = _Shop(curves, charted)
-    heats = _heat_maps(rows, curves, charted)
+    heats = heat_maps(rows, curves, charted)
     sections = [
         Section(
             "rewards",
@@ -387,45 +289,6 @@ def _time_charts(shop: _Shop) -> list[Chart]:
 def _present(charts: Iterable[Chart]) -> list[Chart]:
     """Those in which there is something to see."""
     return [chart for chart in charts if chart.heat is not None or any(line.y for line in chart.lines)]
-
-
-def _heat_maps(rows: Rows, curves: Curves, components: Sequence[str]) -> dict[str, Chart]:
-    """The histograms of the total and of each component, by name; thinned out to a number of columns that is small."""
-    edges = {}
-    for name in ("total", *components):
-        low, high = curves.span(f"rewards/{name}/min"), curves.span(f"rewards/{name}/max")
-        if low and high:
-            least, most = low[0], high[1]
-            margin = 0.0 if least < most else max(abs(least), 1.0) / 2
-            edges[name] = np.linspace(least - margin, most + margin, HEAT_BINS + 1)
-    columns = max(10, min(HEAT_COLUMNS, HEAT_CELLS // (HEAT_BINS * max(1, len(edges)))))
-    stride = max(1, -(-curves.num_rows // columns))
-    steps: dict[str, list[int]] = {name: [] for name in edges}
-    found: dict[str, list[Any]] = {name: [] for name in edges}
-    for number, row in enumerate(rows()):
-        if number % stride and stride > 1:
-            continue
-        for name in edges:
-            if f"rewards/{name}/histogram" in row:
-                steps[name].append(row["step"])
-                found[name].append(_equal_as_one(row, name))
-    maps = {}
-    for index, name in enumerate(edges):
-        shares = rebin(found[name], edges[name])
-        if any(share is not None for share in shares):
-            heat = Heat(steps[name], edges[name].tolist(), shares)
-            title, colour = ("Distribution of the total", 0) if name == "total" else (name, index - 1)
-            maps[name] = Chart(title, kind="heat", heat=heat, lines=[Line(title, [], [], colour=colour)])
-    return maps
-
-
-def _equal_as_one(row: Mapping[str, Any], name: str) -> Any:
-    """A histogram; where all values are equal, which NumPy surrounds with a range, a single bin without width."""
-    histogram = row[f"rewards/{name}/histogram"]
-    low, high = row.get(f"rewards/{name}/min"), row.get(f"rewards/{name}/max")
-    if histogram is not None and low is not None and low == high:
-        return {"counts": [sum(histogram["counts"])], "edges": [low, high]}
-    return histogram
 
 
 def _conflicts(curves: Curves, components: Sequence[str]) -> list[tuple[str, str, float]]:

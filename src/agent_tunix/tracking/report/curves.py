@@ -1,11 +1,14 @@
 """The scalar metrics of a run as curves of bounded length, in memory that does not grow with the run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Rows = Callable[[], Iterable[Mapping[str, Any]]]
+"""Gives the rows of metrics.jsonl, one after the other, each time it is called."""
 
 _COUNT, _SUM, _LOW, _HIGH = range(4)
 
@@ -108,40 +111,6 @@ class Curves:
             merged[_HIGH, :half] = np.maximum(first[_HIGH], second[_HIGH])
             self._table[name] = merged
         self._rows_per_point *= 2
-
-
-def rebin(histograms: Sequence[Mapping[str, Any] | None], edges: NDArray[np.float64]) -> list[list[float] | None]:
-    """Histograms with edges of their own, as shares of common bins.
-
-    A bin that reaches over several common ones is divided among them by its overlap; a bin without width, which holds
-    equal values, goes to the one it lies in.
-
-    Args:
-        histograms: Each `{"counts": [n], "edges": [n + 1]}`, or None.
-        edges: Of the common bins, of shape [m + 1], increasing.
-
-    Returns:
-        For each histogram its m shares, which sum to 1; None where there is none or it is empty.
-    """
-    return [None if histogram is None else _rebin_one(histogram, edges) for histogram in histograms]
-
-
-def _rebin_one(histogram: Mapping[str, Any], edges: NDArray[np.float64]) -> list[float] | None:
-    counts = np.asarray(histogram["counts"], dtype=np.float64)
-    if not counts.sum() > 0:
-        return None
-    own = np.asarray(histogram["edges"], dtype=np.float64)
-    shares = np.zeros(len(edges) - 1)
-    for count, low, high in zip(counts, own[:-1], own[1:], strict=True):
-        if not count:
-            continue
-        low, high = np.clip((low, high), edges[0], edges[-1])
-        overlap = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
-        if (width := overlap.sum()) > 0:
-            shares += count * overlap / width
-        else:
-            shares[min(int(np.searchsorted(edges, low, side="right")) - 1, len(shares) - 1)] += count
-    return [float(share) for share in shares / counts.sum()]
 
 
 def _empty(capacity: int) -> NDArray[np.float64]:

@@ -15,9 +15,9 @@ import jinja2
 from markupsafe import Markup
 
 from agent_tunix import __version__
-from agent_tunix.tracking.report.charts import Chart, Heat, Line, Pictures
 from agent_tunix.tracking.report.heading import Heading
 from agent_tunix.tracking.report.inert import to_inert_json
+from agent_tunix.tracking.report.pictures import Chart, Heat, Line, Pictures
 from agent_tunix.tracking.report.sampling import MAX_COMPONENTS, Chosen
 
 SCRIPTS = ("base.js", "charts.js", "rollouts.js", "main.js")

@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from agent_tunix.tracking.report.charts import Chart, Line, Section
+from agent_tunix.tracking.report.pictures import Chart, Line, Section
 
 # After Okabe and Ito: told apart whatever one's colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a17400", "#3a9bd8", "#6b4fa0", "#5c5c5c")
@@ -54,13 +54,16 @@ def _draw(chart: Chart, axes: Axes) -> None:
     if chart.heat is not None:
         _draw_heat(chart, axes)
         return
+    axes.set_axisbelow(True)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     if chart.kind == "stack":
         _draw_stack(chart.lines, axes)
     else:
         _draw_lines(chart.lines, axes)
     if len(chart.lines) > 1:
-        legend = axes.legend(fontsize=7, frameon=False, ncols=1 + (len(chart.lines) > 6))
+        legend = axes.legend(
+            fontsize=7, frameon=False, ncols=min(4, len(chart.lines)), loc="upper left", bbox_to_anchor=(-0.02, -0.16)
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)
 

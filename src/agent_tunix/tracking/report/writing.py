@@ -14,9 +14,11 @@ from typing import Any
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.rewards import RewardAnalysis
 from agent_tunix.tracking.metrics_file import iterate_rows
-from agent_tunix.tracking.report.charts import Pictures, Rows, draw_up
+from agent_tunix.tracking.report.charts import draw_up
+from agent_tunix.tracking.report.curves import Rows
 from agent_tunix.tracking.report.heading import Ends, make_heading
 from agent_tunix.tracking.report.page import render_page
+from agent_tunix.tracking.report.pictures import Pictures
 from agent_tunix.tracking.report.sampling import Chooser, Chosen
 from agent_tunix.tracking.stored_run import StoredRun
 

@@ -3,7 +3,7 @@
 
 const NUM_COLOURS = 8;
 const DASHES = ["", "7 3", "2 2.5", "8 3 2 3", "14 4"];
-const MARGIN = { top: 8, right: 10, bottom: 24, left: 50 };
+const MARGIN = { top: 8, right: 10, bottom: 24, left: 58 };
 
 const colour = (line) => `var(--c${line.colour % NUM_COLOURS})`;
 const dash = (line) => DASHES[Math.floor(line.colour / NUM_COLOURS) % DASHES.length];
