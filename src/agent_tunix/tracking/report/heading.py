@@ -8,6 +8,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import PERCENTAGES, STEPS_AVERAGED, compare_ends
 
+TITLE_COMPONENTS = 6
 _FIRST_AND_LAST = (*PERCENTAGES.values(), "rewards/total/mean")
 
 
@@ -34,7 +35,8 @@ class Heading:
 
     Attributes:
         place: The run's directory.
-        reward: What trained.
+        reward: The components, in short.
+        composition: How the reward is made up, a line for each component.
         facts: Labels and values, in small type.
         tiles: Figures in large type.
         no_findings: What to say where there are none.
@@ -42,6 +44,7 @@ class Heading:
 
     place: str
     reward: str
+    composition: Sequence[str]
     facts: Sequence[tuple[str, str]]
     tiles: Sequence[Tile]
     no_findings: str
@@ -78,10 +81,11 @@ def make_heading(
     config: Config,
     environment: Mapping[str, Any],
     fingerprint: str,
+    components: Sequence[str],
     ends: Ends,
     planned_steps: int | None,
     num_completions: int,
-    num_failed: int,
+    failed_share: float,
 ) -> Heading:
     """The heading of a run.
 
@@ -90,10 +94,11 @@ def make_heading(
         config: The run's.
         environment: Its environment.json, or what there is of it.
         fingerprint: Short hash of the reward; "" where it is not known.
+        components: Names of the reward's components.
         ends: Filled with its rows.
         planned_steps: Steps that the run was to take, where that is known.
         num_completions: How many completions are stored.
-        num_failed: How many of these were not scored.
+        failed_share: Share of these that were not scored, as far as they were looked at.
     """
     of = f"of {planned_steps:,}" if planned_steps and planned_steps != ends.num_steps else ""
     tiles = [*_compared(ends), Tile("Steps", f"{ends.num_steps:,}", of)]
@@ -101,15 +106,14 @@ def make_heading(
         took = f"{ends.seconds / ends.num_steps:.2g} s a step"
         tiles.append(Tile("Time in steps", format_duration(ends.seconds), took))
     if num_completions:
-        note, tone = (
-            ("all scored", "")
-            if not num_failed
-            else (f"{100 * num_failed / num_completions:.1f}\u00a0% not scored", "bad")
-        )
+        failed = f"{100 * failed_share:.1f}\u00a0% not scored"
+        note, tone = (failed, "bad") if failed_share else ("all scored", "")
         tiles.append(Tile("Completions stored", f"{num_completions:,}", note, tone))
-    no_findings = "Nothing was found wrong with this run." if ends.num_steps else "No step has been recorded yet."
+    no_findings = "No findings were recorded during this run." if ends.num_steps else "No step has been recorded yet."
     facts = _facts(config, environment, fingerprint)
-    return Heading(place, str(environment.get("reward") or config.training.reward_function), facts, tiles, no_findings)
+    composition = str(environment.get("reward") or config.training.reward_function).splitlines()
+    shown = " + ".join(components[:TITLE_COMPONENTS]) + (" + …" if len(components) > TITLE_COMPONENTS else "")
+    return Heading(place, shown or "No reward yet", composition, facts, tiles, no_findings)
 
 
 def _facts(config: Config, environment: Mapping[str, Any], fingerprint: str) -> list[tuple[str, str]]:
@@ -137,14 +141,14 @@ def _compared(ends: Ends) -> list[Tile]:
     tiles = []
     for label, first in before.items():
         last = after[label]
-        if first is None or last is None:
+        if first is None or last is None or label == "partial accuracy":
             continue
         is_share = "accuracy" in label
         change = last - first
         tone = "good" if change > 0 else "bad" if change < 0 else ""
         by = f"{100 * change:+.1f} points" if is_share else f"{change:+.3g}"
         note = f"{by} from {_figure(first, is_share)}".replace("-", "−")
-        title = label[0].upper() + label[1:] if is_share else "Mean reward, last steps"
+        title = label[0].upper() + label[1:] if is_share else "Mean reward"
         tiles.append(Tile(title, _figure(last, is_share), note, tone))
     return tiles
 

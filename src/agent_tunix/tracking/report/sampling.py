@@ -13,9 +13,10 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.tracking.report.inert import to_inert_json
 
 NUM_OF_EACH = 150
-NUM_UNIFORM = 3000
+NUM_UNIFORM = 6000
 LONGEST_RESPONSE = 6000
 LONGEST_PROMPT = 3000
 LONGEST_NOTE = 500
@@ -33,13 +34,13 @@ class Chosen:
 
     Attributes:
         records: Ready for JSON, oldest first; `prompt` is a place in `prompts`.
-        prompts: Each prompt once.
+        prompts: Each prompt once, with the row of the dataset as JSON.
         num_seen: How many rollouts there are in all.
         num_failed: How many of these were not scored.
     """
 
     records: list[Record]
-    prompts: list[str]
+    prompts: list[tuple[str, str]]
     num_seen: int
     num_failed: int
 
@@ -111,13 +112,13 @@ class Chooser:
         kinds = (self._highest, self._lowest, self._disagreeing, self._failed, self._newest)
         in_turn = chain.from_iterable(zip_longest(*(kind.records() for kind in kinds)))
         chosen: dict[int, Record] = {}
-        prompts: dict[str, int] = {}
+        prompts: dict[tuple[str, str], int] = {}
         room = limit_bytes
         for entry in chain(self._wanted.records(), in_turn, self._uniform.records()):
             if entry is None or entry[0] in chosen:
                 continue
             number, record = entry
-            size = len(json.dumps(record)) - (len(record["prompt"]) if record["prompt"] in prompts else 0)
+            size = size_of(record) - (size_of(record["prompt"]) if record["prompt"] in prompts else 0)
             if size > room:
                 continue
             room -= size
@@ -167,16 +168,16 @@ class _Lazy:
             "id": sample.rollout_id,
             "step": sample.step,
             "group": sample.group_id,
-            "prompt": cut(sample.prompt, LONGEST_PROMPT),
+            "prompt": (cut(sample.prompt, LONGEST_PROMPT), _short_json(sample.columns)),
             "response": cut(sample.response, LONGEST_RESPONSE),
             "total": score.value,
             "advantage": self.advantage if math.isfinite(self.advantage) else None,
             "disagreement": self.disagreement,
             "outcome": score.outcome.value,
-            "detail": cut(score.detail, LONGEST_NOTE),
+            # Of a total that there is, the components' own details say it all.
+            "detail": "" if score.parts and score.value is not None else cut(score.detail, LONGEST_NOTE),
             "tokens": sample.num_tokens,
             "ended": sample.ended,
-            "columns": _short_json(sample.columns),
             "logged": _short_json(logged),
             "extras": _short_json(extras),
             "parts": [self._part(name) for name in self.components],
@@ -198,6 +199,11 @@ class _Lazy:
             outcome.value,
             cut(detail, LONGEST_NOTE),
         ]
+
+
+def size_of(value: Any) -> int:
+    """Bytes that a value takes in the page."""
+    return len(to_inert_json(value).encode())
 
 
 def cut(text: str, longest: int) -> str:

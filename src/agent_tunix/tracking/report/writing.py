@@ -22,6 +22,8 @@ from agent_tunix.tracking.report.pictures import Pictures
 from agent_tunix.tracking.report.sampling import Chooser, Chosen
 from agent_tunix.tracking.stored_run import StoredRun
 
+# Rollouts that are looked through: more would take longer than a minute.
+MAX_READ = 200_000
 SEVERITIES = ("error", "warning", "info")
 
 
@@ -52,7 +54,8 @@ def write_report(run: StoredRun, directory: Path) -> Path:
     wanted = {str(name) for finding in findings for name in finding["rollout_ids"]}
     chooser = Chooser(pictures.components, spans, wanted)
     planned_steps = None
-    for stored in run.rollouts.iterate():
+    num_stored = run.rollouts.num_completions()
+    for stored in run.rollouts.iterate(_steps_to_read(run, num_stored, wanted)):
         chooser.add(stored.samples, stored.scores, stored.advantages)
         planned_steps = stored.samples[0].max_steps if stored.samples else planned_steps
     chosen = chooser.choose()
@@ -61,12 +64,15 @@ def write_report(run: StoredRun, directory: Path) -> Path:
         run.config,
         _or_empty(lambda: run.environment),
         str(_or_empty(lambda: run.fingerprint).get("hash", "")),
+        pictures.components or order,
         ends,
         planned_steps,
-        chosen.num_seen,
-        chosen.num_failed,
+        num_stored,
+        chosen.num_failed / max(1, chosen.num_seen),
     )
-    html = render_page(heading, findings, pictures, chosen, _describe_choice(chosen, run.config.rollouts.share))
+    html = render_page(
+        heading, findings, pictures, chosen, _describe_choice(chosen, num_stored, run.config.rollouts.share)
+    )
     page = directory / "report.html"
     write_whole(page, html.encode())
     _write_plots(pictures, directory / "plots")
@@ -154,16 +160,29 @@ def _widen(spans: dict[str, tuple[float, float]], row: Mapping[str, Any]) -> Non
                 spans[component] = (min(least, low), max(most, high))
 
 
-def _describe_choice(chosen: Chosen, share: float) -> str:
+def _steps_to_read(run: StoredRun, num_stored: int, wanted: Iterable[str]) -> set[int] | None:
+    """Of a very long run every so many steps, those of the rollouts wanted, and the last; None: all of them."""
+    if num_stored <= MAX_READ:
+        return None
+    steps = run.rollouts.steps()
+    named = {int(first) for first in (name.partition("_")[0] for name in wanted) if first.isdecimal()}
+    return {*steps[:: -(-num_stored // MAX_READ)], *named, steps[-1]}
+
+
+def _describe_choice(chosen: Chosen, num_stored: int, share: float) -> str:
     if not chosen.num_seen:
         return "No rollouts are stored." if share else "No rollouts are stored: rollouts.share is 0."
     stored = f" The run stored {share:.0%} of its groups." if share < 1 else ""
-    if len(chosen.records) == chosen.num_seen:
-        return f"All {chosen.num_seen:,} stored rollouts.{stored}"
+    if len(chosen.records) == num_stored:
+        return f"All {num_stored:,} stored rollouts.{stored}"
+    passed_over = ""
+    if chosen.num_seen < num_stored:
+        passed_over = f" They were sought among {chosen.num_seen:,}, of steps spread evenly over the run."
+    share_shown = f"{100 * len(chosen.records) / num_stored:.2g}\u00a0%"
     return (
-        f"{len(chosen.records):,} of {chosen.num_seen:,} stored rollouts ({len(chosen.records) / chosen.num_seen:.2%}):"
-        " those that findings name, the highest, the lowest, the newest, those on which components disagree most, the"
-        f" newest failures, and whole groups drawn at random.{stored}"
+        f"{len(chosen.records):,} of {num_stored:,} stored rollouts ({share_shown}): those that findings name, the"
+        " highest, the lowest, the newest, those on which components disagree most, the newest failures, and whole"
+        f" groups drawn at random.{passed_over}{stored}"
     )
 
 

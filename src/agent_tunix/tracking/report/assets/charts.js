@@ -94,6 +94,18 @@ function ticks(low, high, count) {
   return found;
 }
 
+/** How the marks of an axis are written: with as many digits as tell one from the next. */
+function labels(marks, unit) {
+  const step = (marks.length > 1 ? marks[1] - marks[0] : Math.abs(marks[0]) || 1) * (unit === "percent" ? 100 : 1);
+  const digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  return (value) => {
+    const size = Math.max(...marks.map(Math.abs));
+    if (digits > 4 || size >= 1e6) return show(value, unit);
+    const text = (unit === "percent" ? 100 * value : value).toFixed(digits).replace("-", "−");
+    return unit === "percent" ? `${text}\u00a0%` : unit === "seconds" ? `${text}\u00a0s` : text;
+  };
+}
+
 function roomy([low, high], unit) {
   const pad = low === high ? Math.max(Math.abs(low) * 0.1, unit === "percent" ? 0.05 : 1e-9) : (high - low) * 0.06;
   const floor = low >= 0 ? 0 : -Infinity;
@@ -107,9 +119,11 @@ function drawAxes(svg, chart, width, spanX, spanY) {
   const [firstStep, lastStep] = spanX[0] === spanX[1] ? [spanX[0] - 1, spanX[1] + 1] : spanX;
   const x = (step) => MARGIN.left + ((step - firstStep) / (lastStep - firstStep)) * (right - MARGIN.left);
   const y = (value) => bottom - ((value - spanY[0]) / (spanY[1] - spanY[0])) * (bottom - MARGIN.top);
-  for (const value of ticks(spanY[0], spanY[1], 4)) {
+  const marks = ticks(spanY[0], spanY[1], 4);
+  const label = labels(marks, chart.unit);
+  for (const value of marks) {
     svg.append(svgElement("line", { class: value === 0 && spanY[0] < 0 ? "zero" : "grid", x1: MARGIN.left, x2: right, y1: y(value), y2: y(value) }));
-    svg.append(svgElement("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, show(value, chart.unit)));
+    svg.append(svgElement("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, label(value)));
   }
   svg.append(svgElement("line", { class: "axis", x1: MARGIN.left, x2: right, y1: bottom, y2: bottom }));
   for (const step of ticks(firstStep, lastStep, Math.max(2, Math.min(8, width / 90))).filter(Number.isInteger)) {
@@ -188,10 +202,12 @@ function drawHeat(svg, chart, width) {
     // The root makes small shares visible.
     if (share > 0) svg.append(svgElement("rect", { x: (MARGIN.left + place * column).toFixed(2), y: y(edges[bin + 1]).toFixed(2), width: (column + 0.3).toFixed(2), height: (y(edges[bin]) - y(edges[bin + 1]) + 0.3).toFixed(2), fill: "var(--heat)", "fill-opacity": Math.sqrt(share).toFixed(3) }));
   }));
-  for (const value of ticks(edges[0], edges.at(-1), 4)) svg.append(svgElement("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, show(value)));
+  const marks = ticks(edges[0], edges.at(-1), 4);
+  const label = labels(marks, "number");
+  for (const value of marks) svg.append(svgElement("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, label(value)));
   const x = (step) => MARGIN.left + (steps.indexOf(step) + 0.5) * column;
-  const labels = Math.max(1, Math.min(steps.length, Math.floor(width / 90)));
-  const places = [...new Set([...Array(labels).keys()].map((i) => Math.round((i * (steps.length - 1)) / Math.max(1, labels - 1))))];
+  const count = Math.max(1, Math.min(steps.length, Math.floor(width / 90)));
+  const places = [...new Set([...Array(count).keys()].map((i) => Math.round((i * (steps.length - 1)) / Math.max(1, count - 1))))];
   for (const place of places) svg.append(svgElement("text", { x: x(steps[place]), y: bottom + 16, "text-anchor": place && place === steps.length - 1 ? "end" : "middle" }, steps[place].toLocaleString("en")));
   const read = (step) => {
     const bins = shares[steps.indexOf(step)] || [];

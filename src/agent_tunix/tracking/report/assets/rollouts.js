@@ -7,6 +7,7 @@ const [VALUE, WEIGHT, WEIGHED, GATE_SHUT, OUTCOME, DETAIL] = [0, 1, 2, 3, 4, 5];
 const rollouts = data.rollouts;
 const byId = new Map(rollouts.map((rollout, index) => [rollout.id, index]));
 const find = (id) => document.getElementById(id);
+const promptOf = (rollout) => data.prompts[rollout.prompt][0];
 const valueOf = (rollout, component) => (component === -1 ? rollout.total : rollout.parts[component]?.[VALUE] ?? null);
 
 // Each column: what it is called, what it sorts by, whether narrow screens go without it.
@@ -98,7 +99,7 @@ function passes(rollout, filters) {
 }
 
 function textOf(rollout) {
-  rollout.text ??= [rollout.id, data.prompts[rollout.prompt], rollout.response, rollout.detail, ...rollout.parts.map((part) => part?.[DETAIL] ?? "")].join("\n").toLowerCase();
+  rollout.text ??= [rollout.id, promptOf(rollout), rollout.response, rollout.detail, ...rollout.parts.map((part) => part?.[DETAIL] ?? "")].join("\n").toLowerCase();
   return rollout.text;
 }
 
@@ -136,7 +137,7 @@ function makeOpener(index, words) {
   const rollout = rollouts[index];
   const button = element("button", { type: "button", "data-index": index },
     element("span", { class: "response clamp" }, ...marked(excerpt(rollout.response, words), words)),
-    element("span", { class: "prompt clamp" }, ...marked(excerpt(data.prompts[rollout.prompt], words), words)));
+    element("span", { class: "prompt clamp" }, ...marked(excerpt(promptOf(rollout), words), words)));
   button.addEventListener("click", () => openRollout(index));
   return button;
 }
@@ -215,10 +216,10 @@ function describeRollout(rollout) {
     ["Step", String(rollout.step)], ["Total", show(rollout.total)], ["Advantage", show(rollout.advantage)], ["Outcome", rollout.outcome.replace("_", " ")],
     ["Tokens", String(rollout.tokens)], ["Ended", rollout.ended ? "by itself" : "cut at the limit"], ["Disagreement", show(rollout.disagreement)],
   ];
-  const sections = [["Why", rollout.detail], ["Row of the data", rollout.columns], ["Logged", rollout.logged], ["Extras", rollout.extras]];
+  const sections = [["Why", rollout.detail], ["Row of the data", data.prompts[rollout.prompt][1]], ["Logged", rollout.logged], ["Extras", rollout.extras]];
   return [
     element("dl", { class: "facts" }, ...facts.map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)))),
-    element("h3", {}, "Prompt"), element("pre", {}, data.prompts[rollout.prompt]),
+    element("h3", {}, "Prompt"), element("pre", {}, promptOf(rollout)),
     element("h3", {}, "Response"), element("pre", { id: "response" }, rollout.response || "(empty)"),
     ...(data.components.length ? [element("h3", {}, "Components"), componentTable(rollout)] : []),
     ...sections.filter(([, text]) => text).flatMap(([label, text]) => [element("h3", {}, label), element("pre", {}, text)]),
