@@ -45,8 +45,8 @@ def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
         Section(
             "components",
             "Components",
-            "Each component on its own scale: the line is the mean of a step, the band holds the middle 80\u00a0%"
-            " of its completions.",
+            "Each component on its own scale: the mean of a step and, where it was logged, the band that holds the"
+            " middle 80\u00a0% of its completions.",
             _present([shop.banded(name, f"rewards/{name}", index) for index, name in enumerate(charted)]),
         ),
         Section(
@@ -114,7 +114,7 @@ class _Shop:
         return self._without_gaps(label, curve, curve.low if merged else (), curve.high if merged else (), colour)
 
     def banded(self, title: str, prefix: str, colour: int, *, note: str = "", wide: bool = False) -> Chart:
-        """The mean between the tenth and the ninetieth percentile, or within a std where those are not known."""
+        """The mean, between the tenth and the ninetieth percentile where those are known."""
         mean = self.curves.get(f"{prefix}/mean")
         if mean is None:
             return Chart(title)
@@ -159,7 +159,7 @@ def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
             "Total reward",
             "rewards/total",
             0,
-            note="Mean of a step; the band holds the middle 80\u00a0% of completions.",
+            note="Mean of a step; the band, where it was logged, holds the middle 80\u00a0% of completions.",
             wide=True,
         ),
         Chart("Held-out accuracy", "Share of held-out problems.", unit="percent", lines=accuracy),

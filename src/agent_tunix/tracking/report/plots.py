@@ -34,7 +34,7 @@ def draw_section(section: Section) -> bytes:
     )
     # Margins in inches, the same for every chart; Matplotlib's own layout takes longer than all the drawing.
     figure.subplots_adjust(
-        left=0.55 / (WIDTH * columns),
+        left=0.7 / (WIDTH * columns),
         right=1 - 0.15 / (WIDTH * columns),
         top=1 - 0.3 / (HEIGHT * rows),
         bottom=0.75 / (HEIGHT * rows),

@@ -6,6 +6,7 @@ still going, or that was killed, is reported as far as it came.
 
 import contextlib
 import csv
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -96,8 +97,6 @@ def write_analysis(run: StoredRun, directory: Path) -> Path:
     Raises:
         RunDirectoryError: The run cannot be read, or the directory cannot be written.
     """
-    import json
-
     analysis = RewardAnalysis()
     steps = completions = 0
     for stored in run.rollouts.iterate():
