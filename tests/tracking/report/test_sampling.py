@@ -2,6 +2,7 @@
 
 import json
 import string
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -16,13 +17,18 @@ SPANS = {"a": (0.0, 1.0), "b": (0.0, 10.0), "constant": (2.0, 2.0)}
 
 
 def make(
-    step: int, generation: int = 0, group: int = 0, total: float | None = 0.5, **values: float | None
+    step: int,
+    generation: int = 0,
+    group: int = 0,
+    total: float | None = 0.5,
+    values: Mapping[str, float | None] | None = None,
 ) -> tuple[Sample, Score]:
     sample = Sample(
         f"response {step}", prompt="p", step=step, group_id=group, rollout_id=f"{step}_{group}_{generation}"
     )
     if total is None:
         return sample, Score.failed(Outcome.ERROR, "broke")
+    values = values or {}
     terms = {name: Term(-1.0 if name == "b" else 1.0, value) for name, value in values.items()}
     return sample, Score(total, components=values, terms=terms)
 
@@ -81,7 +87,7 @@ def test_the_uniform_sample_is_of_whole_groups_and_always_the_same() -> None:
     ],
 )
 def test_disagreement(values: dict[str, float | None], expected: float | None) -> None:
-    assert choose(make(1, **values)).records[0]["disagreement"] == expected
+    assert choose(make(1, values=values)).records[0]["disagreement"] == expected
 
 
 def test_the_bytes_hold_whatever_the_text_is() -> None:
