@@ -34,7 +34,6 @@ def write_run(
     respond: Respond = plain_response,
     unscored_share: float = 0.0,
     findings: Sequence[Mapping[str, Any]] = (),
-    every_nth_stored: int = 1,
     max_steps: int | None = None,
 ) -> StoredRun:
     """A run whose first component is learned and whose others hover.
@@ -47,7 +46,6 @@ def write_run(
         respond: What the completion of a step and place says.
         unscored_share: Share of completions whose first component times out.
         findings: Lines of findings.jsonl.
-        every_nth_stored: Rollouts are stored of every so many steps.
         max_steps: Planned steps; None: `num_steps`.
     """
     root.mkdir(parents=True)
@@ -78,8 +76,7 @@ def write_run(
             if step == num_steps:
                 row |= {"eval/accuracy": 0.95, "eval/format_accuracy": 1.0}
             metrics.write(step, row)
-            if step % every_nth_stored == 0:
-                writer.write(stored)
+            writer.write(stored)
     return StoredRun(root)
 
 

@@ -1,4 +1,4 @@
-"""`report.html` in a real Chromium: that it draws, answers to pointer and keyboard, asks for nothing and runs nothing else."""
+"""`report.html` in a real Chromium: it draws, answers to pointer and keyboard, and asks for and runs nothing else."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from tests.tracking.report.support import plain_response, write_run
 
 from agent_tunix.tracking.report import write_report
@@ -35,6 +35,7 @@ FINDING = {
     "edits": [EVIL],
 }
 NUM_ROLLOUTS = 6 * 8
+UNFILTERED = f"{NUM_ROLLOUTS} of {NUM_ROLLOUTS} rollouts"
 
 
 @dataclass
@@ -108,6 +109,10 @@ def seen(browser: Browser, report: Path) -> Iterator[Seen]:
     yield from open_page(browser, report)
 
 
+def rows_of(page: Page) -> Locator:
+    return page.locator("#table tbody tr")
+
+
 def cells(page: Page, column: int) -> list[str]:
     return page.locator(f"#table tbody tr td:nth-child({column})").all_inner_texts()
 
@@ -152,7 +157,7 @@ def test_every_chart_has_something_drawn_and_says_what(seen: Seen) -> None:
 def test_what_a_completion_a_name_or_a_finding_says_does_not_run(seen: Seen) -> None:
     page = seen.page
     page.get_by_role("searchbox").fill("window.hacked")
-    page.wait_for_function("document.querySelectorAll('#table tbody tr').length === 6")
+    expect(rows_of(page)).to_have_count(6)
     page.locator("#table tbody button").first.click()
     assert page.locator("#response").inner_text() == EVIL
     assert page.get_by_text(EVIL_NAME, exact=True).count()
@@ -163,12 +168,12 @@ def test_what_a_completion_a_name_or_a_finding_says_does_not_run(seen: Seen) -> 
 
 def test_even_markup_that_got_in_could_not_run(seen: Seen) -> None:
     """The page's policy alone stops a script and a request that some defect would let in."""
-    seen.page.evaluate(
-        "(html) => { document.body.insertAdjacentHTML('beforeend', html); }", EVIL.partition("</script><!")[0]
+    markup = EVIL.partition("</script><!")[0]
+    seen.page.evaluate("(html) => { document.body.insertAdjacentHTML('beforeend', html); }", markup)
+    add_script = (
+        "() => document.body.append(Object.assign(document.createElement('script'), {text: 'window.hacked=1'}))"
     )
-    seen.page.evaluate(
-        "() => { const s = document.createElement('script'); s.text = 'window.hacked=1'; document.body.append(s); }"
-    )
+    seen.page.evaluate(add_script)
     seen.page.wait_for_timeout(100)
     assert seen.page.evaluate("window.hacked") is None
     assert any("Content Security Policy" in message for message in seen.messages)
@@ -191,7 +196,7 @@ def test_presets_of_reward(seen: Seen, preset: str, column: int, descending: boo
 
 def test_the_preset_of_failures_shows_them_alone_newest_first(seen: Seen) -> None:
     seen.page.get_by_label("Show", exact=True).select_option("failures")
-    seen.page.wait_for_function(f"document.querySelectorAll('#table tbody tr').length < {NUM_ROLLOUTS}")
+    expect(seen.page.locator("#count")).not_to_have_text(UNFILTERED)
     assert set(cells(seen.page, 3)) == {"timeout"}
     steps = [int(step) for step in cells(seen.page, 1)]
     assert steps == sorted(steps, reverse=True)
@@ -208,19 +213,19 @@ def test_filters_by_step_and_by_component_and_reset(seen: Seen) -> None:
     page = seen.page
     page.get_by_label("from step").fill("2")
     page.get_by_label("to step").fill("3")
-    page.wait_for_function("document.querySelectorAll('#table tbody tr').length === 16")
+    expect(rows_of(page)).to_have_count(16)
     assert set(cells(page, 1)) == {"2", "3"}
     page.get_by_label("component", exact=True).select_option(label="correct")
     page.get_by_label("at least").fill("0.5")
-    page.wait_for_function("document.querySelectorAll('#table tbody tr').length < 16")
+    expect(page.locator("#count")).not_to_have_text(f"16 of {NUM_ROLLOUTS} rollouts")
     assert {text.strip() for text in cells(page, 5)} == {"1"}
     page.get_by_role("button", name="Reset").click()
-    page.wait_for_function(f"document.querySelectorAll('#table tbody tr').length === {NUM_ROLLOUTS}")
+    expect(rows_of(page)).to_have_count(NUM_ROLLOUTS)
 
 
 def test_a_search_without_a_hit_says_so(seen: Seen) -> None:
     seen.page.get_by_role("searchbox").fill("no such text")
-    seen.page.wait_for_function("document.getElementById('count').textContent.startsWith('0 of')")
+    expect(seen.page.locator("#count")).to_have_text(f"0 of {NUM_ROLLOUTS} rollouts")
 
 
 def test_the_keyboard_opens_walks_and_closes_a_rollout(seen: Seen) -> None:
@@ -242,7 +247,7 @@ def test_the_keyboard_opens_walks_and_closes_a_rollout(seen: Seen) -> None:
 def test_a_rollout_shows_all_that_was_stored(seen: Seen) -> None:
     page = seen.page
     page.get_by_role("searchbox").fill("5_0_2")
-    page.wait_for_function("document.querySelectorAll('#table tbody tr').length === 1")
+    expect(rows_of(page)).to_have_count(1)
     page.locator("#table tbody button").first.click()
     text = page.get_by_role("dialog").inner_text()
     for expected in ("What is 3 times 0?", "Advantage", "brevity said", "−0.5", '"answer": "6"', "same prompt"):
