@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from agent_tunix import __version__
 from agent_tunix.tracking.report.heading import Heading
@@ -49,10 +48,10 @@ def render_page(
     ids = {record["id"] for record in chosen.records}
     page = environment.from_string(_asset("report.html")).render(
         policy=_policy(style, script),
-        # Neither contains what would end its element; a test holds them to it.
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(to_inert_json(data)),
+        # These three the template takes as they are. None holds what would end its element: a test sees to the assets.
+        style=style,
+        script=script,
+        data=to_inert_json(data),
         head=heading,
         findings=[_finding(finding, ids) for finding in findings],
         no_findings=heading.no_findings,
