@@ -206,7 +206,7 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
         assert log.count(f"step {step} {step}_") == 16  # every completion
     assert re.search(r"DEBUG.*1_0_0: scored", log)
     analysis = json.loads((tmp_path / "run" / "reward_analysis.json").read_text())
-    assert analysis["covers"] == {"steps": STEPS, "completions": STEPS * 16, "share_stored": 1.0}
+    assert analysis["covers"] == {"steps": NUM_STEPS, "completions": NUM_STEPS * 16, "share_stored": 1.0}
     assert (tmp_path / "run" / "report.html").stat().st_size > 50_000
 
 

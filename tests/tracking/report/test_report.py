@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tracking.report.support import write_run
 
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.metrics_file import MetricsFile
@@ -19,6 +18,7 @@ from agent_tunix.tracking.report import write_analysis, write_report, writing
 from agent_tunix.tracking.report.charts import draw_up
 from agent_tunix.tracking.report.page import SCRIPTS, _asset
 from agent_tunix.tracking.stored_run import StoredRun
+from tests.tracking.report.support import write_run
 
 TWELVE = [f"component_{number}" for number in range(12)]
 FINDING: dict[str, Any] = {
