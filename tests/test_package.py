@@ -42,6 +42,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "agent_tunix/assets/tiny_qwen3/config.json",
         "agent_tunix/assets/tiny_qwen3/model.safetensors",
         "agent_tunix/assets/tiny_qwen3/tokenizer.json",
+        "agent_tunix/tracking/report/assets/report.html",
+        "agent_tunix/tracking/report/assets/report.css",
+        "agent_tunix/tracking/report/assets/base.js",
+        "agent_tunix/tracking/report/assets/charts.js",
+        "agent_tunix/tracking/report/assets/rollouts.js",
+        "agent_tunix/tracking/report/assets/main.js",
     ],
 )
 def test_the_wheel_carries(file: str, wheel: Path) -> None:

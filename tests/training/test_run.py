@@ -205,7 +205,9 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
     for step in range(1, NUM_STEPS + 1):
         assert log.count(f"step {step} {step}_") == 16  # every completion
     assert re.search(r"DEBUG.*1_0_0: scored", log)
-    assert json.loads((tmp_path / "run" / "reward_analysis.json").read_text())
+    analysis = json.loads((tmp_path / "run" / "reward_analysis.json").read_text())
+    assert analysis["covers"] == {"steps": NUM_STEPS, "completions": NUM_STEPS * 16, "share_stored": 1.0}
+    assert (tmp_path / "run" / "report.html").stat().st_size > 50_000
 
 
 def test_another_seed_gives_other_metrics(finished: Path, config: Config, tmp_path: Path) -> None:

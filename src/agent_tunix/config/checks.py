@@ -175,6 +175,11 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from _stopping_problems(config)
+    if config.training.save_reward_analysis and config.rollouts.share == 0:
+        yield (
+            "training.save_reward_analysis=true reads the stored rollouts, but rollouts.share is 0; store a share of"
+            " them, or leave the analysis"
+        )
     for name, args in config.rewards.args.items():
         if not isinstance(args, dict):
             yield f"rewards.args.{name} must be a mapping, not {args!r}; set rewards.args.{name}.PARAMETER=VALUE"

@@ -209,7 +209,10 @@ class TrainingConfig:
         " false leaves the mean, std, min and max.",
     )
     log_rewards: bool = key(False, "Log every completion with its scores.")
-    save_reward_analysis: bool = key(False, "Write reward_analysis.json: what earned high and low rewards.")
+    save_reward_analysis: bool = key(
+        False,
+        "Write reward_analysis.json (what earned high and low rewards, variance, skew, failures) and curves.csv.",
+    )
     log_level: str = key("info", "debug (a trace of how each score came about), info, warning or error.")
     wandb_project: str | None = key(None, "Weights & Biases project; null: project_name.")
 
@@ -260,6 +263,7 @@ class TrackingConfig:
         10, "Show completions in TensorBoard and Weights & Biases at step 1 and every so many steps; 0: never."
     )
     num_samples: int = key(4, "How many of a step are shown then: the best half and the worst half; 0: none.")
+    report: bool = key(True, "Draw report.html and plots/*.png as the run ends.")
 
 
 @dataclass
@@ -299,7 +303,9 @@ class EvaluateConfig:
     """What `evaluate.py` can be told; all else comes from the run's own config.yaml."""
 
     checkpoint_dir: str | None = key(None, "The directory of a run, or its checkpoints/.")
-    step: int | None = key(None, "Which checkpoint; null: the latest whole one; 0: the model before training.")
+    step: Any = key(
+        None, "Which checkpoint: its step; best, by stopping.metric; null: the latest whole one; 0: before training."
+    )
     inference_config: str = key(
         "greedy", "greedy, standard or liberal: (temperature, top-k, top-p) 1e-4/1/1.0, 0.7/50/0.95, 0.85/2000/1.0."
     )

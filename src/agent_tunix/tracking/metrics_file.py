@@ -64,7 +64,17 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises:
         RunDirectoryError: The file cannot be read, or a line before the last is no row.
     """
-    return [row for _, row in _read_lines(path)]
+    return list(iterate_rows(path))
+
+
+def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a `metrics.jsonl`, one in memory at a time; a torn last line is left out.
+
+    Raises:
+        RunDirectoryError: The file cannot be read, or a line before the last is no row.
+    """
+    for _, row in _read_lines(path):
+        yield row
 
 
 def cut_after(path: Path, step: int) -> None:
@@ -102,26 +112,27 @@ def missing_steps(path: Path, last: int) -> list[int]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    with _explained(path, "read", READING_REMEDY):
-        lines = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-                raise ValueError("no object with a step")
-        except ValueError as error:
-            if number == len(lines):
-                return
-            raise RunDirectoryError(
-                f"each line of {path} should be a JSON object with a step, but line {number} is not ({error}); "
-                f"remove that line, or start a new run in another directory"
-            ) from error
-        yield line, row
+    with _explained(path, "read", READING_REMEDY), open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                    raise ValueError("no object with a step")
+            except ValueError as error:
+                if not file.readline():  # The last one; it may be half written.
+                    return
+                raise RunDirectoryError(
+                    f"each line of {path} should be a JSON object with a step, but line {number} is not ({error}); "
+                    f"remove that line, or start a new run in another directory"
+                ) from error
+            yield line, row
 
 
 @contextlib.contextmanager
 def _explained(path: Path, verb: str, remedy: str = WRITING_REMEDY) -> Iterator[None]:
     try:
         yield
+    except RunDirectoryError:  # An OSError too, and explained already.
+        raise
     except OSError as error:
         raise RunDirectoryError(f"{path} could not be {verb}: {error.strerror}; {remedy}") from error

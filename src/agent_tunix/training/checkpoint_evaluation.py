@@ -3,6 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import from_yaml
@@ -18,13 +19,13 @@ class Request:
         root: The run's directory.
         config: The run's configuration, with the evaluation asked for.
         checkpoints: Where the run's checkpoints lie.
-        step: Which one; None for the latest whole one, 0 for the model before training.
+        step: Which one; None for the latest whole one, 0 for the model before training, `best` for the best.
     """
 
     root: Path
     config: Config
     checkpoints: Path
-    step: int | None
+    step: int | Literal["best"] | None
 
 
 def read_request(asked: EvaluateConfig) -> Request:
@@ -35,6 +36,9 @@ def read_request(asked: EvaluateConfig) -> Request:
     """
     if asked.checkpoint_dir is None:
         raise ConfigError("checkpoint_dir is required: the directory of a run, e.g. checkpoint_dir=outputs/…")
+    step = asked.step
+    if step not in (None, "best") and (not isinstance(step, int) or isinstance(step, bool) or step < 0):
+        raise ConfigError(f"step must be the step of a checkpoint, 0, best or null, not {step!r}")
     given = Path(asked.checkpoint_dir).absolute()
     root = given if (given / "config.yaml").is_file() else given.parent
     if not (root / "config.yaml").is_file():
@@ -49,7 +53,7 @@ def read_request(asked: EvaluateConfig) -> Request:
     config = dataclasses.replace(config, evaluation=evaluation)
     check(config)
     checkpoints = config.training.checkpoint_dir
-    return Request(root, config, Path(checkpoints) if checkpoints else root / "checkpoints", asked.step)
+    return Request(root, config, Path(checkpoints) if checkpoints else root / "checkpoints", step)
 
 
 def evaluate_checkpoint(request: Request) -> None:
@@ -77,6 +81,11 @@ def evaluate_checkpoint(request: Request) -> None:
     step = request.step
     if step != 0:
         checkpoints = Checkpoints(request.checkpoints, config.training.max_checkpoints_to_keep)
+        if step == "best" and (step := checkpoints.best_step()) is None:
+            raise CheckpointError(
+                f"{request.checkpoints} has no best checkpoint; train with stopping.metric=eval/accuracy, or"
+                f" give a step: there are {checkpoints.steps()}"
+            )
         like = {"weights": read_weights(policy)}
         restored = checkpoints.restore_latest(like) if step is None else checkpoints.restore(step, like)
         if restored is None:

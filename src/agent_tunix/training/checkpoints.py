@@ -6,6 +6,7 @@
         optimizer/       the optimiser's state, written by Orbax
         metadata.json    step, seed, and what the run was
         manifest.json    the SHA-256 of every other file
+      best.json          which of them is the best, where the run judges
 
 A checkpoint is written beside its final name and renamed when all of it, the manifest included, is on disk, past the
 operating system's own buffers: a kill or a power cut at any moment leaves either the whole directory or none. Reading
@@ -76,7 +77,7 @@ class Checkpoints:
         return sorted(int(name) for name in names if name.isdigit())
 
     def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
-        """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`.
+        """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`; the best one stays besides.
 
         Raises:
             CheckpointError: The disk is full or the directory cannot be written; older checkpoints are untouched.
@@ -103,8 +104,33 @@ class Checkpoints:
                 f" space or set training.checkpoint_dir to another disk; earlier checkpoints are whole"
                 f" ({self.steps() or 'there are none'})."
             ) from error
+        best = self.best_step()
         for old in self.steps()[: -self._max_to_keep]:
-            shutil.rmtree(self._path(old), ignore_errors=True)
+            if old != best:
+                shutil.rmtree(self._path(old), ignore_errors=True)
+
+    def mark_best(self, step: int) -> None:
+        """Say that the checkpoint of a step is the best, which keeps it.
+
+        Raises:
+            CheckpointError: The directory cannot be written.
+        """
+        partial = self._directory / ".best.json.partial"
+        try:
+            partial.write_text(json.dumps({"step": step}), encoding="utf-8")
+            os.replace(partial, self._directory / "best.json")
+        except OSError as error:
+            raise CheckpointError(f"{self._directory}/best.json cannot be written: {_cause(error)}") from error
+
+    def best_step(self) -> int | None:
+        """The step of the best checkpoint; None where none was said to be."""
+        try:
+            step = json.loads((self._directory / "best.json").read_text(encoding="utf-8"))["step"]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self._directory}/best.json is damaged: {_cause(error)}; remove it") from error
+        return int(step)
 
     def restore_latest(self, like: State) -> Restored | None:
         """The newest checkpoint that is whole; None where there is none at all.

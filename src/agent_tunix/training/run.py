@@ -26,12 +26,13 @@ from agent_tunix.errors import (
     RewardFailureRateError,
 )
 from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer
-from agent_tunix.rewards import Mixture, RewardAnalysis, fingerprint
+from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
 from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.checkpoints import Checkpoints
+from agent_tunix.training.early_stopping import BestSoFar
 from agent_tunix.training.evaluation import Evaluation, evaluate
 from agent_tunix.training.learner import (
     PromptBatch,
@@ -40,6 +41,7 @@ from agent_tunix.training.learner import (
 )
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.preflight import Checked
+from agent_tunix.training.reporting import report
 from agent_tunix.training.reward_setup import make_reward_runner
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.state import (
@@ -55,6 +57,7 @@ from agent_tunix.training.storing import scoring_settings, to_stored
 from agent_tunix.training.watching import Watching, describe_run
 
 _LOGGER = logging.getLogger("agent_tunix.run")
+_STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ class Run:
         self._recorder: Recorder
         self._metrics = StepMetrics(checked.mixture, checked.config)
         self._watching: Watching
-        self._analysis = RewardAnalysis() if checked.config.training.save_reward_analysis else None
+        self._best = BestSoFar(checked.config.stopping)
 
     def complete(self) -> Summary:
         """From the last checkpoint, or the start, to the end."""
@@ -175,25 +178,39 @@ class Run:
         _record_start(self._config, self._mixture, context, self._places)
         kept = first if self._saved_step else None
         places = self._places
-        with (
-            Recorder(
-                self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept
-            ) as self._recorder,
-            Watching(context, places, kept) as self._watching,
-        ):
-            if first == 0:
-                self._record(0, self._evaluate().metrics())
-            for step in range(first + 1, self._max_steps + 1):
-                self._stop_if_asked(step - 1)
-                self._take_step(step)
-            self._write_analysis()
-        rows = read_rows(self._places.metrics)
+        try:
+            with (
+                Recorder(
+                    self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept
+                ) as self._recorder,
+                Watching(context, places, kept) as self._watching,
+            ):
+                if first == 0:
+                    self._record(0, self._evaluate().metrics(), judged=True)
+                last = self._take_steps(first)
+        except _STOPPED:
+            report(self._config, places.root)  # A run that stopped early is looked at most.
+            raise
+        seconds = time.perf_counter() - started
+        reports = report(self._config, places.root)
+        rows = read_rows(places.metrics)
         if self._config.tracking.progress != "none":
             before, after = compare_ends(rows)
-            seconds = time.perf_counter() - started
-            print(summary_table(before, after, self._list_places(), num_steps=self._max_steps, seconds=seconds))
+            locations = self._list_places() | reports
+            print(summary_table(before, after, locations, num_steps=last, seconds=seconds))
         evaluations = [row for row in rows if "eval/accuracy" in row]
         return Summary(evaluations[0], evaluations[-1], self._places)
+
+    def _take_steps(self, first: int) -> int:
+        """Every step past the first ones, or until the metric of `stopping` gives up; the last step taken."""
+        for step in range(first + 1, self._max_steps + 1):
+            if reason := self._best.reason_to_stop:
+                _LOGGER.info("the run ends early, after step %d of %d: %s", step - 1, self._max_steps, reason)
+                self._save(step - 1)
+                return step - 1
+            self._stop_if_asked(step - 1)
+            self._take_step(step)
+        return max(first, self._max_steps)
 
     def _take_step(self, step: int) -> None:
         training = self._config.training
@@ -220,17 +237,25 @@ class Run:
             if result.updates_applied:  # the step counts, and a resumed run goes on after it
                 self._mixture.observe(step, row)
             self._stop_not_finite(step, result)
-        if is_last or _is_due(step, training.eval_every_n_steps):
+        evaluated = is_last or _is_due(step, training.eval_every_n_steps)
+        if evaluated:
             row |= self._evaluate().metrics()
-        self._record(step, row, result)
-        if is_last or _is_due(step, training.save_interval_steps):
+        is_best = self._record(step, row, result, judged=evaluated)
+        if is_best or is_last or _is_due(step, training.save_interval_steps):
             self._save(step)
+        if is_best:
+            self._checkpoints.mark_best(step)
 
-    def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None) -> None:
-        """Show a row to the trackers, to the diagnosis, and to weights that follow a metric."""
+    def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
+        """Show a row to the trackers, to the diagnosis, and to weights that follow a metric.
+
+        Returns:
+            Whether the step is the best so far, where it is judged.
+        """
         self._recorder.record(step, row)
         self._watching.observe(step, row, result)
         self._mixture.observe(step, row)
+        return self._best.observe(step, row, judged)
 
     def _batch(self, step: int) -> PromptBatch:
         rows = self._material.order.batch_indices(step)
@@ -266,10 +291,21 @@ class Run:
                 restored.step,
                 _name_ranges(missing),
             )
+        self._judge_again(restored.step)
         self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step
         _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
         return restored.step
+
+    def _judge_again(self, kept_step: int) -> None:
+        """Judge the rows that a resumed run keeps, as the run before it did."""
+        interval = self._config.training.eval_every_n_steps
+        for row in read_rows(self._places.metrics):
+            step = row["step"]
+            if step <= kept_step:
+                self._best.observe(step, row, judged=step in (0, self._max_steps) or _is_due(step, interval))
+        if self._best.step:
+            self._checkpoints.mark_best(self._best.step)
 
     def _check_reward(self, metadata: dict[str, Any]) -> None:
         """Tell, or refuse, a reward that is not the checkpoint's."""
@@ -312,8 +348,6 @@ class Run:
         return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._places.root)}"
 
     def _log_scores(self, step: int, result: StepResult) -> None:
-        if self._analysis is not None:
-            self._analysis.add(result.samples, result.scores)
         training = self._config.training
         if training.log_rewards or training.log_level == "debug":
             log = logging.getLogger("agent_tunix.rewards")
@@ -329,10 +363,6 @@ class Run:
                 )
                 log.debug("%s: %s: %s", sample.rollout_id, score.outcome, score.detail)
 
-    def _write_analysis(self) -> None:
-        if self._analysis is not None:
-            run_directory.write_json(self._places.reward_analysis, self._analysis.report())
-
     def _list_places(self) -> dict[str, Path | str]:
         places: dict[str, Path | str] = {
             "metrics": self._places.metrics,
@@ -343,8 +373,6 @@ class Run:
             places["tensorboard"] = self._places.tensorboard
         if self._places.rollouts.is_dir():
             places["rollouts"] = self._places.rollouts
-        if self._analysis is not None:
-            places["reward analysis"] = self._places.reward_analysis
         return places | self._watching.summary()
 
 

@@ -62,11 +62,6 @@ class RunDirectory:
         """Every completion, in Parquet."""
         return self.root / "rollouts"
 
-    @property
-    def reward_analysis(self) -> Path:
-        """What earned high and low rewards, where that was asked for."""
-        return self.root / "reward_analysis.json"
-
 
 def locate(config: Config, root: Path) -> RunDirectory:
     """The places of a run, by its configuration."""

@@ -1,0 +1,33 @@
+"""`agent-tunix report RUN`."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from agent_tunix.errors import AgentTunixError
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--to", "directory", metavar="DIR", type=click.Path(path_type=Path), help="Where to write; default: RUN itself."
+)
+@click.option("--data", "with_data", is_flag=True, help="Write reward_analysis.json and curves.csv as well.")
+def report(run: Path, directory: Path | None, with_data: bool) -> None:
+    """Draw a run: report.html, which needs nothing but a browser, and plots/*.png.
+
+    RUN is the directory of a run that has ended, was killed, or is still going; it is reported as far as it came.
+    Exit status: 0; 2 RUN is not the directory of a run, or DIR cannot be written.
+    """
+    from agent_tunix.tracking.report import write_analysis, write_report
+    from agent_tunix.tracking.stored_run import StoredRun
+
+    try:
+        stored = StoredRun(run)
+        click.echo(str(write_report(stored, directory or run)))
+        if with_data:
+            click.echo(str(write_analysis(stored, directory or run)))
+    except AgentTunixError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)

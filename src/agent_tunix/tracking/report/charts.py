@@ -1,0 +1,305 @@
+"""Which charts a run has: built once from its metrics, drawn twice, in the browser and as PNG.
+
+A chart without any value is left out, and so is a section without charts.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_tunix.rewards import Outcome
+from agent_tunix.tracking.report.curves import Curve, Curves, Rows
+from agent_tunix.tracking.report.heat import heat_maps
+from agent_tunix.tracking.report.pictures import Chart, Line, Pictures, Section
+
+MAX_COMPONENTS = 40
+MAX_PAIRS = 60
+LAST_ROWS_SHARE = 0.25
+
+
+def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
+    """Everything that is drawn of a run.
+
+    Args:
+        rows: Gives the metrics of the run, row after row; called several times.
+        order: In which components come; those that it does not name follow.
+    """
+    first = next((row for row in rows() if _components_of(row)), {})
+    # Of a mixture of very many components each gets fewer points, so that the page stays small.
+    curves = Curves(num_points=max(30, min(200, 40_000 // (10 * len(_components_of(first)) + 40))))
+    for row in rows():
+        curves.add(row)
+    found = _components_of(dict.fromkeys(curves.names()))
+    components = sorted(found, key=lambda name: list(order).index(name) if name in order else len(order))
+    charted = components[:MAX_COMPONENTS]
+    shop = _Shop(curves, charted)
+    heats = heat_maps(rows, curves, charted)
+    sections = [
+        Section(
+            "rewards",
+            "Reward",
+            "What the policy was paid, and what that did to its accuracy on held-out problems.",
+            _present(_reward_charts(shop, heats)),
+        ),
+        Section(
+            "components",
+            "Components",
+            "Each component on its own scale: the mean of a step and, where it was logged, the band that holds the"
+            " middle 80\u00a0% of its completions.",
+            _present([shop.banded(name, f"rewards/{name}", index) for index, name in enumerate(charted)]),
+        ),
+        Section(
+            "gradient",
+            "What drove the gradient",
+            "A component moves the policy only as far as it tells the completions of one prompt apart.",
+            _present(_gradient_charts(shop)),
+        ),
+        Section(
+            "distributions",
+            "Distributions over time",
+            "Each column is the histogram of a step: the stronger the colour, the more completions have that value.",
+            _present([heats[name] for name in charted if name in heats]),
+        ),
+        Section("policy", "Policy", "How fast and how far the policy moved.", _present(_policy_charts(shop))),
+        Section("completions", "Completions", "What the policy writes.", _present(_completion_charts(shop))),
+        Section(
+            "outcomes",
+            "Outcomes",
+            "What could not be scored, and groups that taught nothing.",
+            _present(_outcome_charts(shop)),
+        ),
+        Section(
+            "logged",
+            "Logged by rewards",
+            "Numbers that the rewards themselves reported.",
+            _present(_logged_charts(shop)),
+        ),
+        Section("time", "Time", "Where the seconds of a step go.", _present(_time_charts(shop))),
+    ]
+    return Pictures(
+        [section for section in sections if section.charts],
+        components,
+        len(components) - len(charted),
+        _conflicts(curves, components),
+        curves.rows_per_point,
+    )
+
+
+def _components_of(row: Mapping[str, Any]) -> list[str]:
+    return [
+        name.removeprefix("rewards/").removesuffix("/weight")
+        for name in row
+        if name.startswith("rewards/") and name.endswith("/weight")
+    ]
+
+
+@dataclass
+class _Shop:
+    """Makes the charts' lines out of the curves."""
+
+    curves: Curves
+    components: Sequence[str]
+    _x: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._x = self.curves.steps
+
+    def line(self, label: str, metric: str, colour: int = 0, *, spread: bool = False) -> list[Line]:
+        """A line, in a list; an empty one where the metric has no value. `spread`: band of what a point stands for."""
+        curve = self.curves.get(metric)
+        if curve is None:
+            return []
+        merged = spread and self.curves.rows_per_point > 1
+        return self._without_gaps(label, curve, curve.low if merged else (), curve.high if merged else (), colour)
+
+    def banded(self, title: str, prefix: str, colour: int, *, note: str = "", wide: bool = False) -> Chart:
+        """The mean, between the tenth and the ninetieth percentile where those are known."""
+        mean = self.curves.get(f"{prefix}/mean")
+        if mean is None:
+            return Chart(title)
+        low, high = self.curves.get(f"{prefix}/p10"), self.curves.get(f"{prefix}/p90")
+        lines = self._without_gaps("mean", mean, low.y if low else (), high.y if high else (), colour)
+        return Chart(title, note, lines=lines, wide=wide)
+
+    def each(self, leaf: str) -> list[Line]:
+        """The same metric of every component."""
+        return [
+            line
+            for index, name in enumerate(self.components)
+            for line in self.line(name, f"rewards/{name}/{leaf}", index)
+        ]
+
+    def _without_gaps(
+        self,
+        label: str,
+        curve: Curve,
+        low: Sequence[float | None],
+        high: Sequence[float | None],
+        colour: int,
+    ) -> list[Line]:
+        """Points without a value are left out, so that a metric of every tenth step makes a line all the same."""
+        there = [index for index, value in enumerate(curve.y) if value is not None]
+
+        def pick(values: Sequence[Any]) -> list[Any]:
+            return [values[index] for index in there] if len(values) else []
+
+        return [Line(label, pick(self._x), pick(curve.y), pick(low), pick(high), colour)]
+
+
+def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
+    accuracy = [
+        *shop.line("accuracy", "eval/accuracy", 0),
+        *shop.line("partial accuracy", "eval/partial_accuracy", 1),
+        *shop.line("format accuracy", "eval/format_accuracy", 2),
+        *shop.line("pass@k", "eval/pass_at_k", 3),
+    ]
+    return [
+        shop.banded(
+            "Total reward",
+            "rewards/total",
+            0,
+            note="Mean of a step; the band, where it was logged, holds the middle 80\u00a0% of completions.",
+            wide=True,
+        ),
+        Chart("Held-out accuracy", "Share of held-out problems.", unit="percent", lines=accuracy),
+        heats.get("total", Chart("")),
+    ]
+
+
+def _gradient_charts(shop: _Shop) -> list[Chart]:
+    return [
+        Chart(
+            "Share of the advantage",
+            "How much of the advantages' variance within groups comes from each component. The shares sum to"
+            " 100\u00a0%; a negative one works against the total.",
+            kind="stack",
+            unit="percent",
+            lines=shop.each("advantage_share"),
+            wide=True,
+        ),
+        Chart("Effective weights", "What each component was multiplied by.", lines=shop.each("weight")),
+        Chart(
+            "In conflict with the rest",
+            "Share of completions on which a component pulls against the rest of the total.",
+            unit="percent",
+            lines=shop.each("conflict_share"),
+        ),
+        Chart(
+            "Correlation with length",
+            "+1: the longer the response the higher the value; -1: the shorter.",
+            lines=shop.each("length_correlation"),
+        ),
+        Chart(
+            "Gate shut",
+            "Completions for which a component's requirement was not met.",
+            lines=[line for line in shop.each("gate_shut") if any(line.y)],
+        ),
+    ]
+
+
+def _policy_charts(shop: _Shop) -> list[Chart]:
+    return [
+        Chart("KL from the reference", lines=shop.line("KL", "policy/kl", 0, spread=True)),
+        Chart(
+            "Entropy",
+            "Nats a token; near zero the policy no longer explores.",
+            lines=shop.line("entropy", "policy/entropy", 1, spread=True),
+        ),
+        Chart(
+            "Gradient norm", "Before clipping.", lines=shop.line("gradient norm", "policy/grad_norm", 2, spread=True)
+        ),
+        Chart(
+            "Clipped ratios",
+            "Share of tokens whose importance ratio was clipped.",
+            unit="percent",
+            lines=shop.line("clipped", "policy/clip_share", 3, spread=True),
+        ),
+        Chart("Loss", lines=shop.line("loss", "policy/loss", 4, spread=True)),
+        Chart("Learning rate", lines=shop.line("learning rate", "policy/learning_rate", 5)),
+    ]
+
+
+def _completion_charts(shop: _Shop) -> list[Chart]:
+    lengths = [
+        *shop.line("mean", "completions/length_mean", 0, spread=True),
+        *shop.line("longest", "completions/length_max", 1),
+    ]
+    shares = [
+        *shop.line("cut at the limit", "completions/clipped_share", 1),
+        *shop.line("distinct", "completions/distinct_share", 2),
+        *shop.line("duplicates", "completions/duplicate_share", 3),
+    ]
+    noise = shop.line("std", "completions/duplicate_score_std", 4)
+    return [
+        Chart("Length", "Tokens.", lines=lengths),
+        Chart("Cut, distinct, duplicate", "Shares of a step's completions.", unit="percent", lines=shares),
+        Chart("Noise of the reward", "How far totals of identical responses to one prompt lie apart.", lines=noise),
+    ]
+
+
+def _outcome_charts(shop: _Shop) -> list[Chart]:
+    outcomes = [
+        line
+        for index, outcome in enumerate(Outcome)
+        for line in shop.line(outcome.replace("_", " "), f"rewards/outcomes/{outcome}", index)
+        if outcome is not Outcome.SCORED and any(line.y)
+    ]
+    kinds = {"all_highest": "all highest", "all_lowest": "all lowest", "tied": "tied between", "unscored": "unscored"}
+    dead = [
+        line
+        for index, (leaf, label) in enumerate(kinds.items())
+        for line in shop.line(label, f"rewards/groups/{leaf}", index)
+    ] or shop.line("dead", "rewards/dead_groups")
+    return [
+        Chart("Not scored", "Completions a step, by outcome.", kind="stack", lines=outcomes),
+        Chart(
+            "Dead groups",
+            "Groups whose completions all have the same total, and so teach nothing.",
+            kind="stack",
+            unit="percent",
+            lines=dead,
+        ),
+    ]
+
+
+def _logged_charts(shop: _Shop) -> list[Chart]:
+    charts = []
+    for index, component in enumerate(shop.components):
+        for inner in ("components", "logged"):
+            prefix = f"rewards/{component}/{inner}/"
+            for name in [name for name in shop.curves.names() if name.startswith(prefix)][:MAX_COMPONENTS]:
+                title = f"{component}: {name.removeprefix(prefix)}"
+                charts.append(Chart(title, lines=shop.line("mean", name, index, spread=True)))
+    return charts[:MAX_COMPONENTS]
+
+
+def _time_charts(shop: _Shop) -> list[Chart]:
+    parts = [
+        line
+        for index, part in enumerate(("rollout", "reward", "update"))
+        for line in shop.line(part, f"time/{part}_s", index)
+    ]
+    return [
+        Chart("Seconds a step", kind="stack", unit="seconds", lines=parts),
+        Chart("Tokens a second", lines=shop.line("tokens", "throughput/tokens_per_s", 3)),
+    ]
+
+
+def _present(charts: Iterable[Chart]) -> list[Chart]:
+    """Those in which there is something to see."""
+    return [chart for chart in charts if chart.heat is not None or any(line.y for line in chart.lines)]
+
+
+def _conflicts(curves: Curves, components: Sequence[str]) -> list[tuple[str, str, float]]:
+    """Mean over the last quarter of the run of every pair's share of conflicts, greatest first."""
+    pairs = []
+    # A component's name may hold a slash, so that the metric's name alone does not tell where the first one ends.
+    for first, second in itertools.permutations(components, 2):
+        curve = curves.get(f"rewards/conflicts/{first}/{second}")
+        if curve is None:
+            continue
+        last = [value for value in curve.y[int(len(curve.y) * (1 - LAST_ROWS_SHARE)) :] if value is not None]
+        if last:
+            pairs.append((first, second, sum(last) / len(last)))
+    return sorted(pairs, key=lambda pair: -pair[2])[:MAX_PAIRS]

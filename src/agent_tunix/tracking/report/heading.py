@@ -1,0 +1,157 @@
+"""What stands at the top of a report: which run it is, how far it came, and what became better."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_tunix.config.schema import Config
+from agent_tunix.tracking.progress import format_duration
+from agent_tunix.tracking.summary import PERCENTAGES, STEPS_AVERAGED, compare_ends
+
+TITLE_COMPONENTS = 6
+_FIRST_AND_LAST = (*PERCENTAGES.values(), "rewards/total/mean")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure in large type.
+
+    Attributes:
+        label: What it is.
+        value: The figure.
+        note: What it is to be compared with; "" for nothing.
+        tone: `good`, `bad`, or "".
+    """
+
+    label: str
+    value: str
+    note: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The top of the page.
+
+    Attributes:
+        place: The run's directory.
+        reward: The components, in short.
+        composition: How the reward is made up, a line for each component.
+        facts: Labels and values, in small type.
+        tiles: Figures in large type.
+        no_findings: What to say where there are none.
+    """
+
+    place: str
+    reward: str
+    composition: Sequence[str]
+    facts: Sequence[tuple[str, str]]
+    tiles: Sequence[Tile]
+    no_findings: str
+
+
+class Ends:
+    """What a heading needs of the rows: their first and last figures, kept as the rows pass by."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, list[dict[str, Any]]] = {name: [] for name in _FIRST_AND_LAST}
+        self._last: dict[str, list[dict[str, Any]]] = {name: [] for name in _FIRST_AND_LAST}
+        self.num_steps = 0
+        self.seconds = 0.0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take in the next row."""
+        self.num_steps = max(self.num_steps, row["step"])
+        self.seconds += row.get("time/step_s") or 0.0
+        for name in _FIRST_AND_LAST:
+            if row.get(name) is not None:
+                only = {name: row[name]}
+                if len(self._first[name]) < STEPS_AVERAGED:
+                    self._first[name].append(only)
+                else:
+                    self._last[name] = [*self._last[name], only][-STEPS_AVERAGED:]
+
+    def compare(self) -> tuple[dict[str, float | None], dict[str, float | None]]:
+        """Before and after, as `compare_ends` has them."""
+        return compare_ends([row for name in _FIRST_AND_LAST for row in (*self._first[name], *self._last[name])])
+
+
+def make_heading(
+    place: str,
+    config: Config,
+    environment: Mapping[str, Any],
+    fingerprint: str,
+    components: Sequence[str],
+    ends: Ends,
+    planned_steps: int | None,
+    num_completions: int,
+    failed_share: float,
+) -> Heading:
+    """The heading of a run.
+
+    Args:
+        place: The run's directory.
+        config: The run's.
+        environment: Its environment.json, or what there is of it.
+        fingerprint: Short hash of the reward; "" where it is not known.
+        components: Names of the reward's components.
+        ends: Filled with its rows.
+        planned_steps: Steps that the run was to take, where that is known.
+        num_completions: How many completions are stored.
+        failed_share: Share of these that were not scored, as far as they were looked at.
+    """
+    of = f"of {planned_steps:,}" if planned_steps and planned_steps != ends.num_steps else ""
+    tiles = [*_compared(ends), Tile("Steps", f"{ends.num_steps:,}", of)]
+    if ends.num_steps and ends.seconds:
+        took = f"{ends.seconds / ends.num_steps:.2g} s a step"
+        tiles.append(Tile("Time in steps", format_duration(ends.seconds), took))
+    if num_completions:
+        failed = f"{100 * failed_share:.1f}\u00a0% not scored"
+        note, tone = (failed, "bad") if failed_share else ("all scored", "")
+        tiles.append(Tile("Completions stored", f"{num_completions:,}", note, tone))
+    no_findings = "No findings were recorded during this run." if ends.num_steps else "No step has been recorded yet."
+    facts = _facts(config, environment, fingerprint)
+    composition = str(environment.get("reward") or config.training.reward_function).splitlines()
+    shown = " + ".join(components[:TITLE_COMPONENTS]) + (" + …" if len(components) > TITLE_COMPONENTS else "")
+    return Heading(place, shown or "No reward yet", composition, facts, tiles, no_findings)
+
+
+def _facts(config: Config, environment: Mapping[str, Any], fingerprint: str) -> list[tuple[str, str]]:
+    facts = [
+        ("Model", config.model.path or f"{config.model.model_family} {config.model.model_size}"),
+        ("Data", config.data.name),
+        ("Batch", f"{config.training.batch_size} prompts × {config.grpo.num_generations} completions"),
+        ("Advantages", config.grpo.advantage_scaling),
+        ("Seed", str(config.seed)),
+        ("Reward fingerprint", fingerprint),
+        ("Started", str(environment.get("started", "")).replace("T", " ")),
+        ("Devices", ", ".join(_counted(environment.get("devices", [])))),
+    ]
+    return [(label, value) for label, value in facts if value]
+
+
+def _counted(devices: Iterable[Any]) -> list[str]:
+    """`8 × TPU v5` rather than eight times the same."""
+    names = [str(device) for device in devices]
+    return [f"{names.count(name)} × {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
+
+
+def _compared(ends: Ends) -> list[Tile]:
+    before, after = ends.compare()
+    tiles = []
+    for label, first in before.items():
+        last = after[label]
+        if first is None or last is None or label == "partial accuracy":
+            continue
+        is_share = "accuracy" in label
+        change = last - first
+        tone = "good" if change > 0 else "bad" if change < 0 else ""
+        by = f"{100 * change:+.1f} points" if is_share else f"{change:+.3g}"
+        note = f"{by} from {_figure(first, is_share)}".replace("-", "−")
+        title = label[0].upper() + label[1:] if is_share else "Mean reward"
+        tiles.append(Tile(title, _figure(last, is_share), note, tone))
+    return tiles
+
+
+def _figure(value: float, is_share: bool) -> str:
+    return (f"{100 * value:.1f}\u00a0%" if is_share else f"{value:.3g}").replace("-", "−")

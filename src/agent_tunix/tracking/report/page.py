@@ -1,0 +1,143 @@
+"""`report.html`: one file with everything in it, which loads nothing and runs nothing but its own script.
+
+Two things keep what a model wrote from acting as a page: the data is JSON without a `<`, which the script shows as text
+and never as markup; and the page's policy names its one script and its one style by their hashes, so that nothing else
+could run even if it got in.
+"""
+
+import base64
+import hashlib
+import importlib.resources
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from agent_tunix import __version__
+from agent_tunix.tracking.report.heading import Heading
+from agent_tunix.tracking.report.inert import to_inert_json
+from agent_tunix.tracking.report.pictures import Chart, Heat, Line, Pictures
+from agent_tunix.tracking.report.sampling import MAX_COMPONENTS, Chosen
+
+SCRIPTS = ("base.js", "charts.js", "rollouts.js", "main.js")
+SIGNIFICANT = 5
+
+
+def render_page(
+    heading: Heading, findings: Sequence[Mapping[str, Any]], pictures: Pictures, chosen: Chosen, shown: str
+) -> str:
+    """The page.
+
+    Args:
+        heading: What stands at its top.
+        findings: As `Finding.to_data` gives them, most severe first.
+        pictures: The charts.
+        chosen: The rollouts of the table.
+        shown: A sentence that says which rollouts these are.
+    """
+    style = _asset("report.css")
+    script = "\n".join(_asset(name) for name in SCRIPTS)
+    data = {
+        "components": list(pictures.components),
+        "max_components": MAX_COMPONENTS,
+        "sections": [{"charts": [_chart(chart) for chart in section.charts]} for section in pictures.sections],
+        "prompts": chosen.prompts,
+        "rollouts": chosen.records,
+    }
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    ids = {record["id"] for record in chosen.records}
+    page = environment.from_string(_asset("report.html")).render(
+        policy=_policy(style, script),
+        # These three the template takes as they are. None holds what would end its element: a test sees to the assets.
+        style=style,
+        script=script,
+        data=to_inert_json(data),
+        head=heading,
+        findings=[_finding(finding, ids) for finding in findings],
+        no_findings=heading.no_findings,
+        sections=pictures.sections,
+        components_left_out=pictures.components_left_out,
+        conflicts=[(first, second, f"{100 * share:.1f}\u00a0%") for first, second, share in pictures.conflicts],
+        merged=f"Each point of a curve stands for up to {pictures.rows_per_point} steps."
+        if pictures.rows_per_point > 1
+        else "",
+        shown=shown,
+        version=__version__,
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """A content security policy under which this script and this style are all that works."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {_hash(script)}",
+            f"style-src {_hash(style)}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _asset(name: str) -> str:
+    return (importlib.resources.files("agent_tunix.tracking.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+# --- what the page is given -------------------------------------------------------------------------------------------
+
+
+def _finding(finding: Mapping[str, Any], shown_ids: set[str]) -> dict[str, Any]:
+    subject = finding.get("subject", "")
+    title = str(finding["name"]).replace("_", " ")
+    return {
+        "title": f"{title}: {subject}" if subject else title,
+        "severity": finding["severity"],
+        "step": finding["step"],
+        "summary": finding["summary"],
+        "evidence": [(name, _show(value)) for name, value in finding["evidence"].items()],
+        "edits": finding["edits"],
+        "rollouts": [{"id": name, "shown": name in shown_ids} for name in finding["rollout_ids"]],
+    }
+
+
+def _show(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _chart(chart: Chart) -> dict[str, Any]:
+    return {
+        "title": chart.title,
+        "note": chart.note,
+        "kind": chart.kind,
+        "unit": chart.unit,
+        "wide": chart.wide,
+        "lines": [_line(line) for line in chart.lines],
+        "heat": None if chart.heat is None else _heat(chart.heat),
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "x": list(line.x),
+        "y": _rounded(line.y),
+        "low": _rounded(line.low),
+        "high": _rounded(line.high),
+        "colour": line.colour,
+    }
+
+
+def _heat(heat: Heat) -> dict[str, Any]:
+    shares = [None if column is None else [round(share, 3) for share in column] for column in heat.shares]
+    return {"x": list(heat.x), "edges": _rounded(heat.edges), "shares": shares}
+
+
+def _rounded(values: Sequence[float | None]) -> list[float | None]:
+    """As exact as anyone can see, and half as long."""
+    return [None if value is None else float(f"{value:.{SIGNIFICANT}g}") for value in values]

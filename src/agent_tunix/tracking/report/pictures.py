@@ -1,0 +1,98 @@
+"""What a report draws, as plain values: a chart knows its lines, and not whether a browser or Matplotlib draws it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of a chart.
+
+    Attributes:
+        name: What it shows.
+        x: Steps, of shape [n].
+        y: Values, of shape [n]; None where there is none.
+        low: Lower edge of the band around it, of shape [n]; empty: no band.
+        high: Upper edge.
+        colour: Number of its colour, so that a component has the same one in every chart.
+    """
+
+    name: str
+    x: Sequence[int]
+    y: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+    colour: int = 0
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Histograms side by side.
+
+    Attributes:
+        x: The last step of each column, of shape [n].
+        edges: Of the bins, of shape [m + 1].
+        shares: Share of the completions of a column that lie in a bin, of shape [n, m]; None where there is none.
+    """
+
+    x: Sequence[int]
+    edges: Sequence[float]
+    shares: Sequence[Sequence[float] | None]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture with one axis of steps.
+
+    Attributes:
+        title: What it shows.
+        note: How to read it, in a sentence or two; "" where the title says all.
+        kind: `line`, `stack` (areas upon each other) or `heat`.
+        unit: `number`, `percent` (values are shares) or `seconds`.
+        wide: Whether it takes a row of its own.
+    """
+
+    title: str
+    note: str = ""
+    kind: Literal["line", "stack", "heat"] = "line"
+    unit: Literal["number", "percent", "seconds"] = "number"
+    lines: Sequence[Line] = ()
+    heat: Heat | None = None
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """Charts under one heading.
+
+    Attributes:
+        key: For links and for the PNG's name.
+        title: The heading.
+        note: What the section answers.
+        charts: At least one.
+    """
+
+    key: str
+    title: str
+    note: str
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """All that is drawn of a run.
+
+    Attributes:
+        sections: In the order of the page.
+        components: Names, in the mixture's order.
+        components_left_out: How many components have no chart of their own, there being too many.
+        conflicts: Pairs of components and the share of completions on which they pull apart, greatest first.
+        rows_per_point: How many steps a point of a curve stands for, at most.
+    """
+
+    sections: Sequence[Section]
+    components: Sequence[str]
+    components_left_out: int
+    conflicts: Sequence[tuple[str, str, float]]
+    rows_per_point: int

@@ -1,0 +1,227 @@
+"""Which rollouts a report shows: all of a short run, and of a long one those worth looking at.
+
+The rollouts pass by once, a step at a time; what is kept is bounded whatever the length of the run.
+"""
+
+import hashlib
+import heapq
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from typing import Any
+
+from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.tracking.report.inert import to_inert_json
+
+NUM_OF_EACH = 150
+NUM_UNIFORM = 6000
+LONGEST_RESPONSE = 6000
+LONGEST_PROMPT = 3000
+LONGEST_NOTE = 500
+LONGEST_COLUMNS = 1500
+MAX_COMPONENTS = 40
+ROLLOUTS_BYTES = 3_200_000
+
+Record = dict[str, Any]
+Rank = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The rollouts that are shown.
+
+    Attributes:
+        records: Ready for JSON, oldest first; `prompt` is a place in `prompts`.
+        prompts: Each prompt once, with the row of the dataset as JSON.
+        num_seen: How many rollouts there are in all.
+        num_failed: How many of these were not scored.
+    """
+
+    records: list[Record]
+    prompts: list[tuple[str, str]]
+    num_seen: int
+    num_failed: int
+
+
+@dataclass
+class _Best:
+    """The records of highest rank so far."""
+
+    capacity: int
+    heap: list[tuple[Rank, int, Record]] = field(default_factory=list)
+
+    def offer(self, rank: Rank, number: int, record: "_Lazy") -> None:
+        if len(self.heap) < self.capacity:
+            heapq.heappush(self.heap, (rank, number, record.get()))
+        elif (rank, number) > self.heap[0][:2]:
+            heapq.heapreplace(self.heap, (rank, number, record.get()))
+
+    def records(self) -> Iterator[tuple[int, Record]]:
+        """The number and the record of each, highest rank first."""
+        for _, number, record in sorted(self.heap, key=lambda entry: entry[:2], reverse=True):
+            yield number, record
+
+
+class Chooser:
+    """Keeps the rollouts of highest and lowest total, of most disagreement between components, the newest failures,
+    the newest of all, those that findings name, and a uniform sample of whole groups.
+
+    Args:
+        components: Names, in the order in which a record lists them; of very many the first.
+        spans: The least and the greatest value of each component over the run, which disagreement is measured by.
+        wanted: Ids of rollouts to keep in any case.
+    """
+
+    def __init__(
+        self, components: Sequence[str], spans: Mapping[str, tuple[float, float]], wanted: Collection[str] = ()
+    ) -> None:
+        self._components = components[:MAX_COMPONENTS]
+        self._spans = spans
+        self._wanted_ids = frozenset(wanted)
+        self._wanted = _Best(NUM_OF_EACH)
+        self._highest, self._lowest = _Best(NUM_OF_EACH), _Best(NUM_OF_EACH)
+        self._disagreeing, self._failed = _Best(NUM_OF_EACH), _Best(NUM_OF_EACH)
+        self._newest, self._uniform = _Best(NUM_OF_EACH), _Best(NUM_UNIFORM)
+        self._num_seen = 0
+        self._num_failed = 0
+
+    def add(self, samples: Iterable[Sample], scores: Iterable[Score], advantages: Iterable[float]) -> None:
+        """Take in the rollouts of a step."""
+        for sample, score, advantage in zip(samples, scores, advantages, strict=True):
+            number = self._num_seen
+            self._num_seen += 1
+            disagreement = self._disagreement(score)
+            record = _Lazy(sample, score, float(advantage), self._components, disagreement)
+            if sample.rollout_id in self._wanted_ids:
+                self._wanted.offer((), number, record)
+            if score.value is None:
+                self._num_failed += 1
+                self._failed.offer((sample.step,), number, record)
+            else:
+                self._highest.offer((score.value,), number, record)
+                self._lowest.offer((-score.value,), number, record)
+            if disagreement:
+                self._disagreeing.offer((disagreement,), number, record)
+            self._newest.offer((sample.step,), number, record)
+            self._uniform.offer(_draw(sample), number, record)
+
+    def choose(self, limit_bytes: int = ROLLOUTS_BYTES) -> Chosen:
+        """What fits into so many bytes of JSON: named by findings first, then some of each kind in turn."""
+        kinds = (self._highest, self._lowest, self._disagreeing, self._failed, self._newest)
+        in_turn = chain.from_iterable(zip_longest(*(kind.records() for kind in kinds)))
+        chosen: dict[int, Record] = {}
+        prompts: dict[tuple[str, str], int] = {}
+        room = limit_bytes
+        for entry in chain(self._wanted.records(), in_turn, self._uniform.records()):
+            if entry is None or entry[0] in chosen:
+                continue
+            number, record = entry
+            size = size_of(record) - (size_of(record["prompt"]) if record["prompt"] in prompts else 0)
+            if size > room:
+                continue
+            room -= size
+            prompts.setdefault(record["prompt"], len(prompts))
+            chosen[number] = record
+        records = [chosen[number] | {"prompt": prompts[chosen[number]["prompt"]]} for number in sorted(chosen)]
+        return Chosen(records, list(prompts), self._num_seen, self._num_failed)
+
+    def _disagreement(self, score: Score) -> float | None:
+        """How far apart two components lie, 0 to 1, each on the scale of its own values over the run.
+
+        A component of negative weight is turned round. None with fewer than two components that vary.
+        """
+        places = []
+        for name, value in score.components.items():
+            low, high = self._spans.get(name, (0.0, 0.0))
+            if value is not None and low < high:
+                place = (value - low) / (high - low)
+                term = score.terms.get(name)
+                places.append(1 - place if term is not None and term.weight < 0 else place)
+        return round(max(places) - min(places), 4) if len(places) > 1 else None
+
+
+@dataclass
+class _Lazy:
+    """A rollout, made a record only where it is kept."""
+
+    sample: Sample
+    score: Score
+    advantage: float
+    components: Sequence[str]
+    disagreement: float | None
+    _record: Record | None = None
+
+    def get(self) -> Record:
+        if self._record is None:
+            self._record = self._make()
+        return self._record
+
+    def _make(self) -> Record:
+        sample, score = self.sample, self.score
+        logged = {name: dict(part.metrics) for name, part in score.parts.items() if part.metrics}
+        extras = {name: dict(part.extras) for name, part in score.parts.items() if part.extras}
+        if score.extras:
+            extras["total"] = dict(score.extras)
+        return {
+            "id": sample.rollout_id,
+            "step": sample.step,
+            "group": sample.group_id,
+            "prompt": (cut(sample.prompt, LONGEST_PROMPT), _short_json(sample.columns)),
+            "response": cut(sample.response, LONGEST_RESPONSE),
+            "total": score.value,
+            "advantage": self.advantage if math.isfinite(self.advantage) else None,
+            "disagreement": self.disagreement,
+            "outcome": score.outcome.value,
+            # Of a total that there is, the components' own details say it all.
+            "detail": "" if score.parts and score.value is not None else cut(score.detail, LONGEST_NOTE),
+            "tokens": sample.num_tokens,
+            "ended": sample.ended,
+            "logged": _short_json(logged),
+            "extras": _short_json(extras),
+            "parts": [self._part(name) for name in self.components],
+        }
+
+    def _part(self, name: str) -> list[Any] | None:
+        """Value, weight, what was weighed, whether the gate was shut, outcome, detail; None where it did not run."""
+        score = self.score
+        term, part = score.terms.get(name), score.parts.get(name)
+        if term is None and name not in score.components:
+            return None
+        outcome = term.outcome if term else Outcome.SCORED
+        detail = (part.detail if part else "") or (term.detail if term else "")
+        return [
+            score.components.get(name),
+            term.weight if term else None,
+            term.value if term else None,
+            bool(term and term.gate_shut),
+            outcome.value,
+            cut(detail, LONGEST_NOTE),
+        ]
+
+
+def size_of(value: Any) -> int:
+    """Bytes that a value takes in the page."""
+    return len(to_inert_json(value).encode())
+
+
+def cut(text: str, longest: int) -> str:
+    """A text of at most about so many characters, told how many were left out; the end, where answers stand, stays."""
+    if len(text) <= longest:
+        return text
+    tail = longest // 3
+    head = longest - tail
+    return f"{text[:head]}\n… {len(text) - longest:,} characters left out …\n{text[-tail:]}"
+
+
+def _short_json(value: Mapping[str, Any]) -> str:
+    if not value:
+        return ""
+    return cut(json.dumps(value, indent=1, ensure_ascii=False, default=str), LONGEST_COLUMNS)
+
+
+def _draw(sample: Sample) -> Rank:
+    """A number drawn for the rollout's group: equal for its members, and the same whenever it is drawn."""
+    digest = hashlib.blake2b(f"{sample.step}/{sample.group_id}".encode(), digest_size=6).digest()
+    return (float(int.from_bytes(digest)), sample.step, sample.group_id)

@@ -1,0 +1,218 @@
+"""From a run's directory to its report: `report.html`, `plots/*.png`, and the data behind them as files.
+
+Rows and rollouts pass by one step at a time, so that a run of any length is reported in the same memory. A run that is
+still going, or that was killed, is reported as far as it came.
+"""
+
+import contextlib
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.rewards import RewardAnalysis
+from agent_tunix.tracking.metrics_file import iterate_rows
+from agent_tunix.tracking.report.charts import draw_up
+from agent_tunix.tracking.report.curves import Rows
+from agent_tunix.tracking.report.heading import Ends, make_heading
+from agent_tunix.tracking.report.page import render_page
+from agent_tunix.tracking.report.pictures import Pictures
+from agent_tunix.tracking.report.sampling import Chooser, Chosen
+from agent_tunix.tracking.stored_run import StoredRun
+
+# Rollouts that are looked through: more would take longer than a minute.
+MAX_READ = 200_000
+SEVERITIES = ("error", "warning", "info")
+
+
+def write_report(run: StoredRun, directory: Path) -> Path:
+    """Write `report.html` and `plots/`, each file whole or not at all.
+
+    Args:
+        run: As it lies on the disk now.
+        directory: Where they go; made if it does not exist.
+
+    Returns:
+        The page.
+
+    Raises:
+        RunDirectoryError: The run cannot be read, or the directory cannot be written.
+    """
+    rows = _rows_of(run)
+    findings = latest_findings(run.findings)
+    ends = Ends()
+    spans: dict[str, tuple[float, float]] = {}
+    for row in rows():
+        ends.add(row)
+        _widen(spans, row)
+    first = next(run.rollouts.iterate(), None)
+    # Rows have the components by their names; scores have them as the mixture does.
+    order = list(first.scores[0].terms) if first and first.scores else []
+    pictures = draw_up(rows, order)
+    wanted = {str(name) for finding in findings for name in finding["rollout_ids"]}
+    chooser = Chooser(pictures.components, spans, wanted)
+    planned_steps = None
+    num_stored = run.rollouts.num_completions()
+    for stored in run.rollouts.iterate(_steps_to_read(run, num_stored, wanted)):
+        chooser.add(stored.samples, stored.scores, stored.advantages)
+        planned_steps = stored.samples[0].max_steps if stored.samples else planned_steps
+    chosen = chooser.choose()
+    heading = make_heading(
+        str(run.root),
+        run.config,
+        _or_empty(lambda: run.environment),
+        str(_or_empty(lambda: run.fingerprint).get("hash", "")),
+        pictures.components or order,
+        ends,
+        planned_steps,
+        num_stored,
+        chosen.num_failed / max(1, chosen.num_seen),
+    )
+    html = render_page(
+        heading, findings, pictures, chosen, _describe_choice(chosen, num_stored, run.config.rollouts.share)
+    )
+    page = directory / "report.html"
+    write_whole(page, html.encode())
+    _write_plots(pictures, directory / "plots")
+    return page
+
+
+def write_analysis(run: StoredRun, directory: Path) -> Path:
+    """Write the data behind the report: `reward_analysis.json` and `curves.csv`.
+
+    The first holds mean, variance and skew of the total and of each component over every stored rollout of the run,
+    what earned the most and the least, failures by outcome, the findings, and `covers`, which says of how many
+    completions all this is. The second holds every number of metrics.jsonl, one row a step.
+
+    Args:
+        run: As it lies on the disk now.
+        directory: Where they go; made if it does not exist.
+
+    Returns:
+        The JSON file.
+
+    Raises:
+        RunDirectoryError: The run cannot be read, or the directory cannot be written.
+    """
+    analysis = RewardAnalysis()
+    steps = completions = 0
+    for stored in run.rollouts.iterate():
+        analysis.add(stored.samples, stored.scores)
+        steps += 1
+        completions += len(stored.samples)
+    covers = {"steps": steps, "completions": completions, "share_stored": run.config.rollouts.share}
+    report = analysis.report() | {"covers": covers, "findings": latest_findings(run.findings)}
+    path = directory / "reward_analysis.json"
+    write_whole(path, (json.dumps(report, indent=1, default=str) + "\n").encode("utf-8", "replace"))
+    _write_curves(_rows_of(run), directory / "curves.csv")
+    return path
+
+
+def latest_findings(findings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of each finding what was said last, most severe first, then the earliest."""
+    latest = {(finding["name"], finding.get("subject", "")): dict(finding) for finding in findings}
+    return sorted(latest.values(), key=lambda finding: (SEVERITIES.index(finding["severity"]), finding["step"]))
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; its directory is made if it does not exist.
+
+    Raises:
+        RunDirectoryError: The disk is full or the directory cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        remedy = "free some space, correct the permissions, or choose another directory with --to"
+        raise RunDirectoryError(f"{path} cannot be written: {error.strerror}; {remedy}") from error
+
+
+def _rows_of(run: StoredRun) -> Rows:
+    path = run.root / "metrics.jsonl"
+    return lambda: iterate_rows(path) if path.exists() else iter(())
+
+
+def _or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a run that was killed in its first second may not have written yet."""
+    try:
+        return read()
+    except (RunDirectoryError, ConfigError):
+        return {}
+
+
+def _widen(spans: dict[str, tuple[float, float]], row: Mapping[str, Any]) -> None:
+    """Take a row into the least and the greatest value of each component."""
+    for name in row:
+        if name.startswith("rewards/") and name.endswith("/weight"):
+            component = name.removeprefix("rewards/").removesuffix("/weight")
+            low, high = row.get(f"rewards/{component}/min"), row.get(f"rewards/{component}/max")
+            if low is not None and high is not None:
+                least, most = spans.get(component, (low, high))
+                spans[component] = (min(least, low), max(most, high))
+
+
+def _steps_to_read(run: StoredRun, num_stored: int, wanted: Iterable[str]) -> set[int] | None:
+    """Of a very long run every so many steps, those of the rollouts wanted, and the last; None: all of them."""
+    if num_stored <= MAX_READ:
+        return None
+    steps = run.rollouts.steps()
+    named = {int(first) for first in (name.partition("_")[0] for name in wanted) if first.isdecimal()}
+    return {*steps[:: -(-num_stored // MAX_READ)], *named, steps[-1]}
+
+
+def _describe_choice(chosen: Chosen, num_stored: int, share: float) -> str:
+    if not chosen.num_seen:
+        return "No rollouts are stored." if share else "No rollouts are stored: rollouts.share is 0."
+    stored = f" The run stored {share:.0%} of its groups." if share < 1 else ""
+    if len(chosen.records) == num_stored:
+        return f"All {num_stored:,} stored rollouts.{stored}"
+    passed_over = ""
+    if chosen.num_seen < num_stored:
+        passed_over = f" They were sought among {chosen.num_seen:,}, of steps spread evenly over the run."
+    share_shown = f"{100 * len(chosen.records) / num_stored:.2g}\u00a0%"
+    return (
+        f"{len(chosen.records):,} of {num_stored:,} stored rollouts ({share_shown}): those that findings name, the"
+        " highest, the lowest, the newest, those on which components disagree most, the newest failures, and whole"
+        f" groups drawn at random.{passed_over}{stored}"
+    )
+
+
+def _write_plots(pictures: Pictures, directory: Path) -> None:
+    from agent_tunix.tracking.report.plots import draw_section
+
+    written = set()
+    for section in pictures.sections:
+        path = directory / f"{section.key}.png"
+        write_whole(path, draw_section(section))
+        written.add(path)
+    with contextlib.suppress(OSError):  # Those of an earlier report, which this run no longer has.
+        for stale in set(directory.glob("*.png")) - written:
+            stale.unlink()
+
+
+def _write_curves(rows: Rows, path: Path) -> None:
+    """Every number of the rows, a column for each metric."""
+    names: dict[str, None] = {}
+    for row in rows():
+        names |= dict.fromkeys(name for name, value in row.items() if _is_number(value))
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(names), extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows({name: row[name] for name in names if _is_number(row.get(name))} for row in rows())
+        os.replace(partial, path)
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be written: {error.strerror}; free some space") from error
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

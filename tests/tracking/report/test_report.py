@@ -1,0 +1,289 @@
+"""Reports of runs of every kind: that they are written, whole, small, and true."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking.metrics_file import MetricsFile
+from agent_tunix.tracking.report import write_analysis, write_report, writing
+from agent_tunix.tracking.report.charts import draw_up
+from agent_tunix.tracking.report.page import SCRIPTS, _asset
+from agent_tunix.tracking.stored_run import StoredRun
+from tests.tracking.report.support import write_run
+
+TWELVE = [f"component_{number}" for number in range(12)]
+FINDING: dict[str, Any] = {
+    "name": "length_hacking",
+    "subject": "brevity",
+    "severity": "warning",
+    "step": 3,
+    "summary": "Paid for <b>length</b>.",
+    "evidence": {"rewards/total/length_correlation": 0.912345, "oracle": "down"},
+    "rollout_ids": ["3_0_1", "77_0_0"],
+    "edits": ["reward.components.brevity.weight=-0.1"],
+}
+
+
+def data_of(page: Path) -> Any:
+    """The data inside a page."""
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    assert match
+    return json.loads(match[1])
+
+
+def charts_of(page: Path) -> dict[str, Any]:
+    return {chart["title"]: chart for section in data_of(page)["sections"] for chart in section["charts"]}
+
+
+def test_a_report_has_every_picture(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run"), tmp_path / "out")
+    assert page == tmp_path / "out" / "report.html"
+    assert {
+        "Total reward",
+        "Distribution of the total",
+        "Held-out accuracy",
+        "correct",
+        "brevity",
+        "Share of the advantage",
+        "Effective weights",
+        "In conflict with the rest",
+        "KL from the reference",
+        "Entropy",
+        "Gradient norm",
+        "Clipped ratios",
+        "Length",
+        "Dead groups",
+    } <= charts_of(page).keys()
+    total = charts_of(page)["Total reward"]["lines"][0]
+    assert total["x"] == [1, 2, 3, 4, 5, 6]
+    assert len(total["low"]) == len(total["high"]) == 6
+    plots = {file.stem for file in (tmp_path / "out" / "plots").iterdir()}
+    assert {"rewards", "components", "gradient", "policy", "completions"} <= plots
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in (tmp_path / "out" / "plots").iterdir())
+
+
+def test_components_come_in_the_mixtures_order(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run", 2, ["z", "a", "m"]), tmp_path / "out")
+    assert data_of(page)["components"] == ["z", "a", "m"]
+
+
+def test_the_page_asks_for_nothing_and_names_its_own_script_alone(tmp_path: Path) -> None:
+    text = write_report(write_run(tmp_path / "run", 1), tmp_path / "out").read_text("utf-8")
+    found: list[tuple[str, dict[str, str | None]]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.append((tag, dict(attrs)))
+
+    Reader().feed(text)
+    places = [attrs[name] for _, attrs in found for name in ("src", "href", "action", "data") if name in attrs]
+    assert all(place is not None and place.startswith(("#", "data:,")) for place in places)
+    assert not [attrs for _, attrs in found if any(name.startswith("on") or name == "style" for name in attrs)]
+    (policy,) = [attrs["content"] for tag, attrs in found if "http-equiv" in attrs]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, "report.css"])
+def test_assets_hold_nothing_that_would_end_their_element_or_make_markup_of_text(name: str) -> None:
+    text = _asset(name)
+    assert "</" not in text
+    assert "<!--" not in text
+    for sink in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "http:",
+        "https:",
+        "@import",
+    ):
+        assert sink not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_markup_in_findings_and_names_is_text(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    run = write_run(tmp_path / "run", 2, [evil, "b"], findings=[FINDING | {"summary": evil, "edits": [evil]}])
+    text = write_report(run, tmp_path / "out").read_text("utf-8")
+    assert evil not in text
+    assert text.count("&lt;img src=x onerror=alert(1)&gt;") >= 3
+    assert data_of(tmp_path / "out" / "report.html")["components"][0] == evil
+
+
+def test_findings_are_shown_once_as_they_were_last_with_links_to_what_is_stored(tmp_path: Path) -> None:
+    later = FINDING | {"severity": "error", "step": 5, "summary": "Worse."}
+    other = FINDING | {"name": "dead_groups", "subject": "", "severity": "info", "step": 1}
+    run = write_run(tmp_path / "run", findings=[other, FINDING, later])
+    text = write_report(run, tmp_path / "out").read_text("utf-8")
+    assert text.index("length hacking: brevity") < text.index("dead groups")
+    assert "Paid for" not in text.partition("dead groups")[0]
+    assert "0.9123" in text
+    assert 'href="#rollout/3_0_1"' in text
+    assert 'href="#rollout/77_0_0"' not in text
+    assert "reward.components.brevity.weight=-0.1" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "chart"),
+    [
+        ({"num_steps": 0}, None),
+        ({"num_steps": 1, "components": ["only"]}, "only"),
+        ({"components": TWELVE}, "component_11"),
+        ({"unscored_share": 1.0}, "Not scored"),
+    ],
+    ids=["no steps", "one component", "twelve components", "nothing scored"],
+)
+def test_unusual_runs_have_reports(options: dict[str, Any], chart: str | None, tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run", **options), tmp_path / "out")
+    if chart is None:
+        assert "No step has been recorded yet" in page.read_text("utf-8")
+        assert charts_of(page) == {}
+    else:
+        assert chart in charts_of(page)
+
+
+def test_rows_of_nulls_make_no_charts_of_zeros(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 0)
+    with MetricsFile(run.root / "metrics.jsonl") as metrics:
+        for step in range(1, 4):
+            metrics.write(step, {"rewards/total/mean": None, "rewards/a/weight": 1.0, "rewards/a/histogram": None})
+    charts = charts_of(write_report(run, tmp_path / "out"))
+    assert charts.keys() == {"Effective weights"}
+
+
+def test_a_run_killed_while_writing_is_reported(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 3, max_steps=50)
+    with open(run.root / "metrics.jsonl", "a") as file:
+        file.write('{"step": 4, "rewards/tot')
+    (run.root / "environment.json").unlink()
+    text = write_report(run, tmp_path / "out").read_text("utf-8")
+    assert re.search(r'value">3<.*?note">of 50<', text, re.DOTALL)
+
+
+def test_five_thousand_steps_stay_small(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 50, TWELVE, num_prompts=1)
+    rows = run.rows[1:]
+    with MetricsFile(run.root / "metrics.jsonl") as metrics:
+        for step in range(51, 5001):
+            metrics.write(step, rows[step % 50] | {"step": step})
+    page = write_report(run, tmp_path / "out")
+    assert page.stat().st_size < 5_000_000
+    lines = [line for chart in charts_of(page).values() for line in chart["lines"]]
+    assert max(len(line["x"]) for line in lines) <= 400
+    assert "Each point of a curve stands for up to" in page.read_text("utf-8")
+
+
+def test_long_completions_stay_small_and_the_page_says_what_it_shows(tmp_path: Path) -> None:
+    def respond(step: int, place: int) -> str:
+        return f"{step} {place} " + "<漢>" * 20_000
+
+    page = write_report(write_run(tmp_path / "run", 40, num_prompts=8, respond=respond), tmp_path / "out")
+    assert page.stat().st_size < 5_000_000
+    assert re.search(r"[\d,]+ of 1,280 stored rollouts \(", page.read_text("utf-8"))
+    assert "characters left out" in page.read_text("utf-8")
+
+
+def test_a_very_long_run_is_looked_through_in_even_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_READ", 40)
+    run = write_run(tmp_path / "run", 20, findings=[FINDING])
+    page = write_report(run, tmp_path / "out")
+    steps = {rollout["step"] for rollout in data_of(page)["rollouts"]}
+    assert steps == {1, 3, 5, 9, 13, 17, 20}
+    assert "sought among 56" in page.read_text("utf-8")
+
+
+def test_a_hundred_components_are_charted_as_far_as_the_eye_can_follow(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 2, [f"c{number}" for number in range(100)], num_prompts=1)
+    page = write_report(run, tmp_path / "out")
+    assert page.stat().st_size < 5_000_000
+    assert "60 further components" in page.read_text("utf-8")
+
+
+def test_two_passes_over_the_rows_give_what_one_list_gives(tmp_path: Path) -> None:
+    rows = write_run(tmp_path / "run", 3).rows
+    assert [section.key for section in draw_up(lambda: rows).sections][:3] == ["rewards", "components", "gradient"]
+
+
+def test_an_earlier_report_stays_whole_where_the_next_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", 1)
+    before = write_report(run, run.root).read_text("utf-8")
+
+    def refuse(source: object, target: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(RunDirectoryError, match="No space left on device; free some space"):
+        write_report(run, run.root)
+    assert (run.root / "report.html").read_text("utf-8") == before
+    assert not list(run.root.glob(".*.partial"))
+
+
+def test_the_analysis_covers_every_stored_step(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 5, unscored_share=0.2, findings=[FINDING])
+    analysis = json.loads(write_analysis(run, tmp_path / "out").read_text())
+    assert analysis["covers"] == {"steps": 5, "completions": 40, "share_stored": 1.0}
+    assert sum(analysis["outcomes"].values()) == 40
+    assert {"mean", "variance", "skew"} <= analysis["total"].keys()
+    assert {example["step"] for example in analysis["top"]} <= {1, 2, 3, 4, 5}
+    assert analysis["failures"]["timeout"]
+    assert analysis["findings"][0]["name"] == "length_hacking"
+    with open(tmp_path / "out" / "curves.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["0", "1", "2", "3", "4", "5"]
+    assert [row["eval/accuracy"] for row in rows] == ["0.2", "", "", "", "", "0.95"]
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_reports_and_loads_no_jax(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 2)
+    program = (
+        "import sys; from agent_tunix.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert not {'jax', 'tensorflow', 'matplotlib.pyplot'} & sys.modules.keys()"
+    )
+    arguments = ["report", str(run.root), "--to", str(tmp_path / "out"), "--data"]
+    result = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        str(tmp_path / "out" / name) for name in ("report.html", "reward_analysis.json")
+    ]
+    assert not (run.root / "report.html").exists()
+
+
+def test_the_command_refuses_what_is_no_run(tmp_path: Path) -> None:
+    program = "from agent_tunix.cli import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-c", program, "report", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert "is not the directory of a run" in result.stderr
+
+
+def test_importing_reports_loads_no_matplotlib() -> None:
+    program = (
+        "import sys, agent_tunix.tracking.report; assert not {'matplotlib', 'pyarrow', 'jax'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_report_read_twice_is_the_same(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 2)
+    first = write_report(run, tmp_path / "a").read_bytes()
+    assert write_report(StoredRun(run.root), tmp_path / "b").read_bytes() == first
+    assert (tmp_path / "a/plots/policy.png").read_bytes() == (tmp_path / "b/plots/policy.png").read_bytes()
