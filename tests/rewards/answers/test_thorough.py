@@ -1,4 +1,5 @@
 import csv
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -133,7 +134,10 @@ def test_what_was_ruled_is_not_asked_again(asked: Asked) -> None:
     assert len(asked.batches) == 1
 
 
-def test_a_reward_that_logs_does_so_once_for_a_completion_that_had_to_wait(asked: Asked) -> None:
+def test_a_reward_that_logs_does_so_once_for_a_completion_that_had_to_wait(
+    asked: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "agent_tunix.rewards")
     (score,) = get_reward_function("debug").score([sample(*HARD)])
     assert score.extras["log"].count("INFO") == 1
 
