@@ -1,14 +1,22 @@
 r"""The `math` reward beside math-verify: completions a second, and every verdict.
 
-    python benchmarks/answers.py [--data DIR_OR_FILE] [--completions 4000] [--seed 0]
+    python benchmarks/answers.py [--data DIR_OR_FILE] [--completions 4096] [--seed 0]
 
-The completions are worked solutions in the manner of GSM8K, each with one of several endings (`#### 18`, "The answer is
-18.", `\boxed{18}`, a bare last number) and, in two of five, another number for the answer.
-`--data` names a JSONL file of GSM8K, or a directory of them, with the columns `question` and `answer`; by default the
-problems are made by code. math-verify is called as its documentation shows, `verify(parse(reference),
-parse(completion))`. Both take turns in blocks, so that other load on the machine meets both; printed are the rates, the
-median ratio of the blocks, and the completions on which the verdicts differ. The exit status is 1 if ours is wrong on
-any of those: which completions are right is known, for they were made.
+The completions are worked solutions in the manner of GSM8K, in groups of eight that share a problem, each with one of
+several endings (`#### 18`, "The answer is 18.", `\boxed{18}`, a bare last number) and, in two of five, another number
+for the answer. The problems are made by code. `--data` names a JSONL file of GSM8K, or a directory of them, with the
+columns `question` and `answer`: then the same follows with its solutions, first as they were published, then with right
+and wrong answers after GSM8K's own `####`, then with all endings.
+
+math-verify is called as its documentation shows, `verify(parse(reference), parse(completion))`. Beside it stand
+
+- the reward's function alone;
+- the reward as a run calls it: a mixture, placed by a runner, scoring batches.
+
+Each batch is scored by one of these two and by math-verify, in turns, so that other load on the machine meets all and
+neither finds what the other has left in a cache. Printed are the rates and the median ratio of the batches, beside the
+ratio that is wanted, and every completion on which the verdicts differ. Which completions are right is known, for they
+were made: the exit status is 1 if ours is wrong on any of them.
 
 Then come the pairs of `benchmarks/answer_pairs.tsv`, LaTeX answers beside LaTeX references: on these the verdicts may
 differ only where the file says so.
@@ -23,37 +31,49 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from math_verify import parse, verify
 
-from agent_tunix.rewards import Sample, get_reward_function
+from agent_tunix.rewards import Sample, get_reward_function, resolve_reward
 from agent_tunix.rewards.answers import compare_answers, read_reference
+from agent_tunix.rewards.execution import make_runner
 
 PAIRS = Path(__file__).with_name("answer_pairs.tsv")
+GSM8K_ENDING = "#### {}"
 ENDINGS = (
-    "#### {}",
+    GSM8K_ENDING,
     "The answer is {}.",
     r"So the answer is \boxed{{{}}}.",
     "In total that is {}",
     "Final answer: ${}",
 )
-BLOCK = 500
+WANTED = 60
+GROUP = 8
+BATCH = 64 * GROUP
+
+Score = Callable[[Sequence[Sample]], list[bool]]
 
 
-def read_problems(data: Path | None, rng: random.Random) -> list[tuple[str, str]]:
-    """Worked solutions without their answers' lines, and the answers."""
-    if data is None:
-        return [_made_up_problem(rng) for _ in range(2000)]
+class Problem(NamedTuple):
+    """A worked solution without the line of its answer, and the answer."""
+
+    working: str
+    answer: str
+
+
+def read_problems(data: Path) -> list[Problem]:
+    """The problems of files in GSM8K's schema."""
     files = sorted(data.glob("*.jsonl")) if data.is_dir() else [data]
     rows = (json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines())
     solutions = (row["answer"].partition("\n####") for row in rows)
-    return [(working, answer.strip()) for working, _, answer in solutions]
+    return [Problem(working, answer.strip()) for working, _, answer in solutions]
 
 
-def _made_up_problem(rng: random.Random) -> tuple[str, str]:
+def make_problem(rng: random.Random) -> Problem:
     """A chain of three calculations, annotated as GSM8K's are."""
     lines, value = [], rng.randint(2, 90)
     for subject in rng.sample(["Ann", "Ben", "the shop", "each class", "the farm", "a box"], 3):
@@ -62,57 +82,107 @@ def _made_up_problem(rng: random.Random) -> tuple[str, str]:
         thing = rng.choice(["apples", "dollars", "pages", "miles"])
         lines.append(f"Then {subject} has {value}{sign}{other}=<<{value}{sign}{other}={result}>>{result:,} {thing}.")
         value = result
-    return "\n".join(lines), f"{value:,}"
+    return Problem("\n".join(lines), f"{value:,}")
 
 
-def make_samples(problems: list[tuple[str, str]], count: int, rng: random.Random) -> list[Sample]:
-    """Completions, right and wrong, with their references."""
+def make_samples(problems: Sequence[Problem], endings: Sequence[str], count: int, rng: random.Random) -> list[Sample]:
+    """Groups of completions, right and wrong, with their references."""
     samples = []
-    for _ in range(count):
+    for group in range(count // GROUP):
         working, answer = rng.choice(problems)
-        given = answer
-        is_wrong = rng.random() < 0.4
-        if is_wrong:
-            given = str(int(float(answer.replace(",", ""))) + rng.choice([-10, -1, 1, 2, 100]))
-        response = f"{working}\n{rng.choice(ENDINGS).format(given)}"
-        samples.append(Sample(response, columns={"answer": answer}, rollout_id="wrong" if is_wrong else "right"))
+        for number in range(GROUP):
+            given = answer
+            is_wrong = rng.random() < 0.4
+            if is_wrong:
+                given = str(int(float(answer.replace(",", ""))) + rng.choice([-10, -1, 1, 2, 100]))
+            response = f"{working}\n{rng.choice(endings).format(given)}"
+            columns = {"answer": answer, "is_right": not is_wrong}
+            samples.append(Sample(response, columns=columns, step=1, group_id=group, rollout_id=f"1_{group}_{number}"))
     return samples
 
 
-class Block(NamedTuple):
-    """What one block of completions took, in seconds of processor time.
-
-    Attributes:
-        ours_s: The reward's function alone.
-        in_training_s: The reward as a run calls it, with its arguments looked up and its outcome kept.
-        theirs_s: math-verify.
-        differing: Samples with our verdict and math-verify's, where these differ.
-    """
-
-    ours_s: float
-    in_training_s: float
-    theirs_s: float
-    differing: list[tuple[Sample, bool, bool]]
+def publish(problems: Sequence[Problem]) -> list[Sample]:
+    """Each solution as it is, with its own answer."""
+    return [
+        Sample(
+            f"{working}\n{GSM8K_ENDING.format(answer)}",
+            columns={"answer": answer, "is_right": True},
+            step=1,
+            group_id=number,
+            rollout_id=f"1_{number}_0",
+        )
+        for number, (working, answer) in enumerate(problems)
+    ]
 
 
-def race(samples: list[Sample]) -> Iterator[Block]:
-    """Let both judge all samples, block by block."""
-    reward = get_reward_function("math")
-    function = reward.function
-    gc.collect()
-    gc.freeze()  # neither pays for sweeping what the other has loaded
-    for start in range(0, len(samples), BLOCK):
-        block = samples[start : start + BLOCK]
-        begun = time.process_time()
-        reward.score(block)
-        started = time.process_time()
-        scores = [function(sample.response, sample.answer) for sample in block]
-        between = time.process_time()
-        theirs = [bool(verify(parse(sample.answer), parse(sample.response))) for sample in block]
-        ended = time.process_time()
-        ours = [score.value == 1.0 for score in scores]
-        differing = [found for found in zip(block, ours, theirs, strict=True) if found[1] != found[2]]
-        yield Block(between - started, started - begun, ended - between, differing)
+class Difference(NamedTuple):
+    """A completion on which the verdicts differ."""
+
+    sample: Sample
+    ours: bool
+    theirs: bool
+
+    @property
+    def ours_is_wrong(self) -> bool:
+        """Whether it is our verdict that is mistaken."""
+        return self.ours is not self.sample.columns["is_right"]
+
+    def __str__(self) -> str:
+        truth = "right" if self.sample.columns["is_right"] else "wrong"
+        return (
+            f"{truth}; ours: {self.ours}, math-verify's: {self.theirs}: {self.sample.response[-100:]!r} "
+            f"for {self.sample.answer!r}"
+        )
+
+
+def race(samples: Sequence[Sample], name: str, score: Score) -> list[Difference]:
+    """Let ours and math-verify judge batches in turns, and print how fast each was."""
+    ours_s, theirs_s, differing = [], [], []
+    for number, start in enumerate(range(0, len(samples), BATCH)):
+        batch = samples[start : start + BATCH]
+        verdicts = {}
+        for who in (score, verify_all) if number % 2 else (verify_all, score):
+            started = time.process_time()
+            verdicts[who] = who(batch)
+            (ours_s if who is score else theirs_s).append(time.process_time() - started)
+        judged = zip(batch, verdicts[score], verdicts[verify_all], strict=True)
+        differing += [Difference(*found) for found in judged if found[1] is not found[2]]
+    ratios = [theirs / ours for theirs, ours in zip(theirs_s, ours_s, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    met = "met" if middle >= WANTED else "MISSED"
+    print(
+        f"  {name}: {len(samples) / sum(ours_s):,.0f} completions a second beside {len(samples) / sum(theirs_s):,.0f}: "
+        f"{middle:.1f} times as many (quartiles {low:.1f} to {high:.1f}); wanted {WANTED}: {met}"
+    )
+    return differing
+
+
+def verify_all(samples: Sequence[Sample]) -> list[bool]:
+    """math-verify's verdicts."""
+    return [bool(verify(parse(sample.answer), parse(sample.response))) for sample in samples]
+
+
+def compare_on(title: str, samples: Sequence[Sample]) -> bool:
+    """Compare with math-verify on these completions; whether ours is right wherever the verdicts differ."""
+    print(title)
+    function = get_reward_function("math").function
+    half = len(samples) // 2
+    with make_runner(resolve_reward("math")) as runner:
+        contenders: list[tuple[str, Score]] = [
+            ("its function alone", lambda batch: [function(s.response, s.answer).value == 1.0 for s in batch]),
+            ("as a run calls it", lambda batch: [score.value == 1.0 for score in runner.reward.score(batch)]),
+        ]
+        differing = race(samples[:half], *contenders[0]) + race(samples[half:], *contenders[1])
+    mistaken = sum(difference.ours_is_wrong for difference in differing)
+    worded = sum("answer" in difference.sample.response.lower() for difference in differing)
+    print(
+        f"  verdicts that differ: {len(differing)} of {len(samples)}, {worded} of them on solutions that speak of an "
+        f"answer; ours is wrong on {mistaken}"
+    )
+    # The completions of a group may be alike.
+    for text, times in Counter(map(str, differing)).items():
+        print(f"    {text}" + (f" ({times} times)" if times > 1 else ""))
+    return not mistaken
 
 
 def compare_pairs() -> tuple[int, list[str], list[str]]:
@@ -133,44 +203,37 @@ def compare_pairs() -> tuple[int, list[str], list[str]]:
 
 
 def main() -> int:
-    """Run both and print what was found; 1 if a verdict differs that may not."""
+    """Run all and print what was found; 1 if a verdict differs that may not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--completions", type=int, default=4000)
+    parser.add_argument("--completions", type=int, default=4096)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    if arguments.completions < 4 * BATCH:
+        parser.error(f"--completions must be at least {4 * BATCH}")
     logging.disable(logging.WARNING)
     rng = random.Random(arguments.seed)
-    samples = make_samples(read_problems(arguments.data, rng), arguments.completions, rng)
-    verify(parse("$1$"), parse("$x+1$"))  # imports and caches
-    get_reward_function("math").score(samples[:1])
-
-    blocks = list(race(samples))
-    theirs_s = sum(block.theirs_s for block in blocks)
-    print(f"math-verify: {len(samples) / theirs_s:,.0f} completions a second of processor time")
-    for name, seconds in (
-        ("math", [block.ours_s for block in blocks]),
-        ("math, as a run calls it", [block.in_training_s for block in blocks]),
-    ):
-        ratios = [block.theirs_s / ours_s for block, ours_s in zip(blocks, seconds, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        rate = len(samples) / sum(seconds)
-        print(
-            f"{name}: {rate:,.0f}, {middle:.1f} times math-verify's (quartiles of the blocks {low:.1f} to {high:.1f})"
+    made = [make_problem(rng) for _ in range(2000)]
+    sets = {"solutions made by code": make_samples(made, ENDINGS, arguments.completions, rng)}
+    if arguments.data is not None:
+        real = read_problems(arguments.data)
+        sets["GSM8K's solutions, as published"] = publish(real)
+        sets["GSM8K's solutions, right and wrong, with its own ending"] = make_samples(
+            real, [GSM8K_ENDING], arguments.completions, rng
         )
-    differing = [found for block in blocks for found in block.differing]
-    mistaken = [found for found in differing if found[1] != (found[0].rollout_id == "right")]
-    print(
-        f"verdicts that differ: {len(differing)} of {len(samples)}; where they do, ours is wrong {len(mistaken)} times"
-    )
-    for sample, ours, theirs in differing[:10]:
-        print(f"  ours {ours}, math-verify's {theirs}: {sample.response[-80:]!r} for {sample.answer!r}")
+        sets["GSM8K's solutions, right and wrong, with all endings"] = make_samples(
+            real, ENDINGS, arguments.completions, rng
+        )
+    verify_all([Sample("$x+1$", columns={"answer": "$1$"})])  # imports and grammar
+    gc.collect()
+    gc.freeze()  # neither pays for sweeping what the other has loaded
+    held = [compare_on(title, samples) for title, samples in sets.items()]
 
     total, listed, unlisted = compare_pairs()
     print(f"LaTeX pairs: {total}, of which {len(listed)} differ as listed and {len(unlisted)} otherwise")
     for text in unlisted:
         print(f"  {text}")
-    return 1 if mistaken or unlisted else 0
+    return 0 if all(held) and not unlisted else 1
 
 
 if __name__ == "__main__":

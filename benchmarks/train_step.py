@@ -35,7 +35,7 @@ from agent_tunix.rewards import get_reward_function
 from agent_tunix.tracking import Recorder
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.learner import StepSettings
-from agent_tunix.training.metrics import make_row
+from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.preflight import preflight
 
 WARM_UP = 3
@@ -107,12 +107,13 @@ def alternate(config: Config, material: Material, bare: Any, mixture: Any, recor
     theirs: list[float] = []
     tokenizer = Tokenizer(find_model_directory(config.model))
     settings = StepSettings(config, training_sampling(config), material.order.num_steps)
+    metrics = StepMetrics(mixture, config)
 
     def take_ours(step: int) -> None:
         started = time.perf_counter()
         batch = material.train.batch(material.order.batch_indices(step), config)
         result = material.learner.run_step(step, batch, settings)
-        row = make_row(step, result, mixture, config, 0.0, time.perf_counter() - started)
+        row = metrics.row(step, result, 0.0, time.perf_counter() - started)
         recorder.record(step, row)
         ours.append(time.perf_counter() - started)
 

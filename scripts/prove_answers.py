@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 
 from agent_tunix.rewards import Outcome, Sample, get_reward_function
 from agent_tunix.rewards.answers import (
+    Ruling,
     Verdict,
     compare_answers,
     extract_answer,
@@ -138,7 +139,7 @@ def _prove(names: list[str], strings: int, seed_number: int, limit_s: float) -> 
 
         chunk()
 
-    previous = set_thorough_runner(lambda answer, reference: Verdict.UNDECIDED)
+    previous = set_thorough_runner(lambda questions: [Ruling(Verdict.DIFFERENT)] * len(questions))
     gc.collect()
     gc.freeze()
     try:

@@ -1,7 +1,9 @@
 """Settings that every test and every process that it starts shares, and how tests are spread over processes."""
 
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,3 +65,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             return LONGEST.index(room) if room in LONGEST else len(LONGEST)
 
         items.sort(key=rank)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_verifier_outlives_its_module() -> Iterator[None]:
+    """The processes of math-verify end with the tests that asked for them; others count what is running."""
+    yield
+    if (module := sys.modules.get("agent_tunix.rewards.answers.verifiers")) is not None:
+        module.VERIFIERS.close()

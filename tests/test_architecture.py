@@ -112,6 +112,7 @@ EXPORTS: dict[str, list[str]] = {
         "RunLog",
         "StoredRun",
         "compare_ends",
+        "missing_steps",
         "read_rows",
         "summary_table",
     ],

@@ -6,7 +6,8 @@
     ├── RewardError (ValueError)          a reward cannot be found, loaded or called
     │   ├── UnknownRewardError (LookupError)   no reward of that name
     │   ├── RewardSignatureError               a parameter that nothing provides
-    │   └── BadReferenceError                  a row's reference answer cannot be used
+    │   ├── BadReferenceError                  a row's reference answer cannot be used
+    │   └── UndecidedAnswerError               whether an answer is right could not be found out
     ├── RewardFailureRateError (RuntimeError)  too many completions of a step went unscored
     ├── ModelError (ValueError)           a model directory cannot be loaded
     ├── CheckpointError (RuntimeError)    a checkpoint cannot be written or read
@@ -48,6 +49,20 @@ class BadReferenceError(RewardError):
 
     A reward raises it; the completion's outcome is then `bad_reference`, never a score.
     """
+
+
+class UndecidedAnswerError(RewardError):
+    """Whether an answer is right could not be found out: what should compare it ran out of time, or failed.
+
+    A reward raises it; the completion's outcome is then `timeout` or `error`, never a score.
+
+    Attributes:
+        timed_out: Whether it was time that ran out.
+    """
+
+    def __init__(self, message: str, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
 
 
 class RewardFailureRateError(AgentTunixError, RuntimeError):

@@ -1,11 +1,12 @@
 """TensorBoard's files and the real client of Weights & Biases."""
 
+import json
 import logging
 import math
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from agent_tunix.config.schema import Config, TrackingConfig
 from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.tracking.samples import ShownSample
 from agent_tunix.tracking.trackers import TensorBoardTracker, _Guarded, open_trackers
 
 HISTOGRAM = {"counts": np.array([3, 1]), "edges": np.array([0.0, 0.5, 1.0])}
@@ -57,6 +59,27 @@ def test_histogram_keeps_its_bins(tmp_path: Path) -> None:
     assert list(value.histo.bucket_limit) == [0.5, 1.0]
     assert (value.histo.min, value.histo.max, value.histo.num) == (0.0, 1.0, 4)
     assert value.histo.sum == 3 * 0.25 + 0.75
+
+
+SHOWN = [
+    ShownSample("best", "3_0_1", "What is 2 + 2?", "4 <b>!</b>", "4", 1.0, 0.5, {"math": 1.0}, "scored", "exact"),
+    ShownSample("worst", "3_0_2", "What is 2 + 2?", "five", "4", None, 0.0, {"math": None}, "error", "it broke"),
+]
+
+
+def test_completions_become_text_for_the_best_and_the_worst(tmp_path: Path) -> None:
+    tracker = TensorBoardTracker(tmp_path, flush_every_n_steps=10)
+    tracker.log_samples(3, SHOWN)
+    tracker.close()
+    values = [(event.step, value) for event in read_events(tmp_path) for value in event.summary.value]
+    assert [(step, value.tag) for step, value in values] == [
+        (3, "samples/best/text_summary"),
+        (3, "samples/worst/text_summary"),
+    ]
+    assert {value.metadata.plugin_data.plugin_name for _, value in values} == {"text"}
+    (text,) = values[0][1].tensor.string_val
+    assert "response   4 <b>!</b>" in text.decode()
+    assert "it broke" not in text.decode()
 
 
 def test_events_reach_the_disk_every_so_many_steps_and_when_asked(tmp_path: Path) -> None:
@@ -132,6 +155,10 @@ def test_wandb_offline_keeps_metrics_on_disk(tmp_path: Path) -> None:
     assert b"rewards/total/mean" in content
     assert b"my_project" in content
     assert (tmp_path / "wandb_run_id").read_text() in stored.name
+    tables = [json.loads(path.read_text()) for path in tmp_path.glob("wandb/offline-run-*/files/media/table/*.json")]
+    assert sorted(table["data"][0][0] for table in tables) == [0, 1, 2]
+    row = dict(zip(tables[0]["columns"], tables[0]["data"][0], strict=True))
+    assert (row["response"], row["total"], row["rewards/math"], row["rewards/tags"]) == ("sixty-seven", None, 1.0, None)
 
 
 def test_wandb_goes_on_in_the_same_run_of_theirs(tmp_path: Path) -> None:
@@ -151,13 +178,17 @@ def run_wandb(run_dir: Path, environment: Mapping[str, str]) -> subprocess.Compl
     program = (
         "import pathlib, sys\n"
         "from agent_tunix.config.schema import Config, TrackingConfig, TrainingConfig\n"
+        "from agent_tunix.tracking.samples import ShownSample\n"
         "from agent_tunix.tracking.trackers import open_trackers\n"
         "config = Config(wandb_disabled=False, tracking=TrackingConfig(tensorboard=False),\n"
         "                training=TrainingConfig(wandb_project='my_project'))\n"
         "run_dir = pathlib.Path(sys.argv[1])\n"
         "(tracker,) = open_trackers(config, run_dir, run_dir)\n"
         "histogram = {'counts': [3, 1], 'edges': [0.0, 0.5, 1.0]}\n"
+        "shown = ShownSample('best', '1_0_0', 'a prompt', 'sixty-seven', '4', None, 0.5, {'math': 1.0, 'tags': None},\n"
+        "                    'error', 'why')\n"
         "for step in range(3):\n"
+        "    tracker.log_samples(step, [shown])\n"
         "    tracker.log(step, {'rewards/total/mean': step / 2, 'rewards/total/histogram': histogram, 'x': None})\n"
         "tracker.close()\n"
     )
@@ -176,6 +207,9 @@ class Broken:
     """A tracker whose every call fails."""
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        raise RuntimeError("no route to host")
+
+    def log_samples(self, step: int, samples: Sequence[ShownSample]) -> None:
         raise RuntimeError("no route to host")
 
     def flush(self) -> None:

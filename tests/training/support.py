@@ -77,7 +77,7 @@ class Bench:
         """A whole step."""
         return self.learner.run_step(step, self.batch, StepSettings(self.config, training_sampling(self.config), 10))
 
-    def update(self, completions: Completions, advantages: np.ndarray) -> tuple[dict[str, float], bool, int]:
+    def update(self, completions: Completions, advantages: np.ndarray) -> tuple[dict[str, float | None], bool, int]:
         """The updates of a step with given advantages: metrics, whether all were finite, how many were applied."""
         with compat.entered(self.learner._mesh()):
             fixed = self.learner._begin_fixed_logps(completions)

@@ -242,6 +242,7 @@ def test_an_update_that_is_not_finite_changes_neither_weights_nor_optimiser(
 
 def test_a_gradient_that_overflows_under_a_finite_loss_changes_nothing(two_iterations: Bench) -> None:
     policy, finite, _ = two_iterations.update(two_iterations.sample(), 1e30 * ADVANTAGES)
+    assert policy["loss"] is not None
     assert np.isfinite(policy["loss"])
     assert not finite
     assert_same(two_iterations.state(), two_iterations.initial)
@@ -285,6 +286,24 @@ def test_accumulated_halves_make_the_update_of_the_whole_batch(whole: Bench, hal
         )
     whole.reset()
     halves.reset()
+
+
+def test_metrics_of_accumulated_halves_are_those_of_the_whole_batch(whole: Bench, halves: Bench) -> None:
+    completions = whole.sample()
+    one, _, _ = whole.update(completions, ADVANTAGES)
+    other, _, _ = halves.update(completions, ADVANTAGES)
+    assert other == pytest.approx(one, rel=1e-3, abs=1e-6)
+    whole.reset()
+    halves.reset()
+
+
+def test_the_kl_is_weighed_as_in_the_loss(two_iterations: Bench) -> None:
+    """With advantages of 0 the loss is the penalty alone; a mean over tokens is another number."""
+    completions = two_iterations.sample()
+    two_iterations.update(completions, 3 * ADVANTAGES)  # away from the reference
+    policy, _, _ = two_iterations.update(completions, np.zeros(len(ADVANTAGES)))
+    assert policy["kl"] is not None
+    assert policy["loss"] == pytest.approx(two_iterations.config.grpo.beta * policy["kl"], rel=1e-5)
 
 
 def test_with_advantages_of_zero_a_policy_at_its_reference_stays_there(whole: Bench) -> None:
@@ -386,4 +405,4 @@ def test_without_a_kl_penalty_there_is_no_reference_model(make_bench: BenchMaker
     assert "reference" not in bench.learner.rl_cluster.inference_worker._models
     result = bench.run_step(1)
     assert result.finite
-    assert result.policy["kl"] == 0.0
+    assert result.policy["kl"] is None  # not measured, rather than none

@@ -64,12 +64,12 @@ def test_equal_rollouts_have_no_difference_whatever_they_took_or_said(tmp_path: 
 
 def test_the_first_rollout_that_differs_is_named(tmp_path: Path) -> None:
     stored = make_step(2)
-    samples = [replace(sample, response="4") if row == 3 else sample for row, sample in enumerate(stored.samples)]
+    samples = [replace(sample, num_tokens=9) if row == 3 else sample for row, sample in enumerate(stored.samples)]
     write(tmp_path / "a" / "rollouts", make_step(1), stored)
     write(tmp_path / "b" / "rollouts", make_step(1), replace(stored, samples=samples))
     write(tmp_path / "c" / "rollouts", make_step(1))
     found = first_rollout_difference(tmp_path / "a", tmp_path / "b")
-    assert found == "rollout 2_1_1: response is '<answer>4</answer>' unbroken, '4' resumed"
+    assert found == "rollout 2_1_1: num_tokens is 4 unbroken, 9 resumed"
     assert first_rollout_difference(tmp_path / "a", tmp_path / "c") == "rollout 2_0_0 is missing in the resumed run"
     assert first_rollout_difference(tmp_path / "c", tmp_path / "a") == "rollout 2_0_0 is missing in the unbroken run"
 

@@ -62,6 +62,8 @@ _AT_LEAST = {
     "distributed.num_cpu_devices": 1,
     "tracking.histogram_bins": 1,
     "stopping.patience": 1,
+    "tracking.sample_every_n_steps": 0,
+    "tracking.num_samples": 0,
 }
 
 # key: (lowest, highest, whether lowest itself is allowed, whether highest itself is allowed)

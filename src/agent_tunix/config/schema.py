@@ -203,7 +203,11 @@ class TrainingConfig:
     train_data_dir: str | None = key(None, "Directory or file of the training rows; null: data.path.")
     test_data_dir: str | None = key(None, "Directory or file of the held-out rows; null: data.path.")
     data_source: str | None = key(None, "Overrides data.source.")
-    log_reward_stats: bool = key(True, "Log variance, extremes and a histogram of the total and of each component.")
+    log_reward_stats: bool = key(
+        True,
+        "Log variances, percentiles, histograms, what each component did to the advantages, and why groups are dead;"
+        " false leaves the mean, std, min and max.",
+    )
     log_rewards: bool = key(False, "Log every completion with its scores.")
     save_reward_analysis: bool = key(False, "Write reward_analysis.json: what earned high and low rewards.")
     log_level: str = key("info", "debug (a trace of how each score came about), info, warning or error.")
@@ -252,6 +256,10 @@ class TrackingConfig:
     tensorboard: bool = key(True, "Write TensorBoard events.")
     progress: str = key("auto", "auto (live on a terminal, else plain lines), live, plain or none.")
     histogram_bins: int = key(10, "Bins of the reward histograms.")
+    sample_every_n_steps: int = key(
+        10, "Show completions in TensorBoard and Weights & Biases at step 1 and every so many steps; 0: never."
+    )
+    num_samples: int = key(4, "How many of a step are shown then: the best half and the worst half; 0: none.")
 
 
 @dataclass

@@ -120,13 +120,16 @@ def guard_train_step(trainer: Any) -> None:
     """Make the trainer's step leave weights and optimiser as they were when the loss or a gradient is not finite.
 
     Defect: an infinite reward gives a NaN loss and Tunix goes on training with NaN weights. The step's auxiliary
-    values gain `finite`, a boolean.
+    values gain `finite`, a boolean, and `update_norm`: the norm of the gradient that is or will be applied, the mean of
+    the micro-batches accumulated so far, where Tunix gives that of the last micro-batch alone.
     """
 
     def train_step(model: nnx.Module, optimizer: nnx.Optimizer[Any], inputs: Any) -> tuple[Any, Any, Any]:
         before_model, before_optimizer = nnx.state(model, optimizer.wrt), nnx.state(optimizer)
         before_model, before_optimizer = jax.tree.map(lambda x: x, (before_model, before_optimizer))
-        loss, aux, grad_norm = type(trainer)._train_step(trainer, model, optimizer, inputs)
+        watched = _Watched(optimizer)
+        loss, aux, grad_norm = type(trainer)._train_step(trainer, model, watched, inputs)
+        update_norm = _accumulated_norm(before_optimizer, watched.gradients, grad_norm)
         finite = jax.numpy.isfinite(loss) & jax.numpy.isfinite(grad_norm)
 
         def keep(new: Any, old: Any) -> Any:
@@ -134,9 +137,31 @@ def guard_train_step(trainer: Any) -> None:
 
         nnx.update(model, keep(nnx.state(model, optimizer.wrt), before_model))
         nnx.update(optimizer, keep(nnx.state(optimizer), before_optimizer))
-        return loss, {**aux, "finite": finite}, grad_norm
+        return loss, {**aux, "finite": finite, "update_norm": update_norm}, grad_norm
 
     trainer.create_train_step_fn = lambda: train_step
+
+
+class _Watched:
+    """An optimiser that keeps the gradients it was given."""
+
+    def __init__(self, optimizer: nnx.Optimizer[Any]) -> None:
+        self._optimizer = optimizer
+        self.gradients: Any = None
+
+    def update(self, model: nnx.Module, gradients: Any) -> None:
+        self.gradients = gradients
+        self._optimizer.update(model, gradients)
+
+
+def _accumulated_norm(before: Any, gradients: Any, norm: Any) -> Any:
+    """The norm of the mean of the gradients accumulated so far, these included, as `optax.MultiSteps` takes it."""
+    state = before["opt_state"]
+    if "acc_grads" not in state:
+        return norm
+    done = state["mini_step"].get_value()
+    pairs = zip(jax.tree.leaves(state["acc_grads"]), jax.tree.leaves(gradients), strict=True)
+    return jax.numpy.sqrt(sum(((mean + (new - mean) / (done + 1)) ** 2).sum() for mean, new in pairs))
 
 
 def reset_accumulation(optimizer: Any) -> None:

@@ -65,14 +65,14 @@ def compute_advantages(
         sums_PG = np.zeros_like(totals_PG)
         for values_B, weight in zip(np.asarray(values_CB), np.asarray(weights_C), strict=True):
             values_PG = np.where(scored_PG, _in_groups(values_B, num_generations, scored_PG), np.nan)
-            sums_PG += weight * _standardise(values_PG, epsilon)
-        advantages_PG = sums_PG / (_std(sums_PG, scored_PG) + epsilon)
+            sums_PG += weight * standardise(values_PG, epsilon)
+        advantages_PG = sums_PG / (unbiased_std(sums_PG, scored_PG) + epsilon)
     elif scaling == "group":
-        advantages_PG = _standardise(totals_PG, epsilon)
+        advantages_PG = standardise(totals_PG, epsilon)
     elif scaling == "batch":
-        advantages_PG = _centre(totals_PG) / (_std(np.where(scored_PG, totals_PG, 0.0), scored_PG) + epsilon)
+        advantages_PG = centre(totals_PG) / (unbiased_std(np.where(scored_PG, totals_PG, 0.0), scored_PG) + epsilon)
     elif scaling == "none":
-        advantages_PG = _centre(totals_PG)
+        advantages_PG = centre(totals_PG)
     else:
         raise ValueError(f"grpo.advantage_scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}")
     return advantages_PG.reshape(-1)
@@ -87,12 +87,41 @@ def is_dead(totals_PG: Array) -> NDArray[np.bool_]:
     """Which groups teach nothing: fewer than two members are scored, or all scores are equal.
 
     Args:
-        totals_PG: Rewards, NaN for an unscored completion.
+        totals_PG: Rewards, NaN for an unscored completion; axes before P are kept.
     """
-    counts_P = (~np.isnan(totals_PG)).sum(axis=1)
-    highest_P = np.fmax.reduce(totals_PG, axis=1)
-    lowest_P = np.fmin.reduce(totals_PG, axis=1)
+    counts_P = (~np.isnan(totals_PG)).sum(axis=-1)
+    highest_P = np.fmax.reduce(totals_PG, axis=-1)
+    lowest_P = np.fmin.reduce(totals_PG, axis=-1)
     return np.asarray((counts_P < 2) | (highest_P == lowest_P), dtype=np.bool_)
+
+
+def centre(values_PG: Array) -> Array:
+    """`v − mean(v)` over the members that are not NaN; exactly 0 for the others and in dead groups.
+
+    Axes before P are kept, here and below.
+    """
+    scored_PG = ~np.isnan(values_PG)
+    counts_P1 = scored_PG.sum(axis=-1, keepdims=True)
+    means_P1 = np.where(scored_PG, values_PG, 0.0).sum(axis=-1, keepdims=True) / np.maximum(counts_P1, 1)
+    return np.where(scored_PG & ~is_dead(values_PG)[..., None], values_PG - means_P1, 0.0)
+
+
+def standardise(values_PG: Array, epsilon: float) -> Array:
+    """`(v − mean(v)) / (std(v) + ε)` over the members that are not NaN; exactly 0 for the others and in dead groups."""
+    return np.asarray(centre(values_PG) / (group_std(values_PG) + epsilon))
+
+
+def group_std(values_PG: Array) -> Array:
+    """The unbiased estimate in each group, of shape [P, 1]; 0 in a dead one."""
+    counts_P1 = (~np.isnan(values_PG)).sum(axis=-1, keepdims=True)
+    squares_P1 = (centre(values_PG) ** 2).sum(axis=-1, keepdims=True)
+    return np.asarray(np.sqrt(squares_P1 / np.maximum(counts_P1 - 1, 1)))
+
+
+def unbiased_std(values_PG: Array, scored_PG: NDArray[np.bool_]) -> float:
+    """The unbiased estimate over all scored members of the batch; 0 for fewer than two."""
+    values = values_PG[scored_PG]
+    return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
 def _in_groups(values_B: ArrayLike, num_generations: int, matters_PG: NDArray[np.bool_] | None = None) -> Array:
@@ -104,25 +133,3 @@ def _in_groups(values_B: ArrayLike, num_generations: int, matters_PG: NDArray[np
     if infinite_PG.any():
         raise ValueError("totals must be finite, or NaN for an unscored completion")
     return values_PG
-
-
-def _centre(values_PG: Array) -> Array:
-    """`v − mean(v)` over the members that are not NaN; exactly 0 for the others and in dead groups."""
-    scored_PG = ~np.isnan(values_PG)
-    counts_P1 = scored_PG.sum(axis=1, keepdims=True)
-    means_P1 = np.where(scored_PG, values_PG, 0.0).sum(axis=1, keepdims=True) / np.maximum(counts_P1, 1)
-    return np.where(scored_PG & ~is_dead(values_PG)[:, None], values_PG - means_P1, 0.0)
-
-
-def _standardise(values_PG: Array, epsilon: float) -> Array:
-    """`(v − mean(v)) / (std(v) + ε)` over the members that are not NaN; exactly 0 for the others and in dead groups."""
-    counts_P1 = (~np.isnan(values_PG)).sum(axis=1, keepdims=True)
-    deviations_PG = _centre(values_PG)
-    variances_P1 = (deviations_PG**2).sum(axis=1, keepdims=True) / np.maximum(counts_P1 - 1, 1)
-    return np.asarray(deviations_PG / (np.sqrt(variances_P1) + epsilon))
-
-
-def _std(values_PG: Array, scored_PG: NDArray[np.bool_]) -> float:
-    """The unbiased estimate over all scored members of the batch; 0 for fewer than two."""
-    values = values_PG[scored_PG]
-    return float(values.std(ddof=1)) if values.size > 1 else 0.0

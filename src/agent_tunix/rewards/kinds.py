@@ -14,7 +14,7 @@ of several weighted components is a composite if one of them is about the answer
 import inspect
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.errors import RewardError
@@ -67,13 +67,30 @@ def declared_kind(reward: Any) -> Kind | None:
 
 def range_of(mixture: Mixture, step: int = 0) -> Range | None:
     """The range of a reward's total at a step; None where a component declares none or its value is transformed."""
-    weights = mixture.weights(step)
+    return total_range(mixture, declared_ranges(mixture), mixture.weights(step))
+
+
+def declared_ranges(mixture: Mixture) -> dict[str, Range | None]:
+    """The range of each component's raw values, None where none is declared."""
+    return {component.name: declared_range(component.reward) for component in mixture.components}
+
+
+def total_range(mixture: Mixture, declared: Mapping[str, Range | None], weights: Mapping[str, float]) -> Range | None:
+    """The range of a reward's total, from what its components declare; None where that is not known.
+
+    Args:
+        mixture: The reward.
+        declared: From `declared_ranges`.
+        weights: The effective weight of each component.
+    """
     low, high = 0.0, 0.0
     for component in _weighted(mixture):
-        declared = declared_range(component.reward)
-        if declared is None or component.transforms:
+        span, weight = declared[component.name], weights[component.name]
+        if weight == 0:
+            continue
+        if span is None or component.transforms:
             return None
-        ends = [weights[component.name] * end for end in declared]
+        ends = [weight * end for end in span]
         if component.requires or component.route.wanted:
             ends.append(0.0)  # what a shut gate leaves, or a row to which it does not apply
         low, high = low + min(ends), high + max(ends)

@@ -19,8 +19,10 @@ def logged_metrics(scores: Sequence[Score]) -> dict[str, float]:
     values: dict[str, list[float]] = {}
     for score in scores:
         for component, part in score.parts.items():
-            _collect(values, f"rewards/{component}/components", part.components)
-            _collect(values, f"rewards/{component}/logged", part.metrics)
+            if part.components:  # most have none, and there are many
+                _collect(values, f"rewards/{component}/components", part.components)
+            if part.metrics:
+                _collect(values, f"rewards/{component}/logged", part.metrics)
     return {name: math.fsum(found) / len(found) for name, found in values.items()}
 
 

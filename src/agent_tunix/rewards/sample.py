@@ -7,7 +7,7 @@ for a 0.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 # The moments of values up to here, even the third, stay far from overflowing.
@@ -22,6 +22,10 @@ class Outcome(enum.StrEnum):
     BAD_REFERENCE = "bad_reference"
     ERROR = "error"
     TIMEOUT = "timeout"
+
+
+# Looked up once: a member of an enumeration is found through its class's metaclass.
+_SCORED = Outcome.SCORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class Term:
         return 0.0 if self.value is None or self.weight == 0 else self.weight * self.value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Score:
     """What a reward said of one sample.
 
@@ -107,22 +111,62 @@ class Score:
     """
 
     value: float | None
-    components: Mapping[str, float | None] = field(default_factory=dict)
-    outcome: Outcome = Outcome.SCORED
-    detail: str = ""
-    extras: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-    parts: Mapping[str, "Score"] = field(default_factory=dict)
-    terms: Mapping[str, Term] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    components: Mapping[str, float | None]
+    outcome: Outcome
+    detail: str
+    extras: Mapping[str, Any]
+    seconds: float
+    parts: Mapping[str, "Score"]
+    terms: Mapping[str, Term]
+    metrics: Mapping[str, float]
 
-    def __post_init__(self) -> None:
-        if (self.value is None) == (self.outcome is Outcome.SCORED):
-            raise ValueError(f"a {self.outcome} score cannot have the value {self.value!r}")
-        if self.value is not None and not abs(self.value) <= LARGEST_VALUE:
-            raise ValueError(f"a score must be finite and at most {LARGEST_VALUE:g} in size, not {self.value!r}")
+    # Several of these are made for every completion: what a frozen dataclass generates takes twice as long.
+    def __init__(
+        self,
+        value: float | None,
+        components: Mapping[str, float | None] | None = None,
+        outcome: Outcome = _SCORED,
+        detail: str = "",
+        extras: Mapping[str, Any] | None = None,
+        seconds: float = 0.0,
+        parts: Mapping[str, "Score"] | None = None,
+        terms: Mapping[str, Term] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        if (value is None) is (outcome is _SCORED):
+            raise ValueError(f"a {outcome} score cannot have the value {value!r}")
+        if value is not None and not -LARGEST_VALUE <= value <= LARGEST_VALUE:
+            raise ValueError(f"a score must be finite and at most {LARGEST_VALUE:g} in size, not {value!r}")
+        _set_value(self, value)
+        _set_components(self, {} if components is None else components)
+        _set_outcome(self, outcome)
+        _set_detail(self, detail)
+        _set_extras(self, {} if extras is None else extras)
+        _set_seconds(self, seconds)
+        _set_parts(self, {} if parts is None else parts)
+        _set_terms(self, {} if terms is None else terms)
+        _set_metrics(self, {} if metrics is None else metrics)
 
     @classmethod
     def failed(cls, outcome: Outcome, detail: str, seconds: float = 0.0) -> "Score":
         """A score without a value."""
         return cls(value=None, outcome=outcome, detail=detail, seconds=seconds)
+
+
+# Past `__setattr__`, which refuses.
+(
+    _set_value,
+    _set_components,
+    _set_outcome,
+    _set_detail,
+    _set_extras,
+    _set_seconds,
+    _set_parts,
+    _set_terms,
+    _set_metrics,
+) = (vars(Score)[field_of.name].__set__ for field_of in fields(Score))
+
+
+def take_time(score: Score, seconds: float) -> None:
+    """Give a score that nobody else holds yet the wall time of its call."""
+    _set_seconds(score, seconds)

@@ -11,6 +11,7 @@ from agent_tunix.tracking.metrics_file import MetricsFile, cut_after
 from agent_tunix.tracking.progress import Progress
 from agent_tunix.tracking.rollouts import RolloutWriter, StoredStep
 from agent_tunix.tracking.rollouts.files import cut_after as cut_rollouts_after
+from agent_tunix.tracking.samples import choose_samples
 from agent_tunix.tracking.trackers import open_trackers
 
 
@@ -33,6 +34,7 @@ class Recorder:
     def __init__(
         self, config: Config, metrics: Path, log_dir: Path, run_dir: Path, num_steps: int, kept_step: int | None
     ) -> None:
+        self._config = config.tracking
         last_kept = -1 if kept_step is None else kept_step
         cut_after(metrics, last_kept)
         cut_rollouts_after(run_dir / "rollouts", last_kept)
@@ -55,9 +57,13 @@ class Recorder:
     def store(self, completions: StoredStep) -> dict[str, int]:
         """Keep the completions of a step, as `rollouts.share` says; they reach the disk by the next `flush`.
 
+        Some are shown to the trackers, at the first step and where `tracking.sample_every_n_steps` has it due; the
+        step's row is to be recorded afterwards.
+
         Returns:
             `rollouts/dropped`: completions that could not be written so far.
         """
+        self._show(completions)
         self._rollouts.write(completions)
         return {"rollouts/dropped": self._rollouts.dropped}
 
@@ -66,6 +72,14 @@ class Recorder:
         self._rollouts.flush()
         for tracker in self._trackers:
             tracker.flush()
+
+    def _show(self, completions: StoredStep) -> None:
+        step, interval, num_samples = completions.step, self._config.sample_every_n_steps, self._config.num_samples
+        if not self._trackers or not interval or not num_samples or (step > 1 and step % interval):
+            return
+        shown = choose_samples(completions.samples, completions.scores, completions.advantages, num_samples)
+        for tracker in self._trackers:
+            tracker.log_samples(step, shown)
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ run dies of its pictures.
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.tracking.samples import ShownSample, to_markdown
 from agent_tunix.tracking.values import is_histogram, is_number, to_plain
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,10 @@ class Tracker(Protocol):
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Record the metrics of a step."""
+        ...
+
+    def log_samples(self, step: int, samples: Sequence[ShownSample]) -> None:
+        """Record some completions of a step; called before `log` with the same step."""
         ...
 
     def flush(self) -> None:
@@ -82,6 +87,12 @@ class TensorBoardTracker:
         self._steps_to_flush += 1
         if self._steps_to_flush >= self._flush_every_n_steps:
             self.flush()
+
+    def log_samples(self, step: int, samples: Sequence[ShownSample]) -> None:
+        """Record completions as text, under `samples/best`, `samples/worst` and `samples/unscored`."""
+        for rank in dict.fromkeys(sample.rank for sample in samples):
+            text = to_markdown([sample for sample in samples if sample.rank == rank])
+            self._write(step, summary=self._summary.text(f"samples/{rank}", text))
 
     def flush(self) -> None:
         """Hand the events to the operating system."""
@@ -147,7 +158,7 @@ class WandbTracker:
                 f"metrics later, or leave wandb_disabled=true"
             ) from error
         id_file.write_text(self._run.id)
-        self._histogram = wandb.Histogram
+        self._histogram, self._table = wandb.Histogram, wandb.Table
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Record numbers and histograms; anything else is left out."""
@@ -158,6 +169,16 @@ class WandbTracker:
             elif is_histogram(value):
                 values[name] = self._histogram(np_histogram=(value["counts"], value["edges"]))
         self._run.log(values, step=step)
+
+    def log_samples(self, step: int, samples: Sequence[ShownSample]) -> None:
+        """Record completions as the table `samples`, a row each, with a column for every component."""
+        components = list(dict.fromkeys(name for sample in samples for name in sample.components))
+        fields = [field.name for field in dataclasses.fields(ShownSample) if field.name != "components"]
+        table = self._table(columns=["step", *fields, *(f"rewards/{name}" for name in components)])
+        for sample in samples:
+            values = [sample.components.get(name) for name in components]
+            table.add_data(step, *(getattr(sample, name) for name in fields), *values)
+        self._run.log({"samples": table}, step=step)
 
     def flush(self) -> None:
         """Nothing: their client writes from a process of its own, which outlives ours."""
@@ -176,6 +197,9 @@ class _Guarded:
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         self._attempt(lambda tracker: tracker.log(step, metrics))
+
+    def log_samples(self, step: int, samples: Sequence[ShownSample]) -> None:
+        self._attempt(lambda tracker: tracker.log_samples(step, samples))
 
     def flush(self) -> None:
         self._attempt(lambda tracker: tracker.flush())

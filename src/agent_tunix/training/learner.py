@@ -78,7 +78,7 @@ class StepResult:
         totals: [N] rewards that trained; NaN where unscored.
         advantages: [N].
         completions: Tokens and lengths.
-        policy: Loss, KL and the like, means over the step's updates.
+        policy: Loss, KL and the like, means over the step's updates; None for what there is none of.
         finite: Whether every update was finite; after one that was not, none follows.
         updates_applied: Optimiser updates that changed the weights.
         seconds: Wall time of rollout, reward and update. What the device does while rewards are computed is in none
@@ -90,7 +90,7 @@ class StepResult:
     totals: np.ndarray
     advantages: np.ndarray
     completions: Completions
-    policy: dict[str, float]
+    policy: dict[str, float | None]
     finite: bool
     updates_applied: int
     seconds: dict[str, float]
@@ -158,7 +158,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
 
     def _update(
         self, completions: Completions, advantages: np.ndarray, fixed: Sequence[FixedLogps]
-    ) -> tuple[dict[str, float], bool, int]:
+    ) -> tuple[dict[str, float | None], bool, int]:
         """μ passes over the micro-batches; stops at the first update that is not finite."""
         trainer = self.rl_cluster.actor_trainer
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
@@ -176,15 +176,35 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
                 compat.reset_accumulation(trainer.optimizer)
                 break
         finite = bool(records[-1]["finite"])
-        names = {
-            "loss": "loss",
-            "kl": "kl",
-            "pg_clipfrac": "clip_share",
-            "entropy": "entropy",
-            "grad_norm": "grad_norm",
-        }
-        policy = {ours: float(np.mean([record[theirs] for record in records])) for theirs, ours in names.items()}
+        tokens = [int(np.asarray(example.completion_mask).sum()) for example in micro_batches]
+        policy = self._describe_updates(records, np.resize(tokens, len(records)), accumulation)
         return policy, finite, (len(records) - (not finite)) // accumulation
+
+    def _describe_updates(
+        self, records: Sequence[Mapping[str, Any]], tokens: np.ndarray, accumulation: int
+    ) -> dict[str, float | None]:
+        """Means over the micro-batches of a step, each weighed as it was in the updates.
+
+        An update is the plain mean of its micro-batches' gradients, so that loss, KL and entropy, which are means over
+        a micro-batch as `grpo.loss_agg_mode` has it, are plain means too. The share of tokens that are clipped counts
+        tokens, and the gradient's norm is that of the whole update, before clipping.
+
+        Args:
+            records: What each micro-batch gave; the last one may not be finite.
+            tokens: Tokens that count in each.
+            accumulation: Micro-batches an update.
+        """
+        names = ("loss", "kl_loss", "pg_clipfrac", "entropy", "update_norm")
+        found = {name: np.array([record[name] for record in records], np.float64) for name in names}
+        ends = [n for n, record in enumerate(records, 1) if n % accumulation == 0 or not record["finite"]]
+        return {
+            "loss": float(found["loss"].mean()),
+            # Tunix's own `kl` counts tokens, whatever the loss does; this is what β weighs.
+            "kl": float(found["kl_loss"].mean()) if self.algo_config.beta != 0.0 else None,
+            "clip_share": float(np.average(found["pg_clipfrac"], weights=tokens)),
+            "entropy": float(found["entropy"].mean()),
+            "grad_norm": float(found["update_norm"][np.array(ends) - 1].mean()),
+        }
 
     def _micro_rows(self, completions: Completions) -> Iterator[slice]:
         size = self._training_config.train_micro_batch_size * self.algo_config.num_generations

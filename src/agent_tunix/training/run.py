@@ -38,7 +38,7 @@ from agent_tunix.training.learner import (
     StepResult,
     StepSettings,
 )
-from agent_tunix.training.metrics import make_row
+from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.preflight import Checked
 from agent_tunix.training.reward_setup import make_reward_runner
 from agent_tunix.training.run_directory import RunDirectory
@@ -162,6 +162,7 @@ class Run:
             self._max_steps,
         )
         self._recorder: Recorder
+        self._metrics = StepMetrics(checked.mixture, checked.config)
         self._watching: Watching
         self._analysis = RewardAnalysis() if checked.config.training.save_reward_analysis else None
 
@@ -211,7 +212,7 @@ class Run:
         updates = step * self._config.grpo.num_iterations
         learning_rate = float(self._material.schedule(updates - 1))
         seconds = time.perf_counter() - started
-        row = make_row(step, result, self._mixture, self._config, learning_rate, seconds)
+        row = self._metrics.row(step, result, learning_rate, seconds)
         row |= self._recorder.store(to_stored(step, result, self._scoring))
         if not result.finite:
             self._recorder.record(step, row)

@@ -258,6 +258,32 @@ def test_what_is_provably_not_the_number_is_different(answer: str | None) -> Non
     assert not comparison.within(Fraction(1))
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("5²", "5³", "sqrt(5)", "log 5", "ln(5)", "sin 5", "square root of 5", "the cube of 5"),
+        *("5 squared", "5 factorial", "5 thirds", "5 tenths", "5 lakh", "5 and a quarter", "5 and one third"),
+    ],
+)
+def test_a_function_of_the_number_is_not_the_number(answer: str) -> None:
+    comparison = compare_answers(answer, read_reference("5"))
+    assert comparison.verdict is not Verdict.EQUAL
+    assert not comparison.within(Fraction(1, 10))
+
+
+@pytest.mark.parametrize("answer", ["5 cm²", "5 m³", "5 square meters", "`5`", "the 5 logs", "5 roots"])
+def test_a_unit_or_mark_around_the_number_is_no_function_of_it(answer: str) -> None:
+    assert compare_answers(answer, read_reference("5"), thorough=False).equal
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [("5²", "25"), ("sqrt(25)", "5"), ("∞", r"\infty"), (r"\infty", "∞"), (r"(-\infty, 2)", "(-∞,2)")],
+)
+def test_the_same_in_other_signs_is_equal(answer: str, reference: str) -> None:
+    assert compare_answers(answer, read_reference(reference)).equal
+
+
 @pytest.mark.parametrize("answer", ["1e999999999", "5!", "x + i", "0,5", "not 5", r"\sin 5", "e", "10 - 5 eggs"])
 def test_what_cannot_be_read_is_left_to_the_thorough_tier(answer: str) -> None:
     assert compare_answers(answer, read_reference("5"), thorough=False).verdict is Verdict.UNDECIDED

@@ -337,6 +337,12 @@ def test_statements_share_their_variables() -> None:
     assert run.problem == "AssertionError:"
 
 
+def test_a_statement_that_is_none_fails_alone() -> None:
+    run = run_program("def f(x): return 2 * x", checks=["assert f(2) == (4", "assert f(2) == 4"], timeout_s=20)
+    assert run.passed == (False, True)
+    assert "SyntaxError" in run.problem
+
+
 # --- what a program cannot do -----------------------------------------------------------------------------------------
 
 EQUAL = """

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_tunix.rewards import Outcome, get_reward_function, list_reward_functions
-from agent_tunix.rewards.answers import Verdict, set_thorough_runner
+from agent_tunix.rewards.answers import Ruling, Verdict, set_thorough_runner
 from agent_tunix.rewards.builtin import BUILTINS, FAMILIES
 from agent_tunix.rewards.judges import JUDGES
 from tests.rewards.builtin.cases import score
@@ -44,7 +44,7 @@ def documented_range(name: str) -> tuple[float, float]:
 
 @pytest.fixture(autouse=True)
 def the_thorough_tier_answers_at_once() -> Iterator[None]:
-    previous = set_thorough_runner(lambda answer, reference: Verdict.UNDECIDED)
+    previous = set_thorough_runner(lambda questions: [Ruling(Verdict.DIFFERENT)] * len(questions))
     yield
     set_thorough_runner(previous)
 

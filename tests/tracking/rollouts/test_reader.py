@@ -37,6 +37,8 @@ def test_steps_groups_and_rollouts_are_picked(directory: Path) -> None:
     }
     found = list(reader.iterate(rollout_ids={"2_0_1", "6_1_0", "9_9_9", "nonsense"}))
     assert [sample.rollout_id for stored in found for sample in stored.samples] == ["2_0_1", "6_1_0"]
+    assert reader.read_step(2).is_whole
+    assert not found[0].is_whole
     assert found[0].scores == [make_step(2).scores[1]]
     assert found[0].advantages.tolist() == [make_step(2).advantages[1]]
     assert list(reader.iterate(groups=[7])) == []
@@ -82,6 +84,16 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes | None) -> None:
     path.write_bytes(path.read_bytes()[:-100] if content is None else content)
     with pytest.raises(RunDirectoryError, match=r"step_000001-000001.parquet could not be read"):
         RolloutReader(tmp_path).steps()
+
+
+def test_a_row_that_nobody_wrote_so_is_a_damaged_file(tmp_path: Path) -> None:
+    write(tmp_path, make_step(1))
+    path = tmp_path / "step_000001-000001.parquet"
+    table = pq.read_table(path)
+    columns = pa.array(["{"] * table.num_rows)
+    pq.write_table(table.set_column(table.column_names.index("columns"), "columns", columns), path)
+    with pytest.raises(RunDirectoryError, match=r"could not be read: '{' is no stored value"):
+        list(RolloutReader(tmp_path).iterate())
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

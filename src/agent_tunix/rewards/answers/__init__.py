@@ -3,7 +3,8 @@
 - `extraction`: where the answer of a response stands;
 - `numbers` and `expressions`: exact values, read without a doubt or not at all;
 - `comparison`: an answer beside its reference, by the exact tier or the thorough one;
-- `thorough`: math-verify, for what cannot be proved exactly.
+- `thorough`: math-verify, for what cannot be proved exactly;
+- `verifiers`: the processes in which it runs.
 """
 
 from agent_tunix.rewards.answers.comparison import (
@@ -23,13 +24,15 @@ from agent_tunix.rewards.answers.extraction import (
     tagged_answer,
 )
 from agent_tunix.rewards.answers.numbers import Number, parse_number, read_number
-from agent_tunix.rewards.answers.thorough import Verdict, set_thorough_runner, verify_thoroughly
+from agent_tunix.rewards.answers.thorough import Question, Ruling, Verdict, set_thorough_runner, verify_thoroughly
 
 __all__ = [
     "Comparison",
     "Extraction",
     "Number",
+    "Question",
     "Reference",
+    "Ruling",
     "Source",
     "Tier",
     "Verdict",

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.answers.expressions import Collection, Expression, read_value
 from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
-from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, run_thoroughly
+from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 
 _NO_NUMBER_IN_IT = re.compile(
     r"(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*+", re.VERBOSE
@@ -33,10 +33,12 @@ _PROSE = re.compile(
     r"(?: [A-Za-z]{2,}+ | a(?=\ ) | [$]?\d++(?:[.,]\d++)*+%?+ | [\s.,;:!?'\"] | (?<=[A-Za-z])-(?=[A-Za-z]) )*+",
     re.VERBOSE | re.ASCII,
 )
+_LONGEST_REMEMBERED = 80
 _SPACED_THOUSANDS = re.compile(r"\d\s\d{3}(?!\d)", re.ASCII)
 _DIGITS = re.compile(r"\d++", re.ASCII)
 _SYMBOL_OF_NUMBERS = re.compile(r"[\d½-⅞]|\\(?!text|mathrm|mbox|quad)[A-Za-z]|[π∞√∅∪∩ℝ]")
 _EMPTY_SET = re.compile(r"\\varnothing(?![A-Za-z])|\A\s*\\\{\s*\\\}\s*\Z|\A\s*∅\s*\Z")
+_INFINITY = re.compile(r"\\infty(?![A-Za-z])")
 _NAME = re.compile(r"[A-Za-z]\w{0,2}")
 _WORD = re.compile(r"\\?[A-Za-z]{2,}")
 _MATHEMATICAL_WORDS = frozenset(
@@ -58,7 +60,11 @@ class Tier(enum.StrEnum):
     THOROUGH = "math-verify"
 
 
-@dataclass(frozen=True, slots=True)
+# A member of an enumeration is found through its class's metaclass.
+_EQUAL, _DIFFERENT, _EXACT = Verdict.EQUAL, Verdict.DIFFERENT, Tier.EXACT
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity, so that it is a quick key of the cache below
 class Reference:
     """A row's reference answer, read once.
 
@@ -78,27 +84,41 @@ class Comparison(NamedTuple):
 
     Attributes:
         verdict: Equal; different; or undecided, where neither tier could tell.
-        relative_error: |answer − reference| / |reference|; None unless both are numbers, or
-            if only the reference is 0.
         detail: The comparison in words, with the tier.
         tier: Which tier answered.
         is_number: Whether the answer was read as one number.
+        numbers: The answer and the reference, where both are numbers; of a percentage the reading that is nearest.
+        timed_out: Whether it is undecided for lack of time.
     """
 
     verdict: Verdict
-    relative_error: Fraction | None
     detail: str
     tier: Tier = Tier.EXACT
     is_number: bool = False
+    numbers: tuple[Fraction, Fraction] | None = None
+    timed_out: bool = False
 
     @property
     def equal(self) -> bool:
         """Whether the answer is right."""
         return self.verdict is Verdict.EQUAL
 
+    @property
+    def relative_error(self) -> Fraction | None:
+        """|answer − reference| / |reference|; None unless both are numbers, or if only the reference is 0."""
+        if self.verdict is Verdict.EQUAL:
+            return Fraction(0)
+        return None if self.numbers is None else _relative_error(*self.numbers)
+
     def within(self, share: Fraction) -> bool:
         """Whether the answer lies within a share of the reference, at most."""
-        return self.relative_error is not None and self.relative_error <= share
+        if self.numbers is None:
+            return self.verdict is Verdict.EQUAL
+        given, true = self.numbers
+        a, b, c, d = given.numerator, given.denominator, true.numerator, true.denominator
+        # |a/b − c/d| ≤ share · |c/d|, both sides times b·d: no fraction has to be brought to its lowest terms.
+        off, room = abs(a * d - c * b) * share.denominator, abs(c) * b * share.numerator
+        return off <= room if c else a == 0
 
 
 def read_reference(reference: Any) -> Reference:
@@ -130,20 +150,36 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
         thorough: Whether to ask the thorough tier where the exact one proves nothing.
 
     Returns:
-        The comparison. Undecided only where neither tier could tell.
+        The comparison. Undecided only where neither tier could tell: where the thorough one ran out of time, or failed.
     """
     if answer is None:
-        return Comparison(Verdict.DIFFERENT, None, "no answer was found")
+        return _NO_ANSWER
+    short = len(answer) <= _LONGEST_REMEMBERED
+    exact = _compare_short(answer, reference) if short else _compare_exactly(answer, reference)
+    if exact.verdict is not Verdict.UNDECIDED or not thorough:
+        return exact
+    verdict, reason, timed_out = ask(answer, reference.text)
+    detail = _describe(answer, reference, verdict, Tier.THOROUGH) + (f": {reason}" if reason else "")
+    return Comparison(verdict, detail, Tier.THOROUGH, exact.is_number, timed_out=timed_out)
+
+
+_NO_ANSWER = Comparison(Verdict.DIFFERENT, "no answer was found")
+
+
+def _compare_exactly(answer: str, reference: Reference) -> Comparison:
     number = read_number(answer)
     if number is not None and reference.number is not None and _same_subject(number, reference.number):
         return _compare_numbers(number, reference.number)
-    verdict, tier = _compare_formulas(answer, number, reference), Tier.EXACT
-    if verdict is Verdict.UNDECIDED and thorough:
-        verdict, tier = run_thoroughly(answer, reference.text), Tier.THOROUGH
-    relation = _RELATIONS[verdict]
-    error = _NO_ERROR if verdict is Verdict.EQUAL else None
-    detail = f"the answer {excerpt(answer)} is {relation} {excerpt(reference.text)} ({tier})"
-    return Comparison(verdict, error, detail, tier, number is not None)
+    verdict = _compare_formulas(answer, number, reference)
+    return Comparison(verdict, _describe(answer, reference, verdict, Tier.EXACT), Tier.EXACT, number is not None)
+
+
+# The completions of a group share their reference, and give few different answers.
+_compare_short = lru_cache(maxsize=8192)(_compare_exactly)
+
+
+def _describe(answer: str, reference: Reference, verdict: Verdict, tier: Tier) -> str:
+    return f"the answer {excerpt(answer)} is {_RELATIONS[verdict]} {excerpt(reference.text)} ({tier})"
 
 
 _RELATIONS = {
@@ -196,34 +232,26 @@ def _has_letters(text: str) -> bool:
 
 def _compare_numbers(number: Number, reference: Number) -> Comparison:
     if number.percent == reference.percent:
-        if number.written == reference.written:
-            detail = f"the answer {excerpt(number.text)} is equal to {excerpt(reference.text)} (exact)"
-            return Comparison(Verdict.EQUAL, _NO_ERROR, detail, Tier.EXACT, True)
-        error = _relative_error(number.written, reference.written)
+        numbers = number.written, reference.written
     else:  # just one has a percent sign, and may be meant in either way
-        pairs = ((number.written, reference.written), (number.value, reference.value))
-        errors = [error for error in (_relative_error(*pair) for pair in pairs) if error is not None]
-        error = min(errors, default=None)
-    equal = error == 0
+        numbers = _nearest((number.written, reference.written), (number.value, reference.value))
+    equal = numbers[0] == numbers[1]
     relation = "equal to" if equal else "different from"
-    return Comparison(
-        Verdict.EQUAL if equal else Verdict.DIFFERENT,
-        error,
-        f"the answer {excerpt(number.text)} is {relation} {excerpt(reference.text)} (exact)",
-        Tier.EXACT,
-        True,
-    )
+    detail = f"the answer {excerpt(number.text)} is {relation} {excerpt(reference.text)} (exact)"
+    return Comparison(_EQUAL if equal else _DIFFERENT, detail, _EXACT, True, numbers)
+
+
+def _nearest(*readings: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+    """The reading of two numbers in which they are nearest to each other."""
+    errors = [_relative_error(*reading) for reading in readings]
+    known = [error for error in errors if error is not None]
+    return readings[errors.index(min(known))] if known else readings[0]
 
 
 def _relative_error(given: Fraction, true: Fraction) -> Fraction | None:
     if given == true:
-        return _NO_ERROR
-    if given.denominator == 1 == true.denominator and true.numerator:
-        return Fraction(abs(given.numerator - true.numerator), abs(true.numerator))
+        return Fraction(0)
     return abs(given - true) / abs(true) if true else None
-
-
-_NO_ERROR = Fraction(0)
 
 
 def _compare_formulas(answer: str, number: Number | None, reference: Reference) -> Verdict:
@@ -266,6 +294,7 @@ def _canonical(text: str) -> str:
     if "\\" in text:
         text = re.sub(r"\\(?:left|right|[dt](?=frac)|[,;:! ]|displaystyle(?![A-Za-z]))", _keep_backslash, text)
         text = _EMPTY_SET.sub(r"\\emptyset", text)
+        text = _INFINITY.sub("∞", text)
     words = text.split()
     spaces = (" " if one[-1].isalnum() and other[0].isdigit() else "" for one, other in pairwise(words))
     joined = "".join(part for pair in zip(words, [*spaces, ""], strict=False) for part in pair)

@@ -55,6 +55,10 @@ class Source(StrEnum):
     LAST = "last number"
 
 
+# A member of an enumeration is found through its class's metaclass.
+_TAGGED, _BOXED, _HASHES, _STATED, _LAST = Source
+
+
 class Extraction(NamedTuple):
     """An answer as it is written, and where it was found.
 
@@ -79,8 +83,8 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("The answer is 18, for 3 + 15 is that.")
     '18'
     """
-    found = find_answer(response)
-    return None if found is None else found.text or None
+    found = _find(response)
+    return None if found is None else found[0] or None
 
 
 def find_answer(response: str) -> Extraction | None:
@@ -89,28 +93,34 @@ def find_answer(response: str) -> Extraction | None:
     >>> find_answer("#### 18")
     Extraction(text='18', source=<Source.HASHES: '####'>)
     """
+    found = _find(response)
+    return None if found is None else Extraction(*found)
+
+
+def _find(response: str) -> tuple[str, Source] | None:
+    # A single character is found much sooner than a word, and most responses lack these.
     tagged = tagged_answer(response)
     if tagged is not None:
         boxed = boxed_answer(tagged)
-        return Extraction((tagged if boxed is None else boxed).strip(), Source.TAGGED)
-    boxed = boxed_answer(response)
+        return (tagged if boxed is None else boxed).strip(), _TAGGED
+    boxed = boxed_answer(response) if "\\" in response else None
     if boxed is not None:
-        return Extraction(boxed.strip(), Source.BOXED)
-    hashes = response.rfind("####")
+        return boxed.strip(), _BOXED
+    hashes = response.rfind("####") if "#" in response else -1
     if hashes >= 0:
-        return Extraction(response[hashes + 4 :].strip().partition("\n")[0].rstrip(), Source.HASHES)
+        return response[hashes + 4 :].strip().partition("\n")[0].rstrip(), _HASHES
     stated = _stated_answer(response)
     if stated is not None:
-        return Extraction(stated, Source.STATED)
+        return stated, _STATED
     last = _last_number(response)
-    return None if last is None else Extraction(last, Source.LAST)
+    return None if last is None else (last, _LAST)
 
 
 def tagged_answer(response: str) -> str | None:
     """What stands between the last `<answer>` … `</answer>`, untouched, or None."""
-    end = response.rfind("</answer>")
-    if end < 0:
+    if "</answer>" not in response:
         return None
+    end = response.rindex("</answer>")
     start = response.rfind("<answer>", 0, end)
     return None if start < 0 else response[start + len("<answer>") : end]
 

@@ -62,14 +62,29 @@ NUMBER = re.compile(
     re.VERBOSE | re.ASCII,
 )
 # What may stand around the one number of an answer: words, hyphens and slashes between letters, harmless punctuation.
-_AROUND = re.compile(r"(?: [^\W\d_π] | [\s.,;:!?'\"()\[\]°$€£¥₹²³] | (?<=[^\W\d_]) [-/] (?=[^\W\d_]) )*+", re.VERBOSE)
+_AROUND = re.compile(
+    r"""(?: [^\W\d_π¹²³¼-¾⁰-₉⅐-ↈ]
+      | [\s.,;:!?'"`()\[\]°$€£¥₹]
+      | (?<=[A-Za-z]) [²³]
+      | (?<=[^\W\d_]) [-/] (?=[^\W\d_]) )*+""",
+    re.VERBOSE,
+)
 # Words that change the number beside them.
 _SCALE_WORD = re.compile(
     r"""(?<![^\W\d_])
-    (?: not | minus | negative | hundred | thousand | million | billion | trillion | dozen | half | k ) s?+
+    (?: not | minus | negative | hundred | thousand | million | billion | trillion | lakh | crore | dozen | half | k
+      | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | hundredth | thousandth ) ) s?+
     (?![^\W\d_])""",
     re.VERBOSE | re.IGNORECASE,
 )
+# Words that make something else of the number after them, or of the number before them.
+_FUNCTION = re.compile(
+    r"""(?<![^\W\d_])
+    (?: sqrt | log | ln | exp | sin | cos | tan | cot | csc | root | factorial | (?: square | cube )\ of )
+    (?![^\W\d_])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_POWER_WORD = re.compile(r"\s?(?:squared|cubed|factorial|and\s(?:a|one|two|three)\s)", re.IGNORECASE)
 # What makes it something else: a factorial, or an unknown beside it. Units of one letter are none of these.
 _NO_UNIT = re.compile(r"(?<=\d)!|(?<![^\W\d_])[xyznikpqruvwbcefjoXYZ](?![^\W\d_])")
 # Before an equals sign: `x = 1 or x = 2` is not 2.
@@ -148,6 +163,8 @@ def _read_number(text: str) -> Number | None:
     multiple = _MULTIPLE.match(right, match.end())
     after = match.end() if multiple is None else multiple.end()
     if _SCALE_WORD.search(right, 0, match.start()) or _SCALE_WORD.search(right, after):
+        return None
+    if _FUNCTION.search(right, 0, match.start()) or _POWER_WORD.match(right, after):
         return None
     if _NO_UNIT.search(right, 0, match.start()) or _NO_UNIT.search(right, match.end()):
         return None

@@ -9,9 +9,11 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from agent_tunix.errors import BadReferenceError
+from agent_tunix.errors import BadReferenceError, UndecidedAnswerError
 from agent_tunix.rewards.answers import (
+    Comparison,
     Source,
+    Verdict,
     compare_answers,
     extract_answer,
     find_answer,
@@ -35,11 +37,11 @@ def math_reward(response: str, answer: Any) -> Score:
 
     - 1.0: equal, in whatever form it is written
     - 0.5: a number within 10 % of the reference
-    - 0.0: further off, no answer, or one that cannot be compared
+    - 0.0: further off, no answer, or one that is none
 
     The answer is the last `<answer>…</answer>`, or else the last `\boxed{…}`, what follows `####`, what follows "the
     answer is", the last number. Numbers and most formulas are compared exactly, others by math-verify; the detail says
-    which.
+    which. An answer over which math-verify runs out of time has the outcome `timeout`.
 
     >>> math = get_reward_function("math")
     >>> math("<answer>$1,234.00</answer>", answer="1234"), math("It is 39.", answer="40"), math("No idea.", answer="40")
@@ -79,13 +81,13 @@ def check_answer_reward(response: str, answer: Any) -> Score:
     >>> [score(f"<answer>{text}</answer>", answer="1000") for text in ("1000", " 1,000 ", "950", "810", "7", "many")]
     [3.0, 1.5, 0.5, 0.25, -1.0, -0.5]
     """
-    reference = read_reference(answer)
+    read_reference(answer)  # a bad one is so whatever the response
     tagged = tagged_answer(response)
     if tagged is None or not tagged.strip():
         return Score(0.0, detail="no answer between <answer> and </answer>")
     if tagged == str(answer):
         return Score(3.0, detail="the answer is the reference to the letter")
-    comparison = compare_answers(tagged, reference)
+    comparison = _compare(tagged, answer)
     if comparison.equal:
         value = 1.5
     elif not comparison.is_number:
@@ -106,16 +108,29 @@ def check_numbers_reward(response: str, answer: Any) -> Score:
     >>> get_reward_function("check_numbers")("7 + 5 = 12", answer="12")
     1.5
     """
-    comparison = compare_answers(extract_answer(response), read_reference(answer))
+    comparison = _compare(extract_answer(response), answer)
     return Score(1.5 if comparison.equal else 0.0, detail=comparison.detail)
 
 
 def grade_answer(response: str, answer: Any) -> tuple[float, str]:
     """The value of `math`, and why."""
-    comparison = compare_answers(extract_answer(response), read_reference(answer))
-    if comparison.equal:
+    comparison = _compare(extract_answer(response), answer)
+    if comparison.verdict is Verdict.EQUAL:
         return 1.0, comparison.detail
     return 0.5 if comparison.within(_TENTH) else 0.0, comparison.detail
+
+
+def _compare(given: str | None, answer: Any) -> Comparison:
+    """The answer given beside the reference.
+
+    Raises:
+        BadReferenceError: The reference is neither a number nor a formula.
+        UndecidedAnswerError: math-verify ran out of time, or failed.
+    """
+    comparison = compare_answers(given, read_reference(answer))
+    if comparison.verdict is Verdict.UNDECIDED:
+        raise UndecidedAnswerError(comparison.detail, comparison.timed_out)
+    return comparison
 
 
 def answer_correctness_reward(response: str, answer: Any) -> Score:
@@ -132,10 +147,10 @@ def answer_correctness_reward(response: str, answer: Any) -> Score:
     (1.0, 1.0)
     """
     try:
-        reference = read_reference(answer)
+        read_reference(answer)
     except BadReferenceError:
         return compare_texts(response, answer)
-    comparison = compare_answers(extract_answer(response), reference)
+    comparison = _compare(extract_answer(response), answer)
     return Score(1.0 if comparison.equal else 0.0, detail=comparison.detail)
 
 

@@ -6,15 +6,16 @@ import inspect
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureError
+from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureError, UndecidedAnswerError
 from agent_tunix.rewards.conventions import capture, running
 from agent_tunix.rewards.conventions.target import Call, Target, refuse_unknown
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.recipe import RewardRecipe
-from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
 
 SURROUNDINGS = ("prompt", "format", "step", "max_steps", "num_tokens")
@@ -115,7 +116,7 @@ class Convention(abc.ABC):
         function: Callable[..., Any] = self.given
         return function
 
-    @property
+    @cached_property
     def is_builtin(self) -> bool:
         """Whether it comes with this package."""
         return (getattr(self.given, "__module__", None) or "").startswith("agent_tunix.rewards.builtin.")
@@ -263,6 +264,8 @@ class Convention(abc.ABC):
         """The outcome of what the user's code raised."""
         if isinstance(error, BadReferenceError):
             return Score.failed(Outcome.BAD_REFERENCE, str(error))
+        if isinstance(error, UndecidedAnswerError):
+            return Score.failed(Outcome.TIMEOUT if error.timed_out else Outcome.ERROR, str(error))
         return Score.failed(Outcome.ERROR, describe_fault(error, self._file))
 
     def _finish(self, scores: list[Score], started: float, lines: list[str]) -> list[Score]:
@@ -271,8 +274,8 @@ class Convention(abc.ABC):
         if lines and self.owns_output:
             logged = capture.as_extras(lines)
             scores = [replace(score, extras={**score.extras, **logged}) for score in scores]
-        for score in scores:  # they are ours alone, and a copy of each would take longer than the rest
-            object.__setattr__(score, "seconds", seconds)
+        for score in scores:  # they are ours alone
+            take_time(score, seconds)
         return scores
 
 

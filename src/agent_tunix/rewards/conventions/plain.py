@@ -22,18 +22,57 @@ call, so that no reward can corrupt the next.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from agent_tunix.errors import RewardSignatureError
-from agent_tunix.rewards.conventions.base import Convention
+from agent_tunix.rewards.answers.thorough import PutOff, Questions
+from agent_tunix.rewards.conventions import capture
+from agent_tunix.rewards.conventions.base import FAULTS, SURROUNDINGS, Convention
 from agent_tunix.rewards.conventions.target import Call
-from agent_tunix.rewards.conventions.values import to_score
-from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.conventions.values import own_copy, to_score
+from agent_tunix.rewards.sample import Sample, Score, take_time
+from agent_tunix.rewards.shims import served_imports
 
 RESPONSE_NAMES = ("response", "completion")
 EXPECTED = "a per-response reward returns one number"
+
+
+class Arguments:
+    """The arguments of a function that names all it takes; where each comes from is found out once.
+
+    Args:
+        names: Of its parameters.
+        fixed: Arguments from configuration.
+    """
+
+    def __init__(self, names: Sequence[str], fixed: Mapping[str, Any]) -> None:
+        free = [name for name in names if name not in fixed]
+        self._fixed = {name: value for name, value in fixed.items() if name in names}
+        self._attributes = [(name, attrgetter("response")) for name in free if name in RESPONSE_NAMES]
+        self._attributes += [(name, attrgetter(name)) for name in free if name in SURROUNDINGS]
+        self._has_metadata = "metadata" in free
+        others = (*RESPONSE_NAMES, *SURROUNDINGS, "metadata")
+        self._columns = [name for name in free if name not in others]
+
+    def of(self, sample: Sample) -> dict[str, Any]:
+        """Those for one sample; a parameter that nothing provides is left to its default."""
+        arguments: dict[str, Any] = {}
+        for name, get in self._attributes:
+            arguments[name] = get(sample)
+        columns = sample.columns
+        for name in self._columns:
+            if name in columns:
+                arguments[name] = own_copy(columns[name])
+        if self._has_metadata:
+            arguments["metadata"] = own_copy(dict(columns))
+        if self._fixed:
+            arguments |= own_copy(self._fixed)
+        return arguments
 
 
 class RewardFunction(Convention):
@@ -63,11 +102,59 @@ class RewardFunction(Convention):
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:
         return [to_score(self._call(samples[0]), EXPECTED)]
 
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        """Score each sample, in order; whatever the user's code does wrong becomes an outcome with its reason."""
+        if self.is_async:
+            return super().score(samples)
+        with served_imports(), capture.listening(), capture.attributed() as lines:
+            if not self.is_builtin:
+                return [self._score_one(sample, lines) for sample in samples]
+            return self._score_gathering(samples, lines)
+
+    def _score_gathering(self, samples: Sequence[Sample], lines: list[str]) -> list[Score]:
+        """The scores of a built-in, which asks the thorough tier about the whole batch at once."""
+        questions = Questions()
+        with questions.gathered():
+            scores = [self._score_or_put_off(sample, lines) for sample in samples]
+        while put_off := [place for place, score in enumerate(scores) if score is None]:
+            started = time.perf_counter()
+            questions.settle()
+            waited_s = (time.perf_counter() - started) / len(put_off)
+            with questions.gathered():
+                for place in put_off:
+                    score = self._score_or_put_off(samples[place], lines)
+                    if score is not None:
+                        take_time(score, score.seconds + waited_s)
+                    scores[place] = score
+        return [score for score in scores if score is not None]
+
+    def _score_or_put_off(self, sample: Sample, lines: list[str]) -> Score | None:
+        """The score of a built-in; None while it waits for the thorough tier."""
+        try:
+            return self._score_one(sample, lines)
+        except PutOff:
+            return None
+
+    def _score_one(self, sample: Sample, lines: list[str]) -> Score:
+        lines.clear()
+        started = time.perf_counter()
+        try:
+            returned = self._call(sample)
+            # A built-in makes a new score each time, which nobody else holds.
+            owned = self.is_builtin and type(returned) is Score
+            score = returned if owned else to_score(returned, EXPECTED)
+        except FAULTS as error:  # a user's fault becomes an outcome here
+            score = self._failed(error)
+        take_time(score, time.perf_counter() - started)
+        return replace(score, extras={**score.extras, **capture.as_extras(lines)}) if lines else score
+
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         async with slots:
             return [to_score(await self._call(samples[0]), EXPECTED)]
 
     def _call(self, sample: Sample) -> Any:
+        if self._arguments is not None:
+            return self.calls[0].function(**self._arguments.of(sample))
         columns = sample.columns
         available: dict[str, Any] = {
             **columns,
@@ -84,6 +171,14 @@ class RewardFunction(Convention):
         if self.target.call_args:
             available.update(self.target.call_args)
         return self.calls[0](available)
+
+    @cached_property
+    def _arguments(self) -> Arguments | None:
+        """What it is given, where its signature names all of it."""
+        call = self.calls[0]
+        if call.takes_any or call.has_positional_only:
+            return None
+        return Arguments(call.names, self.target.call_args)
 
     @cached_property
     def _response_names(self) -> list[str]:

@@ -127,6 +127,11 @@ class Call:
         self._named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
 
     @property
+    def has_positional_only(self) -> bool:
+        """Whether a parameter takes no name."""
+        return bool(self._positional)
+
+    @property
     def required(self) -> list[str]:
         """Names of the parameters without a default."""
         named = (p for p in self.signature.parameters.values() if p.name in self.names)
@@ -157,10 +162,11 @@ class Call:
             names = [name for name in {**available, **lazily} if name not in by_position]
         else:
             names = [name for name in self._named if name in available or name in lazily]
-        return self._function(*positional, **{name: take(name) for name in names})
+        return self.function(*positional, **{name: take(name) for name in names})
 
     @cached_property
-    def _function(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., Any]:
+        """What is called."""
         owner = self.target.object
         function: Callable[..., Any] = getattr(owner, self.method) if self.method else owner
         # A class may check what it returns when called directly; here that is done value by value.

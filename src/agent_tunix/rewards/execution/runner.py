@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar, cast
 
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards.answers.verifiers import VERIFIERS
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution.calls import divide_into_calls
 from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, failed_scores
@@ -36,12 +37,17 @@ class Runner(Closing, Generic[AnyReward]):
         self._loop = EventLoopThread()
         self._executor: Executor | None = None
         self.reward = cast(AnyReward, self._place(reward))
+        VERIFIERS.hold()
+        self._is_open = True
 
     def close(self) -> None:
         """End every process and thread, and give up every descriptor."""
         if self._executor is not None:
             self._executor.close()
         self._loop.close()
+        if self._is_open:
+            self._is_open = False
+            VERIFIERS.release()
 
     def _place(self, reward: Reward) -> Reward:
         if isinstance(reward, Mixture):

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution import linux, wire
 from agent_tunix.rewards.execution.calls import Call
@@ -95,6 +96,7 @@ def main(connection: socket.socket, output: int, trace: int, limits: WorkerLimit
         _lower_limit(resource.RLIMIT_NPROC, limits.most_processes)
     random.seed()
     np.random.seed()
+    set_thorough_runner(verify_here)  # no process of its own: this one has limits
     worker = _Worker(connection, output, limits)
     while True:
         worker.answer(_receive(connection))

@@ -189,9 +189,11 @@ class Mixture:
             c.name: make_terms(weights[c.name], parts[c.name], verdicts[c.name], c.transforms, groups)
             for c in self.components
         }
+        names = tuple(terms)
+        rows = zip(zip(*(parts[name] for name in names), strict=True), zip(*terms.values(), strict=True), strict=True)
         return [
-            _total({name: parts[name][index] for name in terms}, {name: of[index] for name, of in terms.items()})
-            for index in range(len(samples))
+            _total(dict(zip(names, said, strict=True)), dict(zip(names, weighed_terms, strict=True)))
+            for said, weighed_terms in rows
         ]
 
     # --- what trains -------------------------------------------------------------------------------------------------
@@ -343,14 +345,19 @@ def _compute(
 def _total(parts: Mapping[str, Score | None], terms: Mapping[str, Term]) -> Score:
     """The score of one completion."""
     value, outcome, detail = total_of(terms)
-    said = {name: part for name, part in parts.items() if part is not None}
-    return Score(
-        value=value,
-        components={name: None if part is None else part.value for name, part in parts.items()},
-        outcome=outcome,
-        detail=describe_terms(said, terms) if value is not None else detail,
-        extras={name: part.extras for name, part in said.items() if part.extras},
-        seconds=sum(part.seconds for part in said.values()),
-        parts=said,
-        terms=terms,
-    )
+    said: dict[str, Score] = {}
+    values: dict[str, float | None] = {}
+    extras: dict[str, Any] = {}
+    seconds = 0.0
+    for name, part in parts.items():  # one pass: this runs for every completion
+        if part is None:
+            values[name] = None
+            continue
+        said[name] = part
+        values[name] = part.value
+        seconds += part.seconds
+        if part.extras:
+            extras[name] = part.extras
+    if value is not None:
+        detail = describe_terms(said, terms)
+    return Score(value, values, outcome, detail, extras, seconds, said, terms)

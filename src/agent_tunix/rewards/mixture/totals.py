@@ -25,6 +25,7 @@ from agent_tunix.rewards.mixture.gates import Verdict
 from agent_tunix.rewards.sample import LARGEST_VALUE, Outcome, Score, Term
 from agent_tunix.rewards.transforms import Transform, apply_transforms
 
+_SCORED = Outcome.SCORED
 FAILURES = frozenset({Outcome.ERROR, Outcome.TIMEOUT, Outcome.BAD_REFERENCE})
 
 
@@ -48,10 +49,16 @@ def make_terms(
     values_B = raw_B
     if transforms:
         values_B = apply_transforms(transforms, np.array(raw_B), np.asarray(groups, dtype=np.int64)).tolist()
-    terms = [
-        _term(weight, score, verdict, raw, value)
-        for score, verdict, raw, value in zip(scores, verdicts, raw_B, values_B, strict=True)
-    ]
+    known: dict[float, Term] = {}  # most values of a batch are equal, and so are their terms
+    terms: list[Term] = []
+    for score, verdict, raw, value in zip(scores, verdicts, raw_B, values_B, strict=True):
+        counts = raw == raw  # and is not NaN
+        term = known.get(value) if counts else None
+        if term is None:
+            term = _term(weight, score, verdict, raw, value)
+            if counts and term.outcome is _SCORED:
+                known[value] = term
+        terms.append(term)
     if all(term.value is not None for term in terms):
         return terms
     neutral = _group_means(terms, groups)
@@ -100,17 +107,18 @@ def total_of(terms: Mapping[str, Term]) -> tuple[float | None, Outcome, str]:
     for name, term in terms.items():
         if term.weight == 0:
             continue
-        if term.outcome in FAILURES:
-            return None, term.outcome, f"component {name!r}: {term.detail}"
         weighted = True
-        applies = applies or term.gate_shut or term.outcome is Outcome.SCORED
+        if term.outcome is _SCORED or term.gate_shut:
+            applies = True
+        elif term.outcome in FAILURES:
+            return None, term.outcome, f"component {name!r}: {term.detail}"
         total += term.contribution
     if weighted and not applies:
         return None, Outcome.NOT_APPLICABLE, "no component applies"
     if not abs(total) <= LARGEST_VALUE:
         detail = f"the weighted sum is {total}; it may be at most {LARGEST_VALUE:g} in size"
         return None, Outcome.ERROR, detail
-    return total, Outcome.SCORED, ""
+    return total, _SCORED, ""
 
 
 def describe_terms(parts: Mapping[str, Score], terms: Mapping[str, Term]) -> str:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.advantages import SCALINGS
+from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample, Score
-from agent_tunix.rewards.statistics import summarise
 
 
 class Unreplayable(RewardError):
@@ -91,6 +91,7 @@ def replay(
         raise RewardError(f"grpo.advantage_scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}")
     waiting = sorted(rows, key=lambda row: row["step"])
     of_rewards: dict[int, dict[str, Any]] = {}
+    metrics = RewardMetrics(mixture, num_generations=num_generations, scaling=scaling)
     for recorded in steps:
         while waiting and waiting[0]["step"] < recorded.step:
             row = waiting.pop(0)
@@ -100,9 +101,7 @@ def replay(
         totals = mixture.totals(scores)
         advantages = mixture.advantages(scores, num_generations, scaling).astype(np.float32)
         if any(metric.startswith("rewards/") for metric in mixture.followed_metrics):
-            of_rewards[recorded.step] = summarise(
-                scores, totals, advantages, num_generations=num_generations, weights=mixture.weights(recorded.step)
-            )
+            of_rewards[recorded.step] = metrics.measure(recorded.step, recorded.samples, scores, totals, advantages)
         yield ReplayedStep(recorded, scores, totals, advantages)
 
 

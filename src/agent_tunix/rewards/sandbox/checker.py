@@ -235,7 +235,10 @@ def names_for(check: str, names: dict[str, Any]) -> dict[str, Any]:
         names: All that the program defines.
     """
     others = {name for name in names if not hasattr(builtins, name)}
-    used = {node.id for node in ast.walk(ast.parse(check)) if isinstance(node, ast.Name)}
+    try:
+        used = {node.id for node in ast.walk(ast.parse(check)) if isinstance(node, ast.Name)}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # of which running it will tell
+        return names
     return {name: value for name, value in names.items() if name in others} if used & others else names
 
 

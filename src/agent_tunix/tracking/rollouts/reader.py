@@ -4,7 +4,8 @@ A file is found by its name and each step in it by the footer; nothing else is r
 still going adds files, and one that is resumed replaces some: every call looks at what lies there now.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +70,8 @@ class RolloutReader:
                 f"the rollouts of step {step} are not in {self.directory}; {there}. A run that is going writes them"
                 f" with each checkpoint, and rollouts.share=0 stores none"
             )
-        return self._read(index[step])
+        (stored,) = _read_steps([index[step]])
+        return stored
 
     def iterate(
         self,
@@ -91,10 +93,8 @@ class RolloutReader:
             # "<step>_<prompt>_<generation>": other steps need not be read.
             named = {int(first) for first in (name.partition("_")[0] for name in rollout_ids) if first.isdecimal()}
             steps = named if steps is None else named & set(steps)
-        for step, place in sorted(self._index().items()):
-            if steps is not None and step not in steps:
-                continue
-            stored = self._read(place)
+        wanted = [place for step, place in sorted(self._index().items()) if steps is None or step in steps]
+        for stored in _read_steps(wanted):
             if groups is not None or rollout_ids is not None:
                 rows = [
                     row
@@ -116,17 +116,8 @@ class RolloutReader:
         Raises:
             RunDirectoryError: A file is damaged, or of a later version.
         """
-        for _, place in sorted(self._index().items()):
-            yield self._read_table(place, columns)
-
-    def _read(self, place: _Place) -> StoredStep:
-        table = self._read_table(place, None)
-        with explained(place.path, "read"):
-            return from_table(table, place.settings)
-
-    def _read_table(self, place: _Place, columns: Sequence[str] | None) -> "pa.Table":
-        with explained(place.path, "read"), opened(place.path) as file:
-            return file.read_row_group(place.row_group, columns=None if columns is None else list(columns))
+        for _, table in _read_tables([place for _, place in sorted(self._index().items())], columns):
+            yield table
 
     def _index(self) -> dict[int, _Place]:
         """Step → where it lies."""
@@ -144,6 +135,21 @@ class RolloutReader:
             index = footers[key] | index
         self._footers = footers
         return index
+
+
+def _read_steps(places: Iterable[_Place]) -> Iterator[StoredStep]:
+    for place, table in _read_tables(places, None):
+        with explained(place.path, "read"):
+            stored = from_table(table, place.settings)
+        yield stored
+
+
+def _read_tables(places: Iterable[_Place], columns: Sequence[str] | None) -> "Iterator[tuple[_Place, pa.Table]]":
+    """The tables of some steps, each file opened once as long as its steps follow each other."""
+    for path, of_file in itertools.groupby(places, key=lambda place: place.path):
+        with explained(path, "read"), opened(path) as file:
+            for place in of_file:
+                yield place, file.read_row_group(place.row_group, None if columns is None else list(columns))
 
 
 def _read_footer(path: Path) -> dict[int, _Place]:

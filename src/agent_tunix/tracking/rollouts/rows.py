@@ -317,18 +317,15 @@ def _read_score(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> S
         name = text(f"{place}/name", stored["name"])
         components[name] = stored["value"]
         if stored["outcome"] is not None:
-            more = {} if stored["more"] is None else decode(stored["more"])
-            parts[name] = Score(
+            part = Score(
                 value=stored["value"],
-                components=more.get("components", {}),
                 outcome=Outcome(stored["outcome"]),
                 detail=text(f"{place}/detail", stored["detail"]),
-                extras=more["extras"] if "extras" in more else extras.get(name, {}),
+                extras=extras.get(name, {}),
                 seconds=stored["seconds"],
-                parts={inner: _score_of(data) for inner, data in more.get("parts", {}).items()},
-                terms={inner: _term_of(data) for inner, data in more.get("terms", {}).items()},
-                metrics=logged.get(name, {}).get("metrics", {}),
+                metrics=logged[name].get("metrics", {}) if name in logged else {},
             )
+            parts[name] = part if stored["more"] is None else _with_more(part, decode(stored["more"]))
         if stored["term_outcome"] is not None:
             terms[name] = Term(
                 weight=stored["weight"],
@@ -346,6 +343,16 @@ def _read_score(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> S
         seconds=row["seconds"],
         parts=parts,
         terms=terms,
+    )
+
+
+def _with_more(part: Score, more: Mapping[str, Any]) -> Score:
+    return dataclasses.replace(
+        part,
+        components=more.get("components", {}),
+        extras=more.get("extras", part.extras),
+        parts={name: _score_of(data) for name, data in more.get("parts", {}).items()},
+        terms={name: _term_of(data) for name, data in more.get("terms", {}).items()},
     )
 
 

@@ -69,8 +69,8 @@ class StoredStep:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every group of the step is here, which an advantage scaled over the batch needs."""
-        return len({sample.group_id for sample in self.samples}) == self.groups_in_step
+        """Whether every completion of the step is here, which an advantage scaled over the batch needs."""
+        return len(self.samples) == self.groups_in_step * self.settings.num_generations
 
     def select(self, rows: Sequence[int]) -> "StoredStep":
         """The same step with some of its rows."""

@@ -1,116 +1,13 @@
-"""What a batch of scores looks like, and what a run's scores have shown."""
+"""What earned high and low rewards over a run, and what failed, in memory that does not grow."""
 
 import heapq
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from agent_tunix.rewards.sample import Outcome, Sample, Score
-
-
-class Histogram(TypedDict):
-    """`counts[i]` values lie between `edges[i]` and `edges[i + 1]`."""
-
-    counts: list[int]
-    edges: list[float]
-
-
-Metric = float | int | Histogram | None
-
-
-def summarise(
-    scores: Sequence[Score],
-    totals: NDArray[np.float64],
-    advantages: NDArray[np.floating[Any]],
-    *,
-    num_generations: int,
-    weights: Mapping[str, float],
-    gated: Collection[str] = (),
-    transformed: Collection[str] = (),
-    histogram_bins: int = 10,
-    detailed: bool = False,
-) -> dict[str, Metric]:
-    """The metrics of one step's rewards, by the names that trackers show.
-
-    Moments are those of the completions (divisor n) and cover scored ones only; None where there is none.
-
-    Args:
-        scores: A mixture's scores, group by group.
-        totals: What trained, of shape [B]; NaN for an unscored completion.
-        advantages: Of shape [B].
-        num_generations: G, the completions of a group.
-        weights: The effective weight of each component.
-        gated: Components with a gate.
-        transformed: Components with transforms.
-        histogram_bins: Bins of each histogram.
-        detailed: Give variances as well.
-
-    Returns:
-        `rewards/total/…`, `rewards/<component>/…`, `rewards/outcomes/<outcome>`, `rewards/dead_groups` and
-        `advantages/std`. A component's moments are those of its raw values, where it was computed; with transforms,
-        `rewards/<component>/transformed/…` has those of the values that were weighed instead. A component's outcomes
-        other than `scored` are counted where they occur, and completions on which its gate was shut by
-        `rewards/<component>/gate_shut`. A group is dead if none of its completions has an advantage.
-    """
-    metrics: dict[str, Metric] = {}
-    scored_B = np.array([score.outcome is Outcome.SCORED for score in scores], dtype=bool)
-    _describe_into(metrics, "rewards/total", totals[scored_B], histogram_bins, detailed)
-    for name, weight in weights.items():
-        values = [score.components.get(name) for score in scores]
-        scored = np.array([value for value in values if value is not None], dtype=np.float64)
-        _describe_into(metrics, f"rewards/{name}", scored, histogram_bins, detailed)
-        metrics[f"rewards/{name}/weight"] = weight
-        terms = [score.terms[name] for score in scores]
-        if name in transformed:
-            weighed = [term.value for term in terms if term.outcome is Outcome.SCORED and term.value is not None]
-            values_N = np.array(weighed, dtype=np.float64)
-            _describe_into(metrics, f"rewards/{name}/transformed", values_N, histogram_bins, detailed)
-        if name in gated:
-            metrics[f"rewards/{name}/gate_shut"] = sum(term.gate_shut for term in terms)
-        outcomes = Counter(term.outcome for term in terms if not term.gate_shut)
-        for outcome in Outcome:
-            if outcomes[outcome] and outcome is not Outcome.SCORED:
-                metrics[f"rewards/{name}/outcomes/{outcome}"] = outcomes[outcome]
-    outcomes = Counter(score.outcome for score in scores)
-    for outcome in Outcome:
-        metrics[f"rewards/outcomes/{outcome}"] = outcomes[outcome]
-    dead_P = ~advantages.reshape(-1, num_generations).any(axis=1)
-    metrics["rewards/dead_groups"] = float(dead_P.mean()) if dead_P.size else None
-    metrics["advantages/std"] = float(np.std(advantages)) if advantages.size else None
-    return metrics
-
-
-def _describe_into(
-    metrics: dict[str, Metric], prefix: str, values: NDArray[np.float64], bins: int, detailed: bool
-) -> None:
-    if not values.size:
-        metrics |= dict.fromkeys((f"{prefix}/{leaf}" for leaf in ("mean", "std", "min", "max", "histogram")), None)
-        if detailed:
-            metrics[f"{prefix}/variance"] = None
-        return
-    low, high = float(values.min()), float(values.max())
-    # Equal values have no spread, whatever rounding makes of their mean.
-    std = float(values.std()) if low < high else 0.0
-    metrics[f"{prefix}/mean"] = float(values.mean()) if low < high else low
-    metrics[f"{prefix}/std"] = std
-    metrics[f"{prefix}/min"] = low
-    metrics[f"{prefix}/max"] = high
-    metrics[f"{prefix}/histogram"] = _histogram(values, bins)
-    if detailed:
-        metrics[f"{prefix}/variance"] = std * std
-
-
-def _histogram(values: NDArray[np.float64], bins: int) -> Histogram:
-    try:
-        counts, edges = np.histogram(values, bins=bins)
-    except ValueError:  # a range too wide or too narrow to be divided in floats
-        return {"counts": [int(values.size)], "edges": [float(values.min()), float(values.max())]}
-    return {"counts": counts.tolist(), "edges": edges.tolist()}
 
 
 @dataclass(slots=True)

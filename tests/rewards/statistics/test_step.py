@@ -1,6 +1,7 @@
+"""The metrics of one step, and what they leave out."""
+
 import json
 import math
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -8,42 +9,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_tunix.rewards import Component, Mixture, Outcome, Sample, compute_group_advantages
+from agent_tunix.rewards import Component, Mixture, Outcome, Sample
 from agent_tunix.rewards.calling import RewardFunction
 from agent_tunix.rewards.mixture.routes import Route
-from agent_tunix.rewards.statistics import RewardAnalysis, summarise
+from agent_tunix.rewards.statistics import summarise
 from agent_tunix.rewards.transforms import Clip
-
-
-def mixture_of(*names: str, **weights: float) -> Mixture:
-    """Components that return what the sample's columns of their names hold."""
-
-    def reader(name: str) -> RewardFunction:
-        return RewardFunction(lambda response, metadata: metadata[name], name)
-
-    return Mixture([Component(name, reader(name), weights.get(name, 1.0)) for name in names])
-
-
-def metrics_of(mixture: Mixture, rows: list[dict[str, Any]], size: int, **options: Any) -> dict[str, Any]:
-    samples = [Sample("x", columns=row, group_id=index // size) for index, row in enumerate(rows)]
-    scores = mixture.score(samples)
-    totals = mixture.totals(scores)
-    advantages = compute_group_advantages(totals, size)
-    return summarise(scores, totals, advantages, num_generations=size, weights=mixture.weights(1), **options)
-
+from tests.rewards.statistics.support import metrics_of, mixture_of
 
 ROWS = [{"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 3.0}, {"a": math.nan, "b": 5.0}]
 
 
+NUMBERS = {"mean", "std", "min", "max"}
+DETAIL = {"variance", "histogram", "p10", "p50", "p90", "distinct", "at_min", "at_max"}
+
+
 def test_the_metrics_have_the_names_that_trackers_show() -> None:
-    leaves = ("mean", "std", "min", "max", "histogram")
-    expected = {f"rewards/{name}/{leaf}" for name in ("total", "a", "b") for leaf in leaves}
+    expected = {f"rewards/{name}/{leaf}" for name in ("total", "a", "b") for leaf in NUMBERS}
     expected |= {"rewards/a/weight", "rewards/b/weight", "rewards/a/outcomes/error"}
     expected |= {f"rewards/outcomes/{outcome}" for outcome in Outcome}
     expected |= {"rewards/dead_groups", "advantages/std"}
     assert set(metrics_of(mixture_of("a", "b"), ROWS, 2)) == expected
-    variances = {f"rewards/{name}/variance" for name in ("total", "a", "b")}
-    assert set(metrics_of(mixture_of("a", "b"), ROWS, 2, detailed=True)) == expected | variances
+    expected |= {f"rewards/{name}/{leaf}" for name in ("total", "a", "b") for leaf in DETAIL}
+    expected |= {f"rewards/groups/{cause}" for cause in ("all_highest", "all_lowest", "tied", "unscored")}
+    expected |= {f"rewards/{name}/{leaf}" for name in "ab" for leaf in ("advantage_share", "conflict_share")}
+    expected |= {"rewards/conflicts/a/b"}
+    assert set(metrics_of(mixture_of("a", "b"), ROWS, 2, detailed=True)) == expected
+    expected |= {f"rewards/{name}/length_correlation" for name in ("total", "a", "b")}
+    expected |= {"completions/duplicate_share", "completions/duplicate_score_std"}
+    samples = [Sample("x")] * len(ROWS)
+    assert set(metrics_of(mixture_of("a", "b"), ROWS, 2, detailed=True, samples=samples)) == expected
+
+
+def test_a_component_of_weight_0_explains_nothing_and_is_in_no_pair() -> None:
+    metrics = metrics_of(mixture_of("a", "b", b=0.0), [{"a": 0.0, "b": 3.0}, {"a": 1.0, "b": 2.0}], 2, detailed=True)
+    assert (metrics["rewards/a/advantage_share"], metrics["rewards/b/advantage_share"]) == (1.0, 0.0)
+    assert metrics["rewards/b/conflict_share"] is None
+    assert not any(name.startswith("rewards/conflicts") for name in metrics)
 
 
 def test_gates_transforms_and_routes_are_told_apart_from_scores_and_failures() -> None:
@@ -101,7 +102,7 @@ def test_each_outcome_is_counted() -> None:
 
 def test_nothing_scored_gives_null_and_never_zero() -> None:
     metrics = metrics_of(mixture_of("a"), [{"a": math.nan}, {"a": math.nan}], 2, detailed=True)
-    for leaf in ("mean", "std", "min", "max", "histogram", "variance"):
+    for leaf in NUMBERS | DETAIL:
         assert metrics[f"rewards/total/{leaf}"] is None
         assert metrics[f"rewards/a/{leaf}"] is None
     assert metrics["rewards/outcomes/error"] == 2
@@ -134,80 +135,19 @@ def test_equal_rewards_have_no_deviation_at_all() -> None:
 
 
 def test_a_histogram_counts_every_value_between_its_edges() -> None:
-    histogram = metrics_of(mixture_of("a", "b"), ROWS, 2, histogram_bins=4)["rewards/b/histogram"]
+    histogram = metrics_of(mixture_of("a", "b"), ROWS, 2, histogram_bins=4, detailed=True)["rewards/b/histogram"]
     assert histogram == {"counts": [2, 0, 1, 1], "edges": [1.0, 2.0, 3.0, 4.0, 5.0]}
 
 
 @pytest.mark.parametrize("values", [[1e60, -1e60], [0.0, 5e-324], [1.0, 1.0 + 2e-16]])
 def test_a_histogram_survives_any_range(values: list[float]) -> None:
-    histogram = metrics_of(mixture_of("a"), [{"a": value} for value in values], 2)["rewards/a/histogram"]
+    histogram = metrics_of(mixture_of("a"), [{"a": value} for value in values], 2, detailed=True)["rewards/a/histogram"]
     assert sum(histogram["counts"]) == 2
     assert len(histogram["edges"]) == len(histogram["counts"]) + 1
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True, width=32) | st.none(), min_size=2, max_size=8))
 def test_metrics_are_json_without_nan(values: list[float | None]) -> None:
-    metrics = metrics_of(mixture_of("a"), [{"a": value} for value in values[: len(values) // 2 * 2]], 2)
+    rows = [{"a": value} for value in values[: len(values) // 2 * 2]]
+    metrics = metrics_of(mixture_of("a"), rows, 2, detailed=True, samples=[Sample("x")] * len(rows))
     json.dumps(metrics, allow_nan=False)
-
-
-def analysis_of(values: list[Any], **options: Any) -> dict[str, Any]:
-    analysis = RewardAnalysis(**options)
-    mixture = mixture_of("a")
-    for step, value in enumerate(values, start=1):
-        samples = [Sample(f"response {step}", prompt="p", columns={"a": value, "answer": "4"}, step=step)]
-        analysis.add(samples, mixture.score(samples))
-    return analysis.report()
-
-
-def test_the_analysis_keeps_the_best_and_the_worst() -> None:
-    report = analysis_of([3.0, 1.0, 2.0, 5.0, 4.0, 5.0], num_examples=2)
-    assert [example["response"] for example in report["top"]] == ["response 4", "response 6"]
-    assert [example["total"] for example in report["bottom"]] == [1.0, 2.0]
-    assert report["top"][0]["answer"] == "4"
-
-
-def test_of_equal_examples_the_earliest_are_kept() -> None:
-    report = analysis_of([1.0] * 9, num_examples=2)
-    assert [example["step"] for example in report["top"]] == [1, 2]
-
-
-def test_the_analysis_shows_failures_with_their_reason() -> None:
-    report = analysis_of([1.0, math.nan, None, math.nan, math.nan], num_examples=2)
-    assert report["outcomes"] == {"scored": 1, "not_applicable": 1, "bad_reference": 0, "error": 3, "timeout": 0}
-    assert [failure["step"] for failure in report["failures"]["error"]] == [2, 4]
-    assert "returned nan" in report["failures"]["error"][0]["detail"]
-
-
-@given(st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=1, max_size=50))
-def test_moments_equal_a_numpy_oracle(values: list[float]) -> None:
-    report = analysis_of(values)["total"]
-    array = np.array(values)
-    assert report["count"] == len(values)
-    assert report["mean"] == pytest.approx(array.mean(), abs=1e-9)
-    assert report["variance"] == pytest.approx(array.var(), abs=1e-7)
-    if array.std() > 1e-3:
-        skew = np.mean((array - array.mean()) ** 3) / array.std() ** 3
-        assert report["skew"] == pytest.approx(skew, abs=1e-4)
-
-
-def test_an_empty_analysis_is_a_report_too() -> None:
-    json.dumps(RewardAnalysis().report(), allow_nan=False)
-    assert RewardAnalysis().report()["total"]["mean"] is None
-
-
-def test_the_analysis_does_not_grow() -> None:
-    analysis = RewardAnalysis(num_examples=3)
-    mixture = mixture_of("a")
-
-    def take_in(steps: range) -> None:
-        for step in steps:
-            samples = [Sample("x" * 100, columns={"a": float(step % 7)}, step=step)] * 8
-            analysis.add(samples, mixture.score(samples))
-
-    take_in(range(100))
-    tracemalloc.start()
-    take_in(range(100, 600))
-    grown, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert grown < 50_000

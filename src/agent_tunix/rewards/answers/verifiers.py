@@ -1,0 +1,149 @@
+"""Processes in which math-verify runs: at most a few, started by the first question, killed when their time is up.
+
+They are workers like those of users' rewards, so an expression that never ends, exhausts the memory or crashes the
+interpreter costs its own verdict and nothing else. All of a process share them (`VERIFIERS`). They end with the last
+`Runner` that is closed, or else with the process, and start again when something is asked afterwards.
+"""
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards.answers.thorough import Question, Ruling, Verdict
+from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.sample import Outcome, Sample, Score
+
+if TYPE_CHECKING:
+    from agent_tunix.rewards.execution.local import LocalExecutor
+
+logger = logging.getLogger("agent_tunix.rewards")
+
+TIMEOUT_S = 3.0
+MEMORY_MB = 2048
+MOST_WORKERS = 2
+# Once so many questions of a batch have timed out, its others are not tried: somebody writes them on purpose.
+PATIENCE = 8
+_ASKED_AT_ONCE = 16
+
+_RECIPE = RewardRecipe(
+    spec="agent_tunix.rewards.answers.verification.verify_reward",
+    name="math-verify",
+    # Nothing of the user's is to be found first.
+    working_directory=Path(__file__).parents[3],
+)
+
+
+class Verifiers:
+    """Worker processes that rule on questions; safe in any thread.
+
+    Args:
+        timeout_s: Wall time for one question; the process that exceeds it is killed.
+        memory_mb: What a process may allocate beyond what math-verify itself needs.
+        most_workers: Processes at the same time.
+    """
+
+    def __init__(
+        self, timeout_s: float = TIMEOUT_S, memory_mb: int = MEMORY_MB, most_workers: int = MOST_WORKERS
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._memory_mb = memory_mb
+        self._most_workers = most_workers
+        self._executor: LocalExecutor | None = None
+        self._num_holders = 0
+        self._lock = threading.Lock()
+
+    def rule(self, questions: Sequence[Question]) -> list[Ruling]:
+        """A ruling on each question, in order; a `ThoroughRunner`."""
+        rulings: list[Ruling] = []
+        while len(rulings) < len(questions):
+            if sum(ruling.timed_out for ruling in rulings) >= PATIENCE:
+                rulings += [_OUT_OF_PATIENCE] * (len(questions) - len(rulings))
+            else:
+                rulings += self._rule_few(questions[len(rulings) : len(rulings) + _ASKED_AT_ONCE])
+        return rulings
+
+    def hold(self) -> None:
+        """Let the processes, once they are started, run until everyone who holds them has called `release`."""
+        with self._lock:
+            self._num_holders += 1
+
+    def release(self) -> None:
+        """End the processes, unless others hold them."""
+        with self._lock:
+            self._num_holders -= 1
+            is_last = self._num_holders <= 0
+        if is_last:
+            self.close()
+
+    def close(self) -> None:
+        """End the processes; another question starts them anew."""
+        with self._lock:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.close()
+
+    def forget(self) -> None:
+        """In a fork of this process: the thread that serves the processes is not here, and they are not ours."""
+        self._lock = threading.Lock()
+        self._executor = None
+        self._num_holders = 0
+
+    def _rule_few(self, questions: Sequence[Question]) -> list[Ruling]:
+        from agent_tunix.rewards.execution.executor import Job
+
+        samples = [Sample(question.answer, columns={"answer": question.reference}) for question in questions]
+        calls = [(place,) for place in range(len(samples))]
+        executor = None
+        try:
+            executor = self._started()
+            scores = executor.submit(Job(_RECIPE, samples, calls)).result()
+        except (RewardError, OSError, CancelledError) as error:  # none can be started here, or they were closed
+            self._drop(executor)
+            logger.warning("math-verify has no process to run in: %r", error)
+            return [Ruling(Verdict.UNDECIDED, f"math-verify has no process to run in: {error!r}")] * len(samples)
+        return [self._ruling(score) for score in scores]
+
+    def _started(self) -> "LocalExecutor":
+        from agent_tunix.rewards.execution.local import LocalExecutor
+        from agent_tunix.rewards.execution.settings import ExecutionSettings
+
+        with self._lock:
+            if self._executor is None:
+                settings = ExecutionSettings(
+                    "process", timeout_s=self._timeout_s, memory_mb=self._memory_mb, num_workers=self._most_workers
+                )
+                self._executor = LocalExecutor(settings)
+            return self._executor
+
+    def _drop(self, failed: "LocalExecutor | None") -> None:
+        """Processes that have failed are of no use to the next question."""
+        if failed is None:
+            return
+        with self._lock:
+            if self._executor is failed:
+                self._executor = None
+        failed.close()
+
+    def _ruling(self, score: Score) -> Ruling:
+        if score.outcome is Outcome.SCORED:
+            return Ruling(Verdict.EQUAL if score.value else Verdict.DIFFERENT)
+        if score.outcome is Outcome.TIMEOUT:
+            return Ruling(Verdict.UNDECIDED, f"math-verify took longer than {self._timeout_s:g} s", timed_out=True)
+        return Ruling(Verdict.UNDECIDED, f"math-verify failed: {score.detail}")
+
+
+_OUT_OF_PATIENCE = Ruling(
+    Verdict.UNDECIDED, f"not tried, after {PATIENCE} others of its batch took math-verify too long"
+)
+
+VERIFIERS = Verifiers()
+
+atexit.register(VERIFIERS.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=VERIFIERS.forget)

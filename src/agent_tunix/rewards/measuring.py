@@ -1,0 +1,76 @@
+"""What a mixture's scores of a step look like: `summarise` with all that the mixture itself knows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agent_tunix.rewards.kinds import declared_ranges, total_range
+from agent_tunix.rewards.logged import logged_metrics
+from agent_tunix.rewards.mixture import Mixture
+from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.statistics import Metric, summarise
+
+
+class RewardMetrics:
+    """Measures the steps of one run, or of its replay.
+
+    Args:
+        mixture: The reward.
+        num_generations: G, the completions of a group.
+        scaling: `grpo.advantage_scaling`.
+        histogram_bins: Bins of each histogram.
+        detailed: `training.log_reward_stats`.
+    """
+
+    def __init__(
+        self,
+        mixture: Mixture,
+        *,
+        num_generations: int,
+        scaling: str = "group",
+        histogram_bins: int = 10,
+        detailed: bool = True,
+    ) -> None:
+        self._mixture = mixture
+        self._num_generations = num_generations
+        self._scaling = scaling
+        self._histogram_bins = histogram_bins
+        self._detailed = detailed
+        self._gated = [component.name for component in mixture.components if component.requires]
+        self._transformed = [component.name for component in mixture.components if component.transforms]
+        # Read from docstrings among others, so only once.
+        self._ranges = declared_ranges(mixture)
+
+    def measure(
+        self,
+        step: int,
+        samples: Sequence[Sample],
+        scores: Sequence[Score],
+        totals: np.ndarray,
+        advantages: np.ndarray,
+    ) -> dict[str, Metric]:
+        """The part of a step's row that follows from completions and their scores.
+
+        Args:
+            step: From 1.
+            samples: N completions, group by group.
+            scores: The mixture's, of each.
+            totals: [N], NaN where unscored.
+            advantages: [N].
+        """
+        weights = self._mixture.weights(step)
+        metrics = summarise(
+            scores,
+            totals,
+            advantages,
+            num_generations=self._num_generations,
+            weights=weights,
+            gated=self._gated,
+            transformed=self._transformed,
+            samples=samples,
+            scaling=self._scaling,
+            ranges={**self._ranges, "total": total_range(self._mixture, self._ranges, weights)},
+            histogram_bins=self._histogram_bins,
+            detailed=self._detailed,
+        )
+        return metrics | logged_metrics(scores)

@@ -1,0 +1,139 @@
+"""What each component did to the gradient: its share of the advantages' variance, and whom it pulls against.
+
+Under every `grpo.advantage_scaling` an advantage is a sum over the components. With v_c what a component was weighed
+with, w_c its weight, r the total, and means and deviations over the scored members of a completion's group,
+
+    group        A = Σ_c w_c · (v_c − mean(v_c)) / (std(r) + ε)
+    batch        A = Σ_c w_c · (v_c − mean(v_c)) / (STD(r) + ε)
+    none         A = Σ_c w_c · (v_c − mean(v_c))
+    component    A = Σ_c w_c · (v_c − mean(v_c)) / (std(v_c) + ε) / (STD(S) + ε)
+
+so that A = Σ_c a_c with parts a_c that sum to zero in each group, as A does. The variance of the advantages then
+divides without a rest into the components' covariances with them,
+
+    var(A) = cov(Σ_c a_c, A) = Σ_c cov(a_c, A),        share_c = cov(a_c, A) / var(A),        Σ_c share_c = 1,
+
+where var and cov are means over the batch's scored completions: what has the mean 0 in each group has it in the batch,
+and there is no variance between groups. This is the natural decomposition of variance by factor components of
+A. F. Shorrocks, "Inequality Decomposition by Factor Components", Econometrica 50 (1982), pages 193-211. A share is
+negative where a component works against the outcome, and then others are above 1 together. Weights count, gates and
+transforms too, and a component of large values that never differ within a group has the share 0. A divisor that is the
+same for the whole batch cancels, so that `batch` and `none` have the same shares; `group` gives each live group the
+same say, however small its spread.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent_tunix.rewards.advantages import centre, group_std, is_dead, standardise, unbiased_std
+
+Array = NDArray[np.float64]
+
+# A part of this size, relative to the greatest of its kind, is rounding.
+ROUNDING = 1e-9
+
+
+def advantage_parts(
+    totals_B: Array,
+    values_CB: Array,
+    weights_C: Array,
+    num_generations: int,
+    scaling: str = "group",
+    *,
+    epsilon: float = 1e-6,
+) -> Array:
+    """What each component put into each advantage.
+
+    Args:
+        totals_B: Rewards that trained; NaN for an unscored completion.
+        values_CB: What each component was weighed with; ignored for an unscored completion.
+        weights_C: The components' weights; what has the weight 0 puts 0 into every advantage.
+        num_generations: G, the completions of a group.
+        scaling: One of `advantages.SCALINGS`.
+        epsilon: ε, in units of reward.
+
+    Returns:
+        [C, B]; the sum over C is `compute_advantages` up to rounding. 0 for unscored completions and in dead groups.
+    """
+    totals_PG = totals_B.reshape(-1, num_generations)
+    scored_PG = ~np.isnan(totals_PG)
+    values_CPG = np.where(scored_PG, values_CB.reshape(-1, *totals_PG.shape), np.nan)
+    weights_C11 = weights_C[:, None, None]
+    if scaling == "component":
+        parts_CPG = weights_C11 * standardise(values_CPG, epsilon)
+        parts_CPG = parts_CPG / (unbiased_std(parts_CPG.sum(axis=0), scored_PG) + epsilon)
+        return parts_CPG.reshape(values_CB.shape)
+    parts_CPG = np.where(is_dead(totals_PG)[:, None], 0.0, weights_C11 * centre(values_CPG))
+    if scaling == "group":
+        parts_CPG = parts_CPG / (group_std(totals_PG) + epsilon)
+    elif scaling == "batch":
+        parts_CPG = parts_CPG / (unbiased_std(totals_PG, scored_PG) + epsilon)
+    return parts_CPG.reshape(values_CB.shape)
+
+
+def variance_shares(parts_CB: Array) -> list[float] | None:
+    """The share of the advantages' variance that each component explains; see the module's docstring.
+
+    Returns:
+        One for each component, summing to 1; None where no advantage differs from 0, or the components cancel down to
+        rounding.
+    """
+    largest = float(np.abs(parts_CB).max(initial=0.0))
+    if not largest:
+        return None
+    parts_CB = parts_CB / largest  # so that squares neither overflow nor vanish
+    advantages_B = parts_CB.sum(axis=0)
+    if float(np.abs(advantages_B).max()) <= ROUNDING:
+        return None
+    covariances_C = parts_CB @ advantages_B
+    shares: list[float] = (covariances_C / covariances_C.sum()).tolist()
+    return shares
+
+
+def conflict_shares(parts_CB: Array) -> list[float | None]:
+    """How often each component pushes a completion the other way than the rest of the total does.
+
+    Returns:
+        For each component the share, 0 to 1, of the completions on which neither its part nor the sum of the others'
+        is 0; None where there is no such completion.
+    """
+    signs_CB = _signs(parts_CB)
+    rest_CB = _signs(parts_CB.sum(axis=0) - parts_CB, float(np.abs(parts_CB).max(initial=0.0)))
+    counted_C = (signs_CB * rest_CB != 0).sum(axis=1)
+    against_C = (signs_CB * rest_CB < 0).sum(axis=1)
+    return [_share(*pair) for pair in zip(against_C.tolist(), counted_C.tolist(), strict=True)]
+
+
+def pair_conflicts(names: Sequence[str], parts_CB: Array) -> dict[tuple[str, str], float | None]:
+    """How often two components push a completion opposite ways.
+
+    Args:
+        names: The C components.
+        parts_CB: From `advantage_parts`.
+
+    Returns:
+        For each pair, in the order of the names, the share of the completions on which neither part is 0; None where
+        there is no such completion.
+    """
+    signs_CB = _signs(parts_CB)
+    moved_CB = np.abs(signs_CB)
+    counted_CC = (moved_CB @ moved_CB.T).tolist()
+    # Of n signs that agree or not, agreements less conflicts are the product: conflicts = (n - product) / 2.
+    balance_CC = (signs_CB @ signs_CB.T).tolist()
+    return {
+        (names[a], names[b]): _share((counted_CC[a][b] - balance_CC[a][b]) / 2, counted_CC[a][b])
+        for a in range(len(names))
+        for b in range(a + 1, len(names))
+    }
+
+
+def _signs(parts_CB: Array, largest: float | None = None) -> Array:
+    if largest is None:
+        largest = float(np.abs(parts_CB).max(initial=0.0))
+    return np.where(np.abs(parts_CB) > ROUNDING * largest, np.sign(parts_CB), 0.0)
+
+
+def _share(count: float, of: float) -> float | None:
+    return count / of if of else None

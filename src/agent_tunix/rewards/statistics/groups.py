@@ -1,0 +1,93 @@
+"""What the groups of a step show: why dead ones are dead, and what a verifier says twice of the same response."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent_tunix.rewards.sample import Sample
+from agent_tunix.rewards.statistics.series import END_TOLERANCE
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+DEATHS = ("all_highest", "all_lowest", "tied", "unscored")
+
+
+def causes_of_death(
+    totals_PG: Array, scored_PG: Mask, dead_P: Mask, declared: tuple[float, float] | None
+) -> dict[str, float | None]:
+    """Why groups taught nothing.
+
+    Args:
+        totals_PG: Rewards that trained; NaN for an unscored completion.
+        scored_PG: Which completions have a score of their own, rather than a 0 in its place.
+        dead_P: Which groups gave no advantage.
+        declared: The range of the total, where it is declared; otherwise the least and the greatest total of the batch
+            stand for it, unless they are equal.
+
+    Returns:
+        The shares of all groups that are dead because fewer than two members are scored (`unscored`), because every
+        total is at the end of the range (`all_highest`, `all_lowest`), or because their totals leave no advantage for
+        another reason (`tied`); in sum the share of dead groups. None where there is no group.
+    """
+    if not dead_P.size:
+        return dict.fromkeys(DEATHS)
+    unscored_P = dead_P & (scored_PG.sum(axis=1) < 2)
+    low_P = np.where(np.isnan(totals_PG), np.inf, totals_PG).min(axis=1)
+    high_P = np.where(np.isnan(totals_PG), -np.inf, totals_PG).max(axis=1)
+    lowest, highest = declared or (float(low_P.min()), float(high_P.max()))
+    tolerance = END_TOLERANCE * (highest / 2 - lowest / 2) if np.isfinite([lowest, highest]).all() else 0.0
+    known_P = dead_P & ~unscored_P & (lowest < highest)
+    highest_P = known_P & (low_P >= highest - tolerance)
+    lowest_P = known_P & (high_P <= lowest + tolerance)
+    counts = {
+        "all_highest": highest_P.sum(),
+        "all_lowest": lowest_P.sum(),
+        "tied": (dead_P & ~unscored_P & ~highest_P & ~lowest_P).sum(),
+        "unscored": unscored_P.sum(),
+    }
+    return {name: int(count) / dead_P.size for name, count in counts.items()}
+
+
+def duplicates(
+    samples: Sequence[Sample], totals_B: Array, scored_B: Mask, num_generations: int
+) -> tuple[float | None, float | None]:
+    """How far the policy repeats itself within a group, and how far the reward then contradicts itself.
+
+    Two completions are the same if they answer the same prompt with the same text, of as many tokens, and ended alike:
+    a deterministic reward cannot tell them apart, so that what spread their totals have is noise.
+
+    Args:
+        samples: The completions, the members of a group side by side.
+        totals_B: Their totals.
+        scored_B: Which of them are scored.
+        num_generations: G.
+
+    Returns:
+        The share of completions that have a double, None of none at all; and the mean over all responses with at least
+        two scored doubles of the standard deviation (divisor n) of their totals, None if there is no such response.
+    """
+    if not samples:
+        return None, None
+    numbers: dict[tuple[int, str, int, bool], int] = {}
+    which_B = np.array(
+        [
+            numbers.setdefault(
+                (index // num_generations, sample.response, sample.num_tokens, sample.ended), len(numbers)
+            )
+            for index, sample in enumerate(samples)
+        ]
+    )
+    share = float((np.bincount(which_B)[which_B] > 1).mean())
+    which_S, totals_S = which_B[scored_B], totals_B[scored_B]  # the S scored ones
+    counts_R = np.bincount(which_S, minlength=len(numbers))  # the R different responses
+    means_R = np.bincount(which_S, totals_S, len(numbers)) / np.maximum(counts_R, 1)
+    squares_R = np.bincount(which_S, (totals_S - means_R[which_S]) ** 2, len(numbers))
+    low_R, high_R = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
+    np.minimum.at(low_R, which_S, totals_S)
+    np.maximum.at(high_R, which_S, totals_S)
+    # Equal totals have no deviation, whatever rounding makes of their mean.
+    deviations_R = np.where(low_R < high_R, np.sqrt(squares_R / np.maximum(counts_R, 1)), 0.0)
+    doubled_R = counts_R > 1
+    return share, float(deviations_R[doubled_R].mean()) if doubled_R.any() else None
