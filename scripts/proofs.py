@@ -228,7 +228,9 @@ def prove_sick_and_healthy() -> dict[str, Any]:
     Each run is kept as it is proved, so that a call that was stopped goes on with the next.
     """
     sick_runs = _load("tests.training.sick_runs")
-    version, kept_at = _hash_of_code(), KEPT.with_name("sick_runs.json")
+    files = [Path(sick_runs.__file__), sick_runs.REWARDS]
+    version = _hash_of_code() + hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
+    kept_at = KEPT.with_name("sick_runs.json")
     kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
     wanted = [(case, 0) for case in sick_runs.SICK] + [(case, seed) for case in sick_runs.HEALTHY for seed in range(3)]
     for case, seed in wanted:
@@ -238,7 +240,7 @@ def prove_sick_and_healthy() -> dict[str, Any]:
                 _, output = run_program(
                     *("-m", "tests.training.sick_runs", case.name, "--seed", str(seed), "--check", "--keep", directory)
                 )
-            kept[name] = {"code": version, "found": output.splitlines()[-1].rpartition(": ")[2]}
+            kept[name] = {"code": version, "found": output.rpartition(f"seed {seed}: ")[2].strip()}
             kept_at.parent.mkdir(exist_ok=True)
             kept_at.write_text(json.dumps(kept, indent=1))
     return {name: kept[name]["found"] for name in (f"{case.name}, seed {seed}" for case, seed in wanted)}

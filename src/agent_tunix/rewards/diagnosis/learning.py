@@ -229,6 +229,7 @@ class DeadGroups(Detector):
         self._dead = Window(DEAD_STEPS)
         self._solved = Window(DEAD_STEPS)
         self._duplicates = Window(DEAD_STEPS)
+        self._varied = False
         self._total = Window(DEAD_STEPS)
         self._std = Window(DEAD_STEPS)
 
@@ -238,8 +239,9 @@ class DeadGroups(Detector):
         self._dead.add(number(row, "rewards/dead_groups"))
         self._solved.add(number(row, "rewards/groups/all_highest"))
         self._duplicates.add(number(row, "completions/duplicate_share"))
-        if not self._dead.is_full:
-            return
+        self._varied = self._varied or bool(number(row, "rewards/total/std"))
+        if not self._dead.is_full or not self._varied:
+            return  # where all have always earned the same, that is the finding
         dead = self._dead.mean
         solved = self._solved.mean if self._solved.is_full else 0.0
         if self._dead.is_past_start and dead >= DEAD_GROWN and self._dead.is_rising(DEAD_GROWTH):
@@ -251,8 +253,6 @@ class DeadGroups(Detector):
         is_solved = solved >= DEAD_SOLVED * dead or has_learned(self._total, self._std)
         if is_solved:
             story += ", because the policy has learned what they could teach: harder problems would teach more"
-        elif not number(row, "rewards/total/std"):
-            return  # all earn the same, which is another finding
         else:
             story += "; sample more completions a prompt, and more different ones"
         evidence = {
