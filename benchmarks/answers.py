@@ -1,6 +1,6 @@
 r"""The `math` reward beside math-verify: completions a second, and every verdict.
 
-    python benchmarks/answers.py [--data DIR_OR_FILE] [--completions 4096] [--seed 0]
+    python benchmarks/answers.py [--data DIR_OR_FILE] [--completions 8192] [--seed 0]
 
 The completions are worked solutions in the manner of GSM8K, in groups of eight that share a problem, each with one of
 several endings (`#### 18`, "The answer is 18.", `\boxed{18}`, a bare last number) and, in two of five, another number
@@ -11,9 +11,10 @@ and wrong answers after GSM8K's own `####`, then with all endings.
 math-verify is called as its documentation shows, `verify(parse(reference), parse(completion))`. Beside it stand
 
 - the reward's function alone;
-- the reward as a run calls it: a mixture, placed by a runner, scoring batches.
+- the reward as a run calls it: placed by a runner, with its arguments looked up and its outcomes kept;
+- a run's whole mixture, of that one component: its totals with all that is stored of them.
 
-Each batch is scored by one of these two and by math-verify, in turns, so that other load on the machine meets all and
+Each batch is scored by one of these three and by math-verify, in turns, so that other load on the machine meets all and
 neither finds what the other has left in a cache. Printed are the rates and the median ratio of the batches, beside the
 ratio that is wanted, and every completion on which the verdicts differ. Which completions are right is known, for they
 were made: the exit status is 1 if ours is wrong on any of them.
@@ -166,13 +167,19 @@ def compare_on(title: str, samples: Sequence[Sample]) -> bool:
     """Compare with math-verify on these completions; whether ours is right wherever the verdicts differ."""
     print(title)
     function = get_reward_function("math").function
-    half = len(samples) // 2
     with make_runner(resolve_reward("math")) as runner:
+        placed = runner.reward.components[0].reward
         contenders: list[tuple[str, Score]] = [
             ("its function alone", lambda batch: [function(s.response, s.answer).value == 1.0 for s in batch]),
-            ("as a run calls it", lambda batch: [score.value == 1.0 for score in runner.reward.score(batch)]),
+            ("as a run calls it", lambda batch: [score.value == 1.0 for score in placed.score(batch)]),
+            ("a run's mixture of it", lambda batch: [score.value == 1.0 for score in runner.reward.score(batch)]),
         ]
-        differing = race(samples[:half], *contenders[0]) + race(samples[half:], *contenders[1])
+        share = -(-len(samples) // len(contenders))
+        differing = [
+            difference
+            for number, contender in enumerate(contenders)
+            for difference in race(samples[number * share : (number + 1) * share], *contender)
+        ]
     mistaken = sum(difference.ours_is_wrong for difference in differing)
     worded = sum("answer" in difference.sample.response.lower() for difference in differing)
     print(
@@ -206,11 +213,11 @@ def main() -> int:
     """Run all and print what was found; 1 if a verdict differs that may not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--completions", type=int, default=4096)
+    parser.add_argument("--completions", type=int, default=8192)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    if arguments.completions < 4 * BATCH:
-        parser.error(f"--completions must be at least {4 * BATCH}")
+    if arguments.completions < 6 * BATCH:
+        parser.error(f"--completions must be at least {6 * BATCH}")
     logging.disable(logging.WARNING)
     rng = random.Random(arguments.seed)
     made = [make_problem(rng) for _ in range(2000)]

@@ -29,7 +29,7 @@ from agent_tunix.rewards.mixture.totals import (
     totals_that_train,
     weighed,
 )
-from agent_tunix.rewards.sample import Sample, Score, Term
+from agent_tunix.rewards.sample import Outcome, Sample, Score, Term
 from agent_tunix.rewards.transforms import Transform
 
 logger = logging.getLogger("agent_tunix.rewards")
@@ -190,11 +190,17 @@ class Mixture:
             for c in self.components
         }
         names = tuple(terms)
-        rows = zip(zip(*(parts[name] for name in names), strict=True), zip(*terms.values(), strict=True), strict=True)
-        return [
-            _total(dict(zip(names, said, strict=True)), dict(zip(names, weighed_terms, strict=True)))
-            for said, weighed_terms in rows
-        ]
+        # Completions with the very same terms have the same total, and share the mapping that holds them.
+        known: dict[tuple[int, ...], tuple[Mapping[str, Term], float | None, Outcome, str]] = {}
+        totals = []
+        columns = zip(*(parts[name] for name in names), strict=True), zip(*terms.values(), strict=True)
+        for said, put_in in zip(*columns, strict=True):
+            key = tuple(map(id, put_in))
+            if key not in known:
+                by_name = dict(zip(names, put_in, strict=True))
+                known[key] = (by_name, *total_of(by_name))
+            totals.append(_total(names, said, *known[key]))
+        return totals
 
     # --- what trains -------------------------------------------------------------------------------------------------
 
@@ -342,14 +348,20 @@ def _compute(
     return scores
 
 
-def _total(parts: Mapping[str, Score | None], terms: Mapping[str, Term]) -> Score:
-    """The score of one completion."""
-    value, outcome, detail = total_of(terms)
+def _total(
+    names: Sequence[str],
+    parts: Sequence[Score | None],
+    terms: Mapping[str, Term],
+    value: float | None,
+    outcome: Outcome,
+    detail: str,
+) -> Score:
+    """The score of one completion, whose total has been found; it runs for every completion."""
     said: dict[str, Score] = {}
     values: dict[str, float | None] = {}
     extras: dict[str, Any] = {}
     seconds = 0.0
-    for name, part in parts.items():  # one pass: this runs for every completion
+    for name, part in zip(names, parts, strict=True):
         if part is None:
             values[name] = None
             continue
