@@ -12,4 +12,5 @@ SMALL_RUN = (
     "data.num_train=64",
     "data.num_test=16",
     "tracking.tensorboard=false",
+    "tracking.report=false",
 )

@@ -28,7 +28,6 @@ OVERRIDES = [
     "training.save_interval_steps=0",
     "training.max_checkpoints_to_keep=1",
     "tracking.progress=none",
-    "tracking.report=false",
 ]
 
 
