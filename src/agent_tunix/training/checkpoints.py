@@ -29,6 +29,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from agent_tunix.errors import CheckpointError
+from agent_tunix.tracking.durable import sync, sync_tree
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 
@@ -93,10 +94,10 @@ class Checkpoints:
                     checkpointer.save(partial / part, dict(arrays))
             (partial / "metadata.json").write_text(json.dumps({"step": step, **metadata}, indent=1), encoding="utf-8")
             (partial / "manifest.json").write_text(json.dumps(_digest_files(partial), indent=1), encoding="utf-8")
-            _bring_to_disk(partial)
+            sync_tree(partial)
             shutil.rmtree(final, ignore_errors=True)
             os.replace(partial, final)
-            _sync(self._directory)
+            sync(self._directory)
         except Exception as error:  # Orbax and TensorStore raise many kinds
             shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
@@ -238,20 +239,6 @@ def _files(directory: Path) -> Iterator[Path]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _bring_to_disk(directory: Path) -> None:
-    """Return when the device has every file and every name below a directory."""
-    for path in [*directory.rglob("*"), directory]:
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

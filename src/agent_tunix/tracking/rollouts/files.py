@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking.durable import sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +105,7 @@ class FileInProgress:
         except BaseException:
             self.discard()
             raise
-        _sync_directory(self._directory)
+        sync(self._directory)
         return final
 
     def discard(self) -> None:
@@ -141,7 +142,7 @@ def cut_after(directory: Path, step: int) -> None:
             if file.first <= step:
                 _keep_until(file, step)
             file.path.unlink()
-        _sync_directory(directory)
+        sync(directory)
 
 
 def _keep_until(file: RolloutFile, step: int) -> None:
@@ -193,12 +194,3 @@ def explained(path: Path, verb: str) -> Iterator[None]:
             f"the rollouts {path} could not be {verb}: {said}; restore or remove what is damaged, see that it may be"
             f" read and written, and that there is room on the disk"
         ) from error
-
-
-def _sync_directory(directory: Path) -> None:
-    """Bring the names of a directory's files to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

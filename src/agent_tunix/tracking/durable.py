@@ -1,0 +1,19 @@
+"""Files and names that are on the device, past the operating system's own buffers."""
+
+import os
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Return when the device has a file, or the names in a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(directory: Path) -> None:
+    """Return when the device has every file and every name below a directory."""
+    for path in [*directory.rglob("*"), directory]:
+        sync(path)
