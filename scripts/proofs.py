@@ -228,7 +228,7 @@ def prove_sick_and_healthy() -> dict[str, Any]:
     Each run is kept as it is proved, so that a call that was stopped goes on with the next.
     """
     sick_runs = _load("tests.training.sick_runs")
-    files = [Path(str(sick_runs.__file__)), sick_runs.REWARDS]
+    files = [ROOT / "tests" / "training" / name for name in ("sick_runs.py", "sick_rewards.py")]
     version = _hash_of_code() + hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
     kept_at = KEPT.with_name("sick_runs.json")
     kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
