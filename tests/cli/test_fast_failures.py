@@ -235,7 +235,7 @@ def test_a_question_is_answered(arguments: list[str], words: list[str], train: R
         (["num_passes=2"], ["checkpoint_dir is required"]),
         (["checkpoint_dir=nowhere"], ["nowhere", "config.yaml", "directory of a run"]),
         (["checkpoint_dri=run"], ["did you mean checkpoint_dir?"]),
-        (["step=last"], ["step", "last", "Integer"]),
+        (["step=last"], ["step", "last", "best"]),
     ],
 )
 def test_evaluate_refuses(arguments: list[str], words: list[str], in_process: Run) -> None:

@@ -94,6 +94,10 @@ def test_another_reward_and_a_few_steps(here: Path) -> None:
     assert comparison["changed_components"] == {}
 
 
+def test_an_edit_that_a_finding_advises_can_be_replayed(here: Path) -> None:
+    assert replayed("++reward.components.late.weight=0.1")["completions"] == 48
+
+
 def test_a_file_of_conf_reward_can_be_chosen(here: Path) -> None:
     assert replayed("reward=math_and_format")["completions"] == 48
 

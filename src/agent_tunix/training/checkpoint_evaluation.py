@@ -34,11 +34,11 @@ def read_request(asked: EvaluateConfig) -> Request:
     Raises:
         ConfigError: `checkpoint_dir` is no run, or a value is out of range.
     """
-    if asked.checkpoint_dir is None:
-        raise ConfigError("checkpoint_dir is required: the directory of a run, e.g. checkpoint_dir=outputs/…")
     step = asked.step
     if step not in (None, "best") and (not isinstance(step, int) or isinstance(step, bool) or step < 0):
         raise ConfigError(f"step must be the step of a checkpoint, 0, best or null, not {step!r}")
+    if asked.checkpoint_dir is None:
+        raise ConfigError("checkpoint_dir is required: the directory of a run, e.g. checkpoint_dir=outputs/…")
     given = Path(asked.checkpoint_dir).absolute()
     root = given if (given / "config.yaml").is_file() else given.parent
     if not (root / "config.yaml").is_file():

@@ -37,14 +37,15 @@ def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Conf
     """
     kept = []
     for override in overrides:
-        key, _, value = override.partition("=")
+        # `+` and `++` are for composing, where keys may be new; here all are known.
+        key, _, value = override.lstrip("+").partition("=")
         if key == "reward":
             reward = value
         elif any(key == allowed or key.startswith(f"{allowed}.") for allowed in _REPLAYABLE):
             kept.append(override)
         else:
             raise Unreplayable(
-                f"{override}: {key.lstrip('+~')} decides which completions are sampled, or what is made of their"
+                f"{override}: {key.lstrip('~')} decides which completions are sampled, or what is made of their"
                 f" advantages; stored completions cannot show its effect. A replay can change training.reward_function,"
                 f" reward, rewards.* and grpo.advantage_scaling; anything else takes a new run"
             )
