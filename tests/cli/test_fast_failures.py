@@ -155,6 +155,12 @@ def test_a_reward_file_with_a_syntax_error_is_pointed_at(in_process: Run, tmp_pa
     )
 
 
+def test_what_a_reward_file_logs_bears_the_name_of_its_own_logger(train: Run, tmp_path: Path) -> None:
+    (tmp_path / "talks.py").write_text("import logging\nlogging.getLogger('talks').warning('loaded')\n")
+    result = train("training.reward_function=talks.py:reward")
+    assert "talks: loaded" in (result.out + result.err).splitlines()
+
+
 def test_several_mistakes_are_told_together(in_process: Run) -> None:
     result = in_process(
         hydra_programs.train, "grpo.num_generations=1", "generation.temperature=0", "scheduler.kind=cosin"

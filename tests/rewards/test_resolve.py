@@ -199,6 +199,12 @@ def test_a_file_that_fails_to_import_is_told_with_file_line_and_exception(
     assert not isinstance(caught.value, UnknownRewardError)
 
 
+def test_a_relative_import_is_told_how_to_write_it(here: Path) -> None:
+    (here / "beside.py").write_text("from . import helper\n")
+    with pytest.raises(RewardError, match=r"import its neighbour by name, as in `import helper`"):
+        resolve_reward("beside.py:reward", working_directory=here)
+
+
 def test_a_list_is_components_of_weight_one_named_after_their_functions(here: Path) -> None:
     (here / "mine.py").write_text(MINE)
     mixture = resolve_reward(["math", "mine.py:bare", "format"])

@@ -43,7 +43,9 @@ def load_file(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # whatever a user's file may raise
         del sys.modules[name]
-        raise RewardError(f"{path} could not be imported: {describe_fault(error, str(path))}") from error
+        hint = "; it is no part of a package: import its neighbour by name, as in `import helper`"
+        hint = hint if "attempted relative import" in str(error) else ""
+        raise RewardError(f"{path} could not be imported: {describe_fault(error, str(path))}{hint}") from error
     except BaseException:
         del sys.modules[name]
         raise

@@ -6,6 +6,7 @@ for a 0.
 """
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -135,6 +136,8 @@ class Score:
     ) -> None:
         if (value is None) is (outcome is _SCORED):
             raise ValueError(f"a {outcome} score cannot have the value {value!r}")
+        if type(value) is not float and value is not None:
+            value = _as_float(value)
         if value is not None and not -LARGEST_VALUE <= value <= LARGEST_VALUE:
             raise ValueError(f"a score must be finite and at most {LARGEST_VALUE:g} in size, not {value!r}")
         _set_value(self, value)
@@ -151,6 +154,18 @@ class Score:
     def failed(cls, outcome: Outcome, detail: str, seconds: float = 0.0) -> "Score":
         """A score without a value."""
         return cls(value=None, outcome=outcome, detail=detail, seconds=seconds)
+
+
+def _as_float(value: object) -> float:
+    """The value as a float: what is a float's like in NumPy or `decimal` need not compare or multiply like one."""
+    if isinstance(value, str | bytes | bytearray) or not hasattr(type(value), "__float__"):
+        raise TypeError(f"the value of a score is a number or None, not {value!r}")
+    try:
+        return float(value)  # type: ignore[arg-type]  # it has `__float__`
+    except OverflowError:  # an integer too large
+        return math.inf
+    except ValueError as error:
+        raise ValueError(f"the value of a score is a number or None, not {value!r}") from error
 
 
 # Past `__setattr__`, which refuses.

@@ -1,10 +1,13 @@
+import asyncio
+import functools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
-from agent_tunix.rewards import get_reward_function, register_reward_function, resolve_reward
+from agent_tunix.rewards import BaseReward, get_reward_function, register_reward_function, resolve_reward
 from agent_tunix.rewards.conventions import Settings, adapt, detect
 
 from .shapes import ALL, samples
@@ -172,3 +175,54 @@ def test_a_constructors_required_parameter_is_named_before_training() -> None:
 def test_an_argument_that_nothing_takes_is_refused() -> None:
     with pytest.raises(RewardError, match="no argument 'vlaue' to set; it has: value"):
         adapt(PerResponse, "mine", {"vlaue": 1.0})
+
+
+def in_batches(function: Any) -> Any:
+    @functools.wraps(function)
+    def batch(completions: Any, answer: Any, **kwargs: Any) -> Any:
+        return [function(completion, truth) for completion, truth in zip(completions, answer, strict=True)]
+
+    return batch
+
+
+def passed_on(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def contains(response: str, answer: str) -> float:
+    return float(answer in response)
+
+
+def test_a_wrapper_that_asks_for_a_batch_is_given_one() -> None:
+    reward = adapt(in_batches(contains), "mine", settings=Settings(completions="text"))
+    assert reward.convention == "trl"
+    assert [score.value for score in reward.score(samples("4", "5"))] == [1.0, 0.0]
+
+
+def test_a_wrapper_that_passes_all_on_is_called_as_what_it_wraps() -> None:
+    reward = adapt(passed_on(contains), "mine")
+    assert reward.convention == "plain"
+    assert [score.value for score in reward.score(samples("4", "5"))] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("function", "value"), [(async_plain, 1.0), (async_trl, 1.0), (miles, 1.0)])
+def test_a_wrapper_may_have_awaited_what_it_wraps(function: Any, value: float) -> None:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, function(*args, **kwargs)).result()
+
+    (score,) = adapt(wrapper, "mine", settings=Settings(completions="text")).score(samples("a"))
+    assert score.value == value
+
+
+def test_an_abstract_class_is_refused_with_what_it_lacks() -> None:
+    class Unfinished(BaseReward):
+        pass
+
+    with pytest.raises(RewardSignatureError, match=r"the class .*Unfinished, which lacks .*: __call__; write them"):
+        adapt(Unfinished, "mine")

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent_tunix.errors import RewardError, RewardSignatureError
+from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import FAULTS, Convention, groups_of
 from agent_tunix.rewards.conventions.components import sum_components
 from agent_tunix.rewards.conventions.target import Call
@@ -100,14 +101,14 @@ class EnvironmentReward(Convention):
         single = await asyncio.gather(*attempts)
         async with slots:
             returned = self._call_group(samples)
-            group = _said_of_each(await returned if self._group.is_async else returned, len(samples))
+            group = _said_of_each(await running.awaited(returned), len(samples))
         return self._merge(len(samples), single, group)
 
     async def _await_single(self, sample: Sample, slots: asyncio.Semaphore) -> Said:
         assert self._single is not None
         async with slots:
             returned = self._call_single(sample)
-            return _said(await returned if self._single.is_async else returned)
+            return _said(await running.awaited(returned))
 
     async def _try_single_async(self, sample: Sample, slots: asyncio.Semaphore) -> Said:
         try:

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from agent_tunix.errors import RewardSignatureError
+from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import Convention, groups_of
 from agent_tunix.rewards.conventions.components import split_components
 from agent_tunix.rewards.conventions.target import Call
@@ -108,7 +109,7 @@ class MilesReward(Convention):
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         async with slots:
-            return self._read(await self._call(samples, first), len(samples))
+            return self._read(await running.awaited(self._call(samples, first)), len(samples))
 
     def _read(self, returned: Any, count: int) -> list[Score]:
         if self.needs_group:

@@ -31,7 +31,7 @@ from typing import Any
 
 from agent_tunix.errors import RewardSignatureError
 from agent_tunix.rewards.answers.thorough import PutOff, Questions
-from agent_tunix.rewards.conventions import capture
+from agent_tunix.rewards.conventions import capture, running
 from agent_tunix.rewards.conventions.base import FAULTS, SURROUNDINGS, Convention
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_score
@@ -150,7 +150,7 @@ class RewardFunction(Convention):
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         async with slots:
-            return [to_score(await self._call(samples[0]), EXPECTED)]
+            return [to_score(await running.awaited(self._call(samples[0])), EXPECTED)]
 
     def _call(self, sample: Sample) -> Any:
         if self._arguments is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import inspect
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,11 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     except (KeyboardInterrupt, SystemExit):
         _close()  # what was interrupted must not go on in the next batch
         raise
+
+
+async def awaited(returned: Any) -> Any:
+    """What a call returned, awaited if need be: a wrapper of an async function may have done so itself."""
+    return await returned if inspect.isawaitable(returned) else returned
 
 
 def _has_running_loop() -> bool:

@@ -183,9 +183,14 @@ def _signature_of(target: Target, method: str) -> inspect.Signature:
             f"reward {target.name!r} is the class {given.__qualname__}, which has neither `__call__` nor "
             "`compute_reward`; name a function, or write one of these methods"
         )
+    if target.is_class and (missing := sorted(getattr(given, "__abstractmethods__", ()))):
+        raise RewardSignatureError(
+            f"reward {target.name!r} is the class {given.__qualname__}, which lacks the methods that its base demands: "
+            f"{', '.join(missing)}; write them, or name a class that has them"
+        )
     function = getattr(given, method or "__call__") if target.is_class or method else given
     try:
-        signature = inspect.signature(function)
+        signature = _outermost(function, inspect.signature(function))
     except (TypeError, ValueError) as error:
         raise RewardSignatureError(
             f"reward {target.name!r} shows no signature: {error}; wrap it in a function"
@@ -195,6 +200,24 @@ def _signature_of(target: Target, method: str) -> inspect.Signature:
             return signature
         return signature.replace(parameters=list(signature.parameters.values())[1:])
     return signature
+
+
+def _outermost(function: Any, shown: inspect.Signature) -> inspect.Signature:
+    """What `functools.wraps` shows is what is wrapped, unless the wrapper itself could not be called so.
+
+    A wrapper that makes a batch reward of a per-response one, for instance, requires `completions`.
+    """
+    if not hasattr(function, "__wrapped__"):
+        return shown
+    own = inspect.signature(function, follow_wrapped=False)
+    parameters = shown.parameters.values()
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    named = {p.name: None for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    try:
+        own.bind(*positional, **named)
+    except TypeError:
+        return own
+    return shown
 
 
 def _is_async(target: Target, method: str) -> bool:

@@ -197,7 +197,7 @@ class TrlReward(Convention):
         async with slots:
             returned = self._call(samples, log)
             if self.calls[0].is_async:
-                returned = await returned
+                returned = await running.awaited(returned)
         return log.attach(self._read(returned, len(samples)))
 
     def _read(self, returned: Any, count: int) -> list[Score]:

@@ -3,7 +3,6 @@
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -54,13 +53,44 @@ def to_score(returned: Any, expected: str) -> Score:
     if type(returned) is float and abs(returned) <= LARGEST_VALUE:  # nearly always
         return Score(returned)
     if isinstance(returned, Score):
-        return replace(returned)  # a score of our own, which may yet be given its time
+        try:
+            return _own_score(returned)
+        except Exception as error:  # whatever a user put into it
+            return Score.failed(Outcome.ERROR, f"returned a Score that cannot be used: {type(error).__name__}: {error}")
     if returned is None:
         return Score.failed(Outcome.NOT_APPLICABLE, "the reward returned None")
     number = to_number(returned)
     if isinstance(number, float):
         return Score(number)
     return Score.failed(Outcome.ERROR, number if "; " in number else f"{number}; {expected}")
+
+
+def _own_score(said: Score) -> Score:
+    """A score of our own from one that a user's code made; its parts, terms and seconds are not for it to say.
+
+    Raises:
+        TypeError: A field is not of its type.
+        ValueError: The outcome is none, or a component or metric is no number.
+    """
+    for field, kind in (("components", Mapping), ("extras", Mapping), ("metrics", Mapping), ("detail", str)):
+        if not isinstance(value := getattr(said, field), kind):
+            wanted = "text" if kind is str else "a mapping"
+            raise TypeError(f"its `{field}` must be {wanted}, not {describe_kind(value)}")
+    return Score(
+        said.value,
+        {str(name): None if value is None else _number(name, value) for name, value in said.components.items()},
+        Outcome(said.outcome),
+        said.detail,
+        dict(said.extras),
+        metrics={str(name): _number(name, value) for name, value in said.metrics.items()},
+    )
+
+
+def _number(name: object, value: Any) -> float:
+    number = to_number(value)
+    if isinstance(number, str):
+        raise ValueError(f"{str(name)!r} must be a finite number, not {number.removeprefix('returned ')}")
+    return number
 
 
 def to_scores(returned: Any, count: int, read: Callable[[Any], Score], expected: str) -> list[Score]:
@@ -89,6 +119,7 @@ def describe_kind(returned: Any) -> str:
         return "None"
     if inspect.iscoroutine(returned):
         returned.close()
+        return "a coroutine (only what an `async def` returns is awaited)"
     kind = type(returned).__name__
     size = ""
     if isinstance(returned, Sequence | Mapping | np.ndarray) and getattr(returned, "ndim", 1) != 0:
