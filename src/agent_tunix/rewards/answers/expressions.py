@@ -39,8 +39,10 @@ _TOKEN = re.compile(
 )
 _TIDY = (
     (re.compile(r"\\(?:left|right|[bB]igg?[lr]?)(?![A-Za-z])"), ""),
+    (re.compile(r"(?<=\d)(?:\{,\}|\\!,|,\\!)(?=\d{3})", re.ASCII), ","),
     (re.compile(r"\\[,;:! ]|~|\\q?quad(?![A-Za-z])|\\displaystyle(?![A-Za-z])"), " "),
-    (re.compile(r"(?<=\d)\{,\}(?=\d{3})", re.ASCII), ","),
+    (re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])"), "π"),
+    (re.compile(r"(?<=[\w)}])\s?\*\*\s?(?=[\w(])"), "^"),
     (re.compile(r"(?<![\d,.])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])", re.ASCII), r"\1\2"),
 )
 _COMMANDS = {"\\cdot": "*", "\\times": "*", "\\div": "÷", "\\pi": "π"}
