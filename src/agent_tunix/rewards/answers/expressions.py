@@ -289,6 +289,8 @@ class _Parser:
         token = self.peek()
         if token in ("{", "("):
             return self.atom()
+        if token[:1] == ".":
+            raise _UnreadableError  # a point is no digit
         if token and token[0] in _NUMERIC and len(token) > 1:
             self.tokens[self.place : self.place + 1] = [token[0], token[1:]]
         if token and (token[0] in _NUMERIC or token == "π" or (len(token) == 1 and token.isalpha())):
