@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError, UnknownRewardError
-from agent_tunix.rewards import Mixture, Sample, get_reward_function, register_reward_function, resolve_reward
+from agent_tunix.rewards import (
+    Mixture,
+    Sample,
+    get_reward_function,
+    list_reward_functions,
+    register_reward_function,
+    resolve_reward,
+    synonyms,
+)
+from agent_tunix.rewards.synonyms import synonym
 
 MINE = """
 from agent_tunix.rewards import register_reward_function
@@ -323,3 +332,22 @@ def test_what_each_component_resolved_to_is_told(here: Path) -> None:
     correct, mine = description.splitlines()
     assert correct.startswith("correct: 0.5 × agent_tunix.rewards.builtin.correctness.math_reward (")
     assert mine == "mine: 1 × mine.bare (mine.py:8)"
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("accuracy_reward", "math"),
+        ("get_cosine_scaled_reward", "cosine_length"),
+        ("get_repetition_penalty_reward", "ngram_repetition"),
+        ("get_soft_overlong_punishment", "soft_overlong"),
+        ("xmlcount_reward_func", "tag_count"),
+    ],
+)
+def test_a_name_of_another_library_leads_to_what_it_is_called_here(name: str, here: str) -> None:
+    with pytest.raises(UnknownRewardError, match=f"no reward '{name}'; what comes nearest to it here is '{here}'"):
+        resolve_reward(name)
+
+
+def test_every_synonym_means_a_reward_that_exists() -> None:
+    assert {synonym(name) for name in synonyms.NAMES} <= set(list_reward_functions())

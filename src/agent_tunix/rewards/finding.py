@@ -16,6 +16,7 @@ from agent_tunix.errors import RewardError, UnknownRewardError
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import Convention, Settings, adapt
 from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.synonyms import synonym
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,12 @@ def _choices(module: ModuleType | None, prefix: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence about a name that is unknown: the nearest of those known, if one is near."""
-    matches = difflib.get_close_matches(name, list(names), n=1)
+    """The end of a sentence about a name that is unknown: what it is called here, or the nearest of those known."""
+    names = list(names)
+    known = synonym(name)
+    if known in names:
+        return f"; what comes nearest to it here is {known!r}."
+    matches = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {matches[0]!r}?" if matches else "."
 
 

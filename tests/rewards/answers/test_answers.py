@@ -177,7 +177,6 @@ def test_a_number_is_read_exactly(text: str, number: str) -> None:
         "1/2/3",
         "1.2.3",
         "12,34",
-        "3 dozen",
         "5 millions of 3",
         "5k",
         "not 5",
@@ -381,3 +380,78 @@ def test_a_megabyte_takes_linear_time(unit: str) -> None:
     extract_answer(text + "1111")
     parse_number(text)
     assert time.process_time() - started < 5.0  # quadratic time would be hours
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (r"<think>perhaps \boxed{12}</think> The answer is 18.", "18"),
+        (r"<think><answer>12</answer></think>\boxed{18}", "18"),
+        ("<think>perhaps #### 12</think> It is 18.", "18"),
+        ("12 eggs</think>\n18", "18"),
+        ("<think>The answer is 18</think>", "18"),
+        ("<think>The answer is 18</think> I am sure.", "18"),
+        ("<think>12</think> 15 <think>16</think> 18", "18"),
+        ("<think>perhaps <answer>12</answer>", None),
+    ],
+)
+def test_what_follows_a_thought_decides_before_the_thought(response: str, answer: str | None) -> None:
+    assert extract_answer(response) == (answer if answer is not None else "12")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("$18M", "18000000"),
+        ("$1.5bn", "1500000000"),
+        ("$18k", "18,000"),
+        ("2 dozen", "24"),
+        (r"1,\!234", "1234"),
+        ("1234", r"1,\!234"),
+        (r"11,\!111,\!100", "11,111,100"),
+        ("3x10^4", "30000"),
+        ("3 x 10^4", "30000"),
+        ("3*10**4", "30000"),
+        ("18 cm^3", "18"),
+        ("18 m/s^2", "18"),
+        ("18 ft^{2}", "18"),
+        ("5¢", "5"),
+        ("≈18", "18"),
+        ("pi/2", r"\frac{\pi}{2}"),
+        ("2pi", r"2\pi"),
+        ("2**3", "8"),
+        (r"0.\overline{3}", "1/3"),
+        ("1/3", r"0.\overline{3}"),
+        (r"-0.1\overline{6}", "-1/6"),
+        (r"0.\overline{142857}", r"\frac{1}{7}"),
+        ("1010_2", "1010_{2}"),
+        ("A_{16}", "1010_2"),
+    ],
+)
+def test_more_ways_to_write_a_value_are_proved_equal(answer: str, reference: str) -> None:
+    assert compare_answers(answer, read_reference(reference), thorough=False).equal
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("$18M", "18"),
+        ("$18B", "18"),
+        ("18bn", "18"),
+        ("18 mn", "18"),
+        ("18mil", "18"),
+        (r"3\text{dozen}", "3"),
+        ("2pi", "2"),
+        ("3a", "3"),
+        ("3", "3a"),
+        ("1010_3", "1010_2"),
+        ("18x^2", "18"),
+        ("18 cm^4", "18"),
+        (r"0.\overline{3}", "0.3"),
+        (r"0.\overline{3}", r"0.\overline{6}"),
+        ("$5 T-shirts", "5000000000000"),
+        ("3k", "3"),
+    ],
+)
+def test_what_multiplies_a_number_is_no_unit_of_it(answer: str, reference: str) -> None:
+    assert not compare_answers(answer, read_reference(reference)).equal

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_tunix.rewards.answers.expressions import Collection, Expression, read_value
@@ -101,6 +101,7 @@ def test_collections(text: str, brackets: str, items: int) -> None:
     assert (value.brackets, len(value.items)) == (brackets, items)
 
 
+@example("√.0")
 @given(st.text(r"0123456789.,+-*/^(){}[]\ xyπ√²sqrtfrac", max_size=80))
 def test_no_text_makes_reading_fail(text: str) -> None:
     read_value(text)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.rewards import Outcome
+from agent_tunix.rewards import Outcome, get_reward_function
 from agent_tunix.rewards.answers import extract_choice
 from tests.rewards.builtin.cases import score
 
@@ -90,3 +90,35 @@ def test_citations(response: str, sources: Any, value: float) -> None:
 @pytest.mark.parametrize("sources", [[], None, 4, [None]])
 def test_no_source_is_a_bad_reference(sources: Any) -> None:
     assert score("citations", "[a]", sources=sources).outcome is Outcome.BAD_REFERENCE
+
+
+@pytest.mark.parametrize(
+    ("response", "letter"),
+    [
+        (r"\boxed{\textbf{B}}", "B"),
+        (r"\boxed{\mathrm{(B)}}", "B"),
+        ("<answer>Option B</answer>", "B"),
+        ("<answer>The answer is B</answer>", "B"),
+        ("<answer>Paris (B)</answer>", "B"),
+        ("<answer>{B}</answer>", "B"),
+        ("The answer is $B$", "B"),
+        ('The answer is "B".', "B"),
+        ("<think>The answer is A</think> B", "B"),
+        ("<answer>A, B</answer>", None),
+        ("<answer>A or B</answer>", None),
+        ("<answer>a cat</answer>", None),
+        ("The answer is a cat", None),
+    ],
+)
+def test_one_letter_is_chosen_however_it_is_marked(response: str, letter: str | None) -> None:
+    assert extract_choice(response) == letter
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [("1.2", "1/2"), ("1,5", "1.5"), ("12:30", "12.30"), ("C", "C++"), ("C#", "C"), ("C++", "C#")],
+)
+def test_signs_that_make_another_word_of_it_are_no_punctuation(answer: str, reference: str) -> None:
+    exact_match = get_reward_function("exact_match")
+    assert exact_match(f"<answer>{answer}</answer>", answer=reference) == 0.0
+    assert exact_match(f"<answer>{reference}!</answer>", answer=reference) == 1.0

@@ -19,6 +19,7 @@ BUDGET = Budget(tries=200, seconds=60.0)
 CAUGHT_BY = {
     "answer_in_response": "every answer listed",
     "any_number_of_the_prompt": "prompt echo",
+    "backtracking": "never raises",
     "contains_ignoring_case": "every answer listed",
     "drops_the_sign": "near misses",
     "first_number": "gold solution",
@@ -28,11 +29,13 @@ CAUGHT_BY = {
     "nondeterministic": "deterministic",
     "pays_for_length": "word stuffing",
     "raises_on_garbage": "never raises",
+    "same_digits": "near misses",
     "short_and_wrong": "long beats short",
     "tag_counting": "tag spam",
     "tags_only": "another reference",
     "unbounded": "bounded",
     "wide_tolerance": "near misses",
+    "within_one_percent": "edge references",
     "yes_when_unsure": "empty",
     "zero_is_falsy": "edge references",
 }

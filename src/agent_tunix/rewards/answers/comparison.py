@@ -38,6 +38,7 @@ _SPACED_THOUSANDS = re.compile(r"\d\s\d{3}(?!\d)", re.ASCII)
 _DIGITS = re.compile(r"\d++", re.ASCII)
 _SYMBOL_OF_NUMBERS = re.compile(r"[\d½-⅞]|\\(?!text|mathrm|mbox|quad)[A-Za-z]|[π∞√∅∪∩ℝ]")
 _EMPTY_SET = re.compile(r"\\varnothing(?![A-Za-z])|\A\s*\\\{\s*\\\}\s*\Z|\A\s*∅\s*\Z")
+_BASE = re.compile(r"([0-9A-Za-z]{1,100})_(?:(\d)|\{(\d{1,2})\})", re.ASCII)
 _INFINITY = re.compile(r"\\infty(?![A-Za-z])")
 _NAME = re.compile(r"[A-Za-z]\w{0,2}")
 _WORD = re.compile(r"\\?[A-Za-z]{2,}")
@@ -258,6 +259,8 @@ def _compare_formulas(answer: str, number: Number | None, reference: Reference) 
     """What can be proved where not both are single numbers."""
     if len(answer) <= LONGEST_THOROUGH and _canonical(answer) == _canonical(reference.text):
         return Verdict.EQUAL
+    if (given_base := _in_base(answer)) and (true_base := _in_base(reference.text)):
+        return Verdict.EQUAL if given_base == true_base else Verdict.DIFFERENT
     if number is None and reference.number is not None and (_holds_no_number(answer) or _is_prose(answer)):
         return Verdict.DIFFERENT
     if (number is not None and (number.percent or number.subject)) or (
@@ -269,6 +272,17 @@ def _compare_formulas(answer: str, number: Number | None, reference: Reference) 
     if given is None or true is None:
         return Verdict.UNDECIDED
     return _compare_values(given, true)
+
+
+def _in_base(text: str) -> tuple[int] | None:
+    """The value of a number whose base is written below it, as in `1010_2`. math-verify takes no notice of the base."""
+    found = _BASE.fullmatch(text.strip("$ .")) if "_" in text else None
+    if found is None or not 2 <= (base := int(found[2] or found[3])) <= 36:
+        return None
+    try:
+        return (int(found[1], base),)
+    except ValueError:  # a digit that the base has not
+        return None
 
 
 def _value_of(number: Number) -> Expression:

@@ -39,8 +39,10 @@ _TOKEN = re.compile(
 )
 _TIDY = (
     (re.compile(r"\\(?:left|right|[bB]igg?[lr]?)(?![A-Za-z])"), ""),
+    (re.compile(r"(?<=\d)(?:\{,\}|\\!,|,\\!)(?=\d{3})", re.ASCII), ","),
     (re.compile(r"\\[,;:! ]|~|\\q?quad(?![A-Za-z])|\\displaystyle(?![A-Za-z])"), " "),
-    (re.compile(r"(?<=\d)\{,\}(?=\d{3})", re.ASCII), ","),
+    (re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])"), "π"),
+    (re.compile(r"(?<=[\w)}])\s?\*\*\s?(?=[\w(])"), "^"),
     (re.compile(r"(?<![\d,.])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])", re.ASCII), r"\1\2"),
 )
 _COMMANDS = {"\\cdot": "*", "\\times": "*", "\\div": "÷", "\\pi": "π"}
@@ -287,6 +289,8 @@ class _Parser:
         token = self.peek()
         if token in ("{", "("):
             return self.atom()
+        if token[:1] == ".":
+            raise _UnreadableError  # a point is no digit
         if token and token[0] in _NUMERIC and len(token) > 1:
             self.tokens[self.place : self.place + 1] = [token[0], token[1:]]
         if token and (token[0] in _NUMERIC or token == "π" or (len(token) == 1 and token.isalpha())):

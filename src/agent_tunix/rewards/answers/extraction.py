@@ -1,7 +1,8 @@
 r"""Finding the answer in a response.
 
-An answer is looked for in this order, and the first that the response contains decides, even if what it holds is not
-a number:
+Where a response closes a thought with `</think>`, what follows the last of these is looked at, and the thought only if
+there is no answer in it. An answer is looked for in this order, and the first that is there decides, even if what it
+holds is not a number:
 
 1. the last `<answer>…</answer>`, of which a `\boxed{…}` inside, if there is one;
 2. the `\boxed{…}` that opens last, of those that are closed; braces may nest;
@@ -34,15 +35,25 @@ _FORMULA = re.compile(
     r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>[^\n$]++)\$", re.DOTALL
 )
 _END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)")
+_THOUGHT_ENDS = "</think>"
 _LONGEST_STATEMENT = 300
 _STATEMENTS_TRIED = 8
 _LONGEST_FORMULA_LINE = 1000
 
 _CHOICE_STATED = re.compile(
-    r"(?:answer|option|choice)(?:\*\*)?\s{0,3}(?:is|=|:)?\s{0,3}:?\s{0,3}(?:\*\*)?\(?(?P<letter>[A-Za-z])(?![A-Za-z'’])",
+    r"(?:answer|option|choice)(?:\*\*)?\s{0,3}(?:is|=|:)?\s{0,3}:?\s{0,3}(?:\*\*|[$\"'“‘])?\(?"
+    r"(?P<letter>(?!(?-i:a)\s[a-z]{2})[A-Za-z])(?![A-Za-z]|['’][a-z])",
     re.IGNORECASE | re.ASCII,
 )
 _CHOICE_ALONE = re.compile(r"(?<![A-Za-z0-9'’])\(?(?P<letter>[A-Z])(?:[).:]|\*\*|\Z|(?=\s|,))", re.ASCII)
+
+
+_LATEX_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{([^{}]*+)\}")
+# Of a marked answer: `B`, `(b)`, `B. Paris`; `Option B`, `The answer is B`; `Paris (B)`; but not `a cat`, nor `A, B`.
+_CHOICE_FIRST = re.compile(r"[(\[]?((?!a\s[a-z])[A-Za-z])(?![A-Za-z0-9'’])")
+_CHOICE_NAMED = re.compile(r"(?:answer(?:\sis)?|option|choice):?\s\(?([A-Za-z])(?![A-Za-z0-9'’])", re.IGNORECASE)
+_CHOICE_LAST = re.compile(r"\(([A-Z])\)\.?\Z")
+_SEVERAL_CHOICES = re.compile(r"(?:[(\[]?[A-Z][)\].]?(?:\s*[,;/&]\s*|\s+(?:and|or)\s+|\s*\Z)){2,20}+")
 
 
 class Source(StrEnum):
@@ -98,6 +109,16 @@ def find_answer(response: str) -> Extraction | None:
 
 
 def _find(response: str) -> tuple[str, Source] | None:
+    spoken = _after_thought(response)
+    return (spoken and _find_in(spoken)) or _find_in(response)
+
+
+def _after_thought(response: str) -> str:
+    """What follows the last `</think>`, or ""."""
+    return response[response.rindex(_THOUGHT_ENDS) + len(_THOUGHT_ENDS) :] if _THOUGHT_ENDS in response else ""
+
+
+def _find_in(response: str) -> tuple[str, Source] | None:
     # A single character is found much sooner than a word, and most responses lack these.
     tagged = tagged_answer(response)
     if tagged is not None:
@@ -148,19 +169,26 @@ def boxed_answer(text: str) -> str | None:
 def extract_choice(response: str, letters: str = "ABCDE") -> str | None:
     r"""The letter that a response chooses, in upper case, or None if it chooses none.
 
-    The order is that of `find_answer`: in the tags, the box or after `####` stands a letter, alone or first (`B`,
-    `(b)`, `B. Paris`); else the last "answer is B", "answer: (B)" or "option B"; else the last capital that stands
-    alone, of those in `letters`. A and I are also words: in free text they count only with a bracket, dot or colon, or
-    at the end.
+    The order is that of `find_answer`: in the tags, the box or after `####` stands one letter, alone, first or named
+    (`B`, `(b)`, `B. Paris`, `Option B`, `Paris (B)`; several, as in `A, B`, are none); else the last "answer is B",
+    "answer: (B)" or "option B"; else the last capital that stands alone, of those in `letters`. A and I are also words:
+    in free text they count only with a bracket, dot or colon, or at the end.
 
     >>> extract_choice("<answer>(b) Paris</answer>"), extract_choice("so the answer is C."), extract_choice("A cat.")
     ('B', 'C', None)
     """
     allowed = letters.upper()
+    spoken = _after_thought(response)
+    return (spoken and _choice_in(spoken, allowed)) or _choice_in(response, allowed)
+
+
+def _choice_in(response: str, allowed: str) -> str | None:
     marked = _marked_answer(response)
     if marked is not None:
-        text = re.sub(r"\\text\{([^{}]*+)\}", r"\1", marked).strip().strip("*$ ")
-        found = re.match(r"[(\[]?([A-Za-z])(?![A-Za-z0-9'’])", text) or re.match(r"[(\[]?([A-Z])[).:]", text)
+        text = _LATEX_TEXT.sub(r"\1", marked).strip().strip("*$ {}\"'").strip()
+        if _SEVERAL_CHOICES.fullmatch(text):
+            return None
+        found = _CHOICE_FIRST.match(text) or _CHOICE_NAMED.search(text) or _CHOICE_LAST.search(text)
         return found[1].upper() if found and found[1].upper() in allowed else None
     stated = [match["letter"].upper() for match in _CHOICE_STATED.finditer(response)]
     stated = [letter for letter in stated if letter in allowed]
@@ -238,7 +266,7 @@ def _first_number(text: str) -> str | None:
 
 def _last_number(response: str) -> str | None:
     """The last number as it is written, its sign with it unless that is a subtraction or a hyphen; or its formula."""
-    end = len(response)
+    end = len(response.rstrip())
     while end >= 0:  # no number reaches over the end of a line
         start = response.rfind("\n", 0, end) + 1
         line = response[start:end]

@@ -54,17 +54,21 @@ NUMBER = re.compile(
         (?: (?P<digits> [1-9]\d{{0,2}} (?: ,\d{{3}}(?!\d) )++ | \d++ ) (?P<decimals> \.\d++ )?+
           | (?P<bare_decimals> \.\d++ ) )
         (?: [eE] (?P<exponent>[-+]?\d++)
-          | [ ]?(?:\\times|\\cdot|[×·*])[ ]?10 (?: \^(?P<power>[-+]?\d++) | \^\{{(?P<braced_power>[-+]?\d++)\}}
+          | [ ]?(?:\\times|\\cdot|[×·*xX])[ ]?10 (?: (?:\^|\*\*)(?P<power>[-+]?\d++)
+                                                   | \^\{{(?P<braced_power>[-+]?\d++)\}}
                                                    | (?P<raised>[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]++) ) )?+
     )
     (?P<percent> [ ]? (?: \\?% | per[ ]?cent\b | pct\b ) )?+
     """,
     re.VERBOSE | re.ASCII,
 )
-# What may stand around the one number of an answer: words, hyphens and slashes between letters, harmless punctuation.
+# What may stand around the one number of an answer: words, units and their powers, hyphens and slashes between letters,
+# harmless punctuation.
 _AROUND = re.compile(
-    r"""(?: [^\W\d_π¹²³¼-¾⁰-₉⅐-ↈ]
-      | [\s.,;:!?'"`()\[\]°$€£¥₹]
+    r"""(?: (?<![^\W\d_]) (?: [mckd]?m | ft | feet | in | inch(?:es)? | yd | mi | s | sec | met(?:er|re)s? | units? )
+        [ ]?\^ (?: [23] | \{[23]\} ) (?!\d)
+      | [^\W\d_π¹²³¼-¾⁰-₉⅐-ↈ]
+      | [\s.,;:!?'"`()\[\]°$€£¥₹¢≈]
       | (?<=[A-Za-z]) [²³]
       | (?<=[^\W\d_]) [-/] (?=[^\W\d_]) )*+""",
     re.VERBOSE,
@@ -72,7 +76,8 @@ _AROUND = re.compile(
 # Words that change the number beside them.
 _SCALE_WORD = re.compile(
     r"""(?<![^\W\d_])
-    (?: not | minus | negative | hundred | thousand | million | billion | trillion | lakh | crore | dozen | half | k
+    (?: not | minus | negative | hundred | thousand | million | billion | trillion | lakh | crore | dozen | half
+      | k | bn | mn | tn | mil | mio
       | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | hundredth | thousandth ) ) s?+
     (?![^\W\d_])""",
     re.VERBOSE | re.IGNORECASE,
@@ -86,11 +91,25 @@ _FUNCTION = re.compile(
 )
 _POWER_WORD = re.compile(r"\s?(?:squared|cubed|factorial|and\s(?:a|one|two|three)\s)", re.IGNORECASE)
 # What makes it something else: a factorial, or an unknown beside it. Units of one letter are none of these.
-_NO_UNIT = re.compile(r"(?<=\d)!|(?<![^\W\d_])[xyznikpqruvwbcefjoXYZ](?![^\W\d_])")
+_NO_UNIT = re.compile(r"(?<=\d)!|(?<![^\W\d_])(?:[xyznikpqruvwbcefjoXYZ]|pi)(?![^\W\d_])|(?<=\d)a(?![^\W\d_])")
 # Before an equals sign: `x = 1 or x = 2` is not 2.
 _SEVERAL = re.compile(r"[,;]|\b(?:or|and)\b")
-_MULTIPLES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_MULTIPLE = re.compile(r"[ ]?(thousand|million|billion|trillion)s?(?![^\W\d_])", re.IGNORECASE)
+_MULTIPLES = {
+    "dozen": 12,
+    **dict.fromkeys(("k", "thousand"), 10**3),
+    "lakh": 10**5,
+    **dict.fromkeys(("m", "mn", "million"), 10**6),
+    "crore": 10**7,
+    **dict.fromkeys(("b", "bn", "billion"), 10**9),
+    **dict.fromkeys(("t", "tn", "trillion"), 10**12),
+}
+_MULTIPLE = re.compile(
+    r"[ ]?(dozen|thousand|lakh|million|crore|billion|trillion|mn|bn|tn)s?(?![^\W\d_])", re.IGNORECASE
+)
+# One letter is a multiple of money; of anything else, m may as well be metres.
+_MULTIPLE_OF_MONEY = re.compile(r"([kmbt])(?![^\W\d_]|-)", re.IGNORECASE)
+_MONEY = re.compile(r"[$€£¥₹]")
+_REPEATING = re.compile(r"(-?)(\d{0,40})\.(\d{0,40})\\(?:overline|bar)\{(\d{1,40})\}", re.ASCII)
 _MINUS_WORD = re.compile(r"\A(?:minus|negative)\s++(?=[\d.$])", re.IGNORECASE | re.ASCII)
 
 # One character for one, so that places in the text stay the same.
@@ -98,7 +117,7 @@ _MINUS_SIGNS = str.maketrans({**dict.fromkeys("−–﹣－", "-"), "⁄": "/", 
 _LATEX = (
     (re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}"), r"\1"),
     (re.compile(r"(?<=\d)\\[,!](?=\d{3}(?!\d))", re.ASCII), ""),
-    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\{,\}|\\!,|,\\!"), ","),
     (re.compile(r"\^\{?\\circ\}?"), "°"),
     (re.compile(r"\\(?:[,;:! ()\[\]]|(?:left|right|quad)\b)"), " "),
 )
@@ -151,6 +170,8 @@ def _read_number(text: str) -> Number | None:
         if decimals:
             size += Fraction(int(decimals), 10 ** len(decimals))
         return Number(text, size if outer == inner else -size)
+    if "\\" in text and (repeating := _REPEATING.fullmatch(text.strip(" $."))) is not None:
+        return Number(text, _repeating(*repeating.groups()))
     left, _, right = undressed(text).rpartition("=")
     if left.endswith(("<", ">", "!")) or ("=" in left and _SEVERAL.search(left, left.index("="))):
         return None
@@ -161,12 +182,14 @@ def _read_number(text: str) -> Number | None:
     if not (_AROUND.fullmatch(right, 0, match.start()) and _AROUND.fullmatch(right, match.end())):
         return None
     multiple = _MULTIPLE.match(right, match.end())
+    if multiple is None and _MONEY.search(match[0]):
+        multiple = _MULTIPLE_OF_MONEY.match(right, match.end())
     after = match.end() if multiple is None else multiple.end()
     if _SCALE_WORD.search(right, 0, match.start()) or _SCALE_WORD.search(right, after):
         return None
     if _FUNCTION.search(right, 0, match.start()) or _POWER_WORD.match(right, after):
         return None
-    if _NO_UNIT.search(right, 0, match.start()) or _NO_UNIT.search(right, match.end()):
+    if _NO_UNIT.search(right, 0, match.start()) or _NO_UNIT.search(right, after):
         return None
     value = _value_of(match)
     if value is None:
@@ -233,6 +256,14 @@ def _decimal(groups: dict[str, str | None]) -> Fraction | None:
     if shift := int(exponent) - len(decimals):
         value *= Fraction(10) ** shift
     return value
+
+
+def _repeating(sign: str, whole: str, decimals: str, period: str) -> Fraction:
+    """The fraction that a repeating decimal denotes: all its digits less those before the period, over 99…900…0."""
+    value = Fraction(
+        int(whole + decimals + period) - int(whole + decimals or "0"), 10 ** len(decimals) * (10 ** len(period) - 1)
+    )
+    return -value if sign else value
 
 
 def _continental(text: str) -> Fraction | None:

@@ -27,8 +27,11 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 _TENTH, _FIFTH = Fraction(1, 10), Fraction(1, 5)
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}")
-# A minus sign stays with its number, unless it stands between two words, as in "2010-2014".
-_NOT_A_WORD = re.compile(r"(?:(?!(?<!\w)-\d)[^\w])+|_+")
+# A minus sign stays with its number, unless it stands between two words, as in "2010-2014"; what stands between two
+# digits, as in 1.5, 1/5 and 1:5, stays with them, and so does what makes C++ and C# of C.
+_NOT_A_WORD = re.compile(
+    r"(?:(?!(?<!\w)-\d|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
+)
 _ARTICLES = frozenset({"a", "an", "the"})
 
 

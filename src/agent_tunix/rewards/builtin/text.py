@@ -36,8 +36,8 @@ def exact_match_reward(response: str, answer: Any) -> Score:
     - 1.0: the same words in the same order
     - 0.0: otherwise
 
-    Case, articles, punctuation and LaTeX's `\text` do not count. The answer stands in `<answer>` tags, in a box or
-    after `####`; or else it is the whole response.
+    Case, articles, punctuation outside numbers and LaTeX's `\text` do not count. The answer stands in `<answer>` tags,
+    in a box or after `####`; or else it is the whole response.
 
     >>> score = get_reward_function("exact_match")
     >>> score("<answer>the Eiffel Tower!</answer>", answer="Eiffel tower"), score("Tower", answer="Eiffel tower")

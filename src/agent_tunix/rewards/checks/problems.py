@@ -135,6 +135,7 @@ def near_misses(answer: str) -> dict[str, str]:
     digits = write_number(abs(value))
     if len(digits) > 1 and digits.isdigit():
         misses["a digit dropped"] = digits[:-1]
+        misses["two digits exchanged"] = f"{'-' * (value < 0)}{digits[:-2]}{digits[-1]}{digits[-2]}"
     return {change: text for change, text in misses.items() if read_plain_number(text) != value}
 
 
