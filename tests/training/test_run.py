@@ -199,6 +199,7 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
     config.training.log_rewards = True
     config.training.log_level = "debug"
     config.training.save_reward_analysis = True
+    config.tracking.report = True
     rows = train_here(config, tmp_path / "run")
     assert first_difference(read_rows(finished), rows) is None
     log = (tmp_path / "run" / "train.log").read_text()

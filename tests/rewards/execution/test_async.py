@@ -147,11 +147,12 @@ def test_a_judge_keeps_its_own_limits(monkeypatch: pytest.MonkeyPatch, caplog: p
     mixture = Mixture([Component("judge", reward)])
     batches: list[int] = []
 
-    def score(samples: Sequence[Sample]) -> list[Score]:
+    async def score_async(samples: Sequence[Sample], limit: int | None = None) -> list[Score]:
+        assert limit is None
         batches.append(len(samples))
         return [Score(1.0)] * len(samples)
 
-    monkeypatch.setattr(reward, "score", score)
+    monkeypatch.setattr(reward, "score_async", score_async)
     for place, told in (("auto", False), ("process", True)):
         with caplog.at_level("INFO", "agent_tunix.rewards"), make_runner(mixture, place, timeout_s=0.1) as runner:
             runner.reward.score(samples_of(["x"] * 5))
