@@ -1,6 +1,5 @@
 """The processes in which math-verify runs: their limits hold, and nothing of them is left behind."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -8,14 +7,13 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 
 import pytest
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, Score, get_reward_function, resolve_reward
 from agent_tunix.rewards.answers import Question, Verdict, set_thorough_runner
-from agent_tunix.rewards.answers.verifiers import PATIENCE, VERIFIERS, Verifiers
+from agent_tunix.rewards.answers.verifiers import PATIENCE, Verifiers
 from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.execution.local import LocalExecutor
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock, workers_and_descendants
@@ -146,21 +144,29 @@ def test_in_a_worker_it_runs_in_that_worker_under_its_limit() -> None:
     assert endless.outcome is Outcome.TIMEOUT
 
 
-def test_a_fork_of_the_process_has_its_own(verifiers: Verifiers) -> None:
-    assert VERIFIERS.rule([QUICK])[0].verdict is Verdict.EQUAL  # these are forgotten in a fork
+def test_a_fork_of_the_process_has_its_own() -> None:
+    done = run(
+        r"""
+        import multiprocessing
+        from agent_tunix.rewards.answers import Question
+        from agent_tunix.rewards.answers.verifiers import VERIFIERS
 
-    def ask(answers: Connection) -> None:
-        answers.send(VERIFIERS.rule([QUICK])[0].verdict)
+        def ask(answers):
+            answers.send(VERIFIERS.rule([QUICK])[0].verdict)
+            VERIFIERS.close()
+
+        print(VERIFIERS.rule([QUICK])[0].verdict)
+        context = multiprocessing.get_context("fork")
+        here, there = context.Pipe()
+        child = context.Process(target=ask, args=(there,))
+        child.start()
+        assert here.poll(60)
+        print(here.recv())
+        child.join()
         VERIFIERS.close()
-
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe()
-    child = context.Process(target=ask, args=(there,))
-    child.start()
-    assert here.poll(60)
-    assert here.recv() is Verdict.EQUAL
-    child.join()
-    VERIFIERS.close()
+        """.replace("QUICK", repr(QUICK))
+    )
+    assert (done.stdout.split(), done.stderr, done.returncode) == (["equal", "equal"], "", 0)
 
 
 def test_a_program_that_never_closes_them_ends_and_so_do_they() -> None:
