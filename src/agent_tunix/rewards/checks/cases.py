@@ -210,9 +210,7 @@ def run_cases(
         return CasesReport(tuple(run_case(case, mixture_of(case), tolerance, timeout_s) for case in loaded))
 
 
-def run_case(
-    case: Case, mixture: Mixture, tolerance: float | None = None, timeout_s: float = 10.0
-) -> CaseResult:
+def run_case(case: Case, mixture: Mixture, tolerance: float | None = None, timeout_s: float = 10.0) -> CaseResult:
     """Score one case.
 
     Args:

@@ -4,7 +4,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 
 from agent_tunix.errors import RewardError
@@ -17,7 +17,8 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score
 LATE_STEP = 1_000_000
 # A reward that hangs or ends its process has failed; nothing need wait for it any longer.
 _MOST_LOST = 3
-# Responses sent to workers at once: enough to make little of the way there and back, few enough to wait for if all hang.
+# Responses sent to workers at once: enough to make little of the way there and back, few enough to wait for if they all
+# hang.
 _BATCH_SIZE = 16
 _DIED = "the worker process "
 
@@ -93,13 +94,13 @@ class Scorer:
         return [score.value for score in self.score_each([(problem, respond(problem)) for problem in problems])]
 
     def _batch_size(self) -> int:
-        """One after the other in this process, where each has a time limit, and until it is known that any is scored."""
+        """One in this process, where each has its own time limit, and one in workers until any was scored."""
         together = is_isolated(self.mixture) and not _needs_batch(self.mixture)
         return _BATCH_SIZE if together and self._progress.has_scored else 1
 
     def _score(self, responses: Sequence[tuple[Problem, str]]) -> list[Score]:
         samples = [
-            replace(make_sample(problem, response, self.template, self.step), group_id=number, rollout_id=f"{self.step}_{number}_0")
+            make_sample(problem, response, self.template, self.step, group_id=number)
             for number, (problem, response) in enumerate(responses)
         ]
         if is_isolated(self.mixture):
@@ -128,7 +129,9 @@ def _needs_batch(mixture: Mixture) -> bool:
     )
 
 
-def make_sample(problem: Problem, response: str, template: str = DEFAULT_FORMAT, step: int = LATE_STEP) -> Sample:
+def make_sample(
+    problem: Problem, response: str, template: str = DEFAULT_FORMAT, step: int = LATE_STEP, group_id: int = 0
+) -> Sample:
     """A sample as a run would make it; tokens are estimated at four characters each."""
     return Sample(
         response,
@@ -138,7 +141,8 @@ def make_sample(problem: Problem, response: str, template: str = DEFAULT_FORMAT,
         format=template,
         step=step,
         max_steps=max(step, 0),
-        rollout_id=f"{step}_0_0",
+        group_id=group_id,
+        rollout_id=f"{step}_{group_id}_0",
         num_tokens=len(response) // 4 + 1,
     )
 

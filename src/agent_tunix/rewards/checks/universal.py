@@ -147,7 +147,7 @@ def _watch(component: Component) -> Component | None:
 
 
 def _watched(reward: Any) -> Any:
-    """The reward with its function wrapped, so that a change of an argument fails the call; None if it is no function."""
+    """The reward with its function wrapped: a call that changes an argument fails; None if it is no function."""
     function = getattr(reward, "function", None)
     if not isinstance(reward, Convention) or not inspect.isfunction(function):
         return None
