@@ -77,10 +77,12 @@ class Execution:
     timeout_s: float
 
 
-def _finding_options(*, args: bool = True, completions: str = "--completions") -> Callable[[Command], Command]:
+def _finding_options(
+    *, args: bool = True, completions: str = "--completions"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Options that become one parameter, `finding`."""
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         options = [
             click.option("--reward-key", help="The entry of a dict that is the reward; as rewards.reward_key."),
             click.option(
@@ -122,7 +124,7 @@ def _finding_options(*, args: bool = True, completions: str = "--completions") -
     return decorate
 
 
-def _execution_options(command: Command) -> Command:
+def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that become one parameter, `execution`."""
 
     @functools.wraps(command)
@@ -152,7 +154,7 @@ def _execution_options(command: Command) -> Command:
     )
 
 
-def _decorated(command: Callable[..., Any], options: "list[Callable[[Any], Any]]") -> Any:
+def _decorated(command: Callable[..., Any], options: list[Callable[[Any], Any]]) -> Callable[..., Any]:
     for option in options:
         command = option(command)
     return command

@@ -49,7 +49,7 @@ def check_untouched(trial: Trial) -> Finding:
         nested = replace(problem, columns={**problem.columns, "nested": {"list": [1, 2], "map": {"a": 1}}})
         for response in (trial.solve(problem), problem.prompt, ""):
             score = scorer(nested, response)
-            touched = [found[0] for part in score.parts.values() if (found := _TOUCHED.search(part.detail))]
+            touched = [told[0] for part in score.parts.values() if (told := _TOUCHED.search(part.detail))]
             if touched:
                 example = Example(response, problem.answer, None)
                 return Finding("arguments untouched", Status.FAILED, touched[0], (example,))
