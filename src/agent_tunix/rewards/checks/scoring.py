@@ -56,13 +56,13 @@ class Scorer:
         step: The training step that it is told.
         template: The format that responses should follow.
         limit_s: In this process, a call that takes longer is stopped, where the platform can do so, and has the outcome
-            `timeout`.
+            `timeout`; None: however long it takes. A judge has limits of its own.
     """
 
     mixture: Mixture
     step: int = LATE_STEP
     template: str = DEFAULT_FORMAT
-    limit_s: float = 5.0
+    limit_s: float | None = 5.0
     _progress: _Progress = field(default_factory=_Progress)
 
     def __call__(self, problem: Problem, response: str) -> Score:
@@ -103,7 +103,7 @@ class Scorer:
             make_sample(problem, response, self.template, self.step, group_id=number)
             for number, (problem, response) in enumerate(responses)
         ]
-        if is_isolated(self.mixture):
+        if self.limit_s is None or is_isolated(self.mixture) or _has_own_limits(self.mixture):
             return self.mixture.score(samples)
         try:
             with time_limit(self.limit_s):
@@ -118,6 +118,10 @@ class Scorer:
                 raise HangingRewardError(self.mixture.name, self._progress.lost)
         elif score.outcome is not Outcome.ERROR:
             self._progress.has_scored = True
+
+
+def _has_own_limits(mixture: Mixture) -> bool:
+    return any(getattr(component.reward, "limits_itself", False) for component in mixture.components)
 
 
 def _needs_batch(mixture: Mixture) -> bool:
