@@ -280,8 +280,9 @@ def try_reward(
     row |= {} if answer is None else {"answer": answer}
     mixture.check_parameters(row)
     text = sys.stdin.read() if response == "-" else response
+    limit_s = execution.timeout_s if execution.place == "inline" else None  # a built-in may take as long as it needs
     with _placed(mixture, execution, num_workers=1) as placed:
-        score = Scorer(placed, step, template or DEFAULT_FORMAT, execution.timeout_s)(Problem(prompt, row), text)
+        score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(Problem(prompt, row), text)
     if as_json:
         _print_json(score_data(mixture, score, step))
     else:

@@ -206,18 +206,21 @@ def run_cases(
             mixtures[key] = runner.reward
         return mixtures[key]
 
+    limit_s = timeout_s if execution == "inline" else None  # a built-in may take as long as it needs
     with contextlib.ExitStack() as stack:
-        return CasesReport(tuple(run_case(case, mixture_of(case), tolerance, timeout_s) for case in loaded))
+        return CasesReport(tuple(run_case(case, mixture_of(case), tolerance, limit_s) for case in loaded))
 
 
-def run_case(case: Case, mixture: Mixture, tolerance: float | None = None, timeout_s: float = 10.0) -> CaseResult:
+def run_case(
+    case: Case, mixture: Mixture, tolerance: float | None = None, timeout_s: float | None = 10.0
+) -> CaseResult:
     """Score one case.
 
     Args:
         case: The case.
         mixture: What scores it.
         tolerance: For a case that gives none; None: 1e-6.
-        timeout_s: A call in this process that takes longer is stopped; in workers, theirs holds.
+        timeout_s: A call in this process that takes longer is stopped, unless this is None; in workers, theirs holds.
 
     Raises:
         RewardSignatureError: The reward requires a column that the case lacks.
