@@ -29,12 +29,50 @@ def run(*arguments: str, directory: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"})
 
 
+BAD = """\
+import os
+
+
+def loops(response, answer):
+    while True:
+        pass
+
+
+def dies(response, answer):
+    os._exit(3)
+
+
+def dies_on_boxes(response, answer):
+    if "boxed" in response:
+        os._exit(3)
+    return 1.0
+
+
+def touches(response, metadata):
+    metadata["answer"] = "changed"
+    return 1.0 if response else 0.0
+
+
+def by_process(response):
+    return float(os.getpid() == int(os.environ["COMMAND_PROCESS"]))
+
+
+def messages(completions, **kwargs):
+    return [float(isinstance(completion, list)) for completion in completions]
+
+
+async def graded(args, sample, **kwargs):
+    return {"score": 1.0 if sample.label in sample.response else 0.0, "length": len(sample.response)}
+"""
+
+
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "cheatable.py").write_text(CHEATABLE)
+    (tmp_path / "bad.py").write_text(BAD)
     (tmp_path / "rows.jsonl").write_text(
         "".join(
             json.dumps({"question": f"What is {n} and {n}?", "answer": f"{n}+{n}={2 * n}\n#### {2 * n}"}) + "\n"
@@ -107,6 +145,115 @@ def test_a_failed_case_ends_with_1_and_shows_the_difference(directory: Path) -> 
     result = run("test", "cases.yaml", "--reward", "check_numbers", directory=directory)
     assert result.returncode == 1
     assert "- expected 1\n        + got      0\n" in result.stdout
+
+
+# --- code that hangs or ends its process, and where it runs -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["auto", "process", "inline"])
+def test_an_endless_loop_ends_with_a_timeout(place: str, directory: Path) -> None:
+    arguments = ("--response", "4", "--answer", "4", "--timeout", "0.5", "--execution", place, "--json")
+    scored = call("try", "bad.py:loops", *arguments)
+    assert scored.exit_code == 1
+    assert json.loads(scored.stdout)["outcome"] == "timeout"
+
+
+@pytest.mark.parametrize("name", ["loops", "dies", "dies_on_boxes"])
+def test_a_check_of_a_reward_that_hangs_or_dies_ends_with_a_failed_finding(name: str, directory: Path) -> None:
+    result = run("check", f"bad.py:{name}", "--timeout", "0.5", "--rows", "4", directory=directory)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "failed  never raises  3 responses hung or ended the process" in result.stdout
+
+
+def test_giving_up_on_a_reward_cannot_be_skipped(directory: Path) -> None:
+    result = call("check", "bad.py:dies", "--rows", "4", "--skip", "never raises")
+    assert result.exit_code == 1
+    assert "failed  never raises" in result.stdout
+
+
+def test_a_case_may_expect_a_timeout(directory: Path) -> None:
+    (directory / "cases.yaml").write_text('[{response: "5", answer: "4", expected: timeout}]')
+    assert call("test", "cases.yaml", "--reward", "bad.py:loops", "--timeout", "0.5").exit_code == 0
+
+
+def test_a_case_on_which_a_reward_ends_its_process_is_an_error(directory: Path) -> None:
+    (directory / "cases.yaml").write_text('[{response: "5", answer: "4", expected: 1}]')
+    result = call("test", "cases.yaml", "--reward", "bad.py:dies")
+    assert result.exit_code == 1
+    assert "the worker process exited with status 3" in result.stdout
+
+
+@pytest.mark.parametrize("command", [["bench", "bad.py:dies"], ["calibrate", "math", "bad.py:dies", "--rows", "2"]])
+def test_what_compares_or_times_refuses_a_reward_that_dies(command: list[str], directory: Path) -> None:
+    result = call(*command)
+    assert result.exit_code == 2
+    assert "ended its process on 3 responses" in result.stderr
+
+
+@pytest.mark.parametrize("place", ["auto", "inline"])
+def test_a_changed_argument_is_found_wherever_the_reward_runs(place: str, directory: Path) -> None:
+    result = call("check", "bad.py:touches", "--rows", "4", "--tries", "0", "--execution", place)
+    assert "failed  arguments untouched  the argument 'metadata' was changed by the call" in result.stdout
+
+
+@pytest.mark.parametrize(("place", "is_here"), [("auto", 0.0), ("process", 0.0), ("inline", 1.0)])
+def test_execution_says_where_a_reward_of_your_own_runs(
+    place: str, is_here: float, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMMAND_PROCESS", str(os.getpid()))
+    assert data("try", "bad.py:by_process", "--response", "", "--execution", place)["value"] == is_here
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "measured"),
+    [("format", "auto", "inline"), ("format", "process", "workers"), ("cheatable.py:reward", "auto", "workers")],
+)
+def test_bench_tells_what_it_measured(name: str, place: str, measured: str, directory: Path) -> None:
+    report = data("bench", name, "--count", "2", "--repeats", "1", "--execution", place)
+    assert report["measured"] == measured
+
+
+def test_a_check_in_workers_finds_what_it_finds_inline(directory: Path) -> None:
+    arguments = ("check", "cheatable.py:reward", "--data", "rows.jsonl", "--tries", "60")
+    reports = [data(*arguments, "--execution", place) for place in ("process", "inline")]
+    for report in reports:  # one finding tells a time
+        report["findings"] = [finding for finding in report["findings"] if finding["check"] != "never raises"]
+    assert reports[0] == reports[1]
+
+
+# --- how a function is called -----------------------------------------------------------------------------------------
+
+
+def test_a_dict_of_a_miles_function_is_read_by_its_key(directory: Path) -> None:
+    arguments = ("try", "bad.py:graded", "--response", "it is 4", "--answer", "4")
+    assert call(*arguments).exit_code == 1
+    assert data(*arguments, "--reward-key", "score")["value"] == 1.0
+
+
+@pytest.mark.parametrize(("form", "value"), [("text", 0.0), ("messages", 1.0)])
+def test_a_batch_function_gets_completions_in_the_form_asked_for(form: str, value: float, directory: Path) -> None:
+    assert data("try", "bad.py:messages", "--response", "4", "--completions", form)["value"] == value
+
+
+def test_a_convention_can_be_named(directory: Path) -> None:
+    (directory / "unclear.py").write_text("def f(*args, **kwargs):\n    return [1.0]\n")
+    assert call("try", "unclear.py:f", "--response", "4").exit_code == 2
+    assert data("try", "unclear.py:f", "--response", "4", "--convention", "trl")["value"] == 1.0
+
+
+def test_calibrate_takes_a_key_for_both_verifiers(directory: Path) -> None:
+    arguments = (
+        "calibrate",
+        "bad.py:graded",
+        "math",
+        "--rows",
+        "2",
+        "--reward-key",
+        "score",
+        "--completions-as",
+        "text",
+    )
+    assert data(*arguments)["verifiers"] == ["graded", "math"]
 
 
 # --- what it loads ----------------------------------------------------------------------------------------------------

@@ -3,9 +3,12 @@
 Importing this loads nothing but Click; each command loads what it needs.
 """
 
+import contextlib
+import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PASSED, _FAILED = 0, 1
+_MEASURED = {False: "measured in this process", True: "measured in worker processes, as training runs it"}
 _WHENCE_COLUMNS = {
     "try": "--answer TEXT and --column NAME=VALUE",
     "test": "whatever else a case has",
@@ -54,11 +58,104 @@ def rewards() -> None:
 # --- options that commands share --------------------------------------------------------------------------------------
 
 
-def _finding_options(command: Command) -> Command:
-    for option in (
-        click.option("--arg", "args", multiple=True, metavar="[COMPONENT.]PARAM=VALUE", help="Set an argument; YAML."),
-        click.option("--module", "modules", multiple=True, help="Import this module or file first; may be repeated."),
-    ):
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How a NAME is found, and how what it names is called; as `rewards.modules`, `rewards.args` and so on."""
+
+    modules: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    convention: str = "auto"
+    completions: str = "auto"
+    reward_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where a reward runs, and how long a call of it may take; as `rewards.execution` and `rewards.timeout_s`."""
+
+    place: str
+    timeout_s: float
+
+
+def _finding_options(
+    *, args: bool = True, completions: str = "--completions"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options that become one parameter, `finding`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        options = [
+            click.option("--reward-key", help="The entry of a dict that is the reward; as rewards.reward_key."),
+            click.option(
+                completions,
+                "form",
+                type=click.Choice(["auto", "text", "messages"]),
+                default="auto",
+                show_default=True,
+                help="What batch functions get; as rewards.completions.",
+            ),
+            click.option(
+                "--convention",
+                type=click.Choice(["auto", "plain", "trl", "miles", "environment"]),
+                default="auto",
+                show_default=True,
+                help="What a signature means that does not tell; as rewards.convention.",
+            ),
+            click.option("--module", "modules", multiple=True, help="Import this first, a module or file; repeatable."),
+        ]
+        if args:
+            assignment = "[COMPONENT.]PARAM=VALUE"
+            arg = click.option("--arg", "args", multiple=True, metavar=assignment, help="Set an argument; YAML.")
+            options.append(arg)
+
+        @functools.wraps(command)
+        def with_finding(
+            *,
+            modules: tuple[str, ...],
+            convention: str,
+            form: str,
+            reward_key: str | None,
+            args: tuple[str, ...] = (),
+            **others: Any,
+        ) -> Any:
+            return command(finding=Finding(modules, args, convention, form, reward_key), **others)
+
+        return _decorated(with_finding, options)
+
+    return decorate
+
+
+def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that become one parameter, `execution`."""
+
+    @functools.wraps(command)
+    def with_execution(*, place: str, timeout: float, **others: Any) -> Any:
+        return command(execution=Execution(place, timeout), **others)
+
+    return _decorated(
+        with_execution,
+        [
+            click.option(
+                "--timeout",
+                type=click.FloatRange(min=0, min_open=True),
+                default=10.0,
+                show_default=True,
+                metavar="SECONDS",
+                help="A call of your code that takes longer is ended.",
+            ),
+            click.option(
+                "--execution",
+                "place",
+                type=click.Choice(["auto", "inline", "process"]),
+                default="auto",
+                show_default=True,
+                help="Where rewards run; auto: built-ins here, your code in worker processes with limits.",
+            ),
+        ],
+    )
+
+
+def _decorated(command: Callable[..., Any], options: list[Callable[[Any], Any]]) -> Callable[..., Any]:
+    for option in options:
         command = option(command)
     return command
 
@@ -128,16 +225,16 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
 
 @rewards.command()
 @click.argument("name")
-@_finding_options
+@_finding_options()
 @_as_json
-def show(name: str, modules: tuple[str, ...], args: tuple[str, ...], as_json: bool) -> None:
+def show(name: str, finding: Finding, as_json: bool) -> None:
     """Show what a reward is: signature, range, source, documentation with its example, and what it is given.
 
     Exit status: 0; 2 there is no such reward.
     """
     from agent_tunix.cli.reward_pages import describe_reward, reward_page
 
-    mixture = resolve(name, modules, args)
+    mixture = resolve(name, finding)
     if as_json:
         _print_json(describe_reward(mixture))
     else:
@@ -152,7 +249,8 @@ def show(name: str, modules: tuple[str, ...], args: tuple[str, ...], as_json: bo
 @click.option("--column", "columns", multiple=True, metavar="NAME=VALUE", help="A further column of the row; YAML.")
 @click.option("--step", type=int, default=0, show_default=True, help="Training step that the reward is told.")
 @_template
-@_finding_options
+@_execution_options
+@_finding_options()
 @_as_json
 def try_reward(
     name: str,
@@ -162,8 +260,8 @@ def try_reward(
     columns: tuple[str, ...],
     step: int,
     template: str | None,
-    modules: tuple[str, ...],
-    args: tuple[str, ...],
+    finding: Finding,
+    execution: Execution,
     as_json: bool,
 ) -> None:
     """Score one response and explain the score, component by component.
@@ -175,14 +273,16 @@ def try_reward(
     from agent_tunix.rewards import Outcome
     from agent_tunix.rewards.checks import Problem
     from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
-    from agent_tunix.rewards.checks.scoring import make_sample
+    from agent_tunix.rewards.checks.scoring import Scorer
 
-    mixture = resolve(name, modules, args)
+    mixture = resolve(name, finding)
     row = {key: _read_yaml(value) for key, value in (_split(column, "--column") for column in columns)}
     row |= {} if answer is None else {"answer": answer}
     mixture.check_parameters(row)
     text = sys.stdin.read() if response == "-" else response
-    (score,) = mixture.score([make_sample(Problem(prompt, row), text, template or DEFAULT_FORMAT, step)])
+    limit_s = execution.timeout_s if execution.place == "inline" else None  # a built-in may take as long as it needs
+    with _placed(mixture, execution, num_workers=1) as placed:
+        score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(Problem(prompt, row), text)
     if as_json:
         _print_json(score_data(mixture, score, step))
     else:
@@ -195,15 +295,16 @@ def try_reward(
 @click.option("--reward", default=None, help="NAME of what scores the cases that name no reward.")
 @click.option("--tolerance", type=click.FloatRange(min=0), default=None, help="For cases that give none; else 1e-6.")
 @click.option("--verbose", "-v", is_flag=True, help="List the cases that passed as well.")
-@_finding_options
+@_execution_options
+@_finding_options()
 @_as_json
 def test(
     cases: str,
     reward: str | None,
     tolerance: float | None,
     verbose: bool,
-    modules: tuple[str, ...],
-    args: tuple[str, ...],
+    finding: Finding,
+    execution: Execution,
     as_json: bool,
 ) -> None:
     """Score the cases of a table and compare with what they must earn.
@@ -222,9 +323,14 @@ def test(
         loaded,
         read_spec(reward) if reward else None,
         tolerance=tolerance,
-        modules=modules,
-        args=_read_args(next(iter(names)) if len(names) == 1 else None, args),
+        modules=finding.modules,
+        args=_read_args(next(iter(names)) if len(names) == 1 else None, finding.args),
         reward_directories=_reward_directories(),
+        convention=finding.convention,
+        completions=finding.completions,
+        reward_key=finding.reward_key,
+        execution=execution.place,
+        timeout_s=execution.timeout_s,
     )
     if as_json:
         _print_json({"passed": report.passed, "cases": [result.to_data() for result in report.results]})
@@ -258,7 +364,8 @@ def test(
     help="Share of what separates wrong from right that a string without the answer may earn, guessing aside.",
 )
 @click.option("--skip", multiple=True, metavar="CHECK", help="Leave a check out; may be repeated.")
-@_finding_options
+@_execution_options
+@_finding_options()
 @_as_json
 def check(
     name: str,
@@ -274,8 +381,8 @@ def check(
     budget: float,
     max_exploit: float,
     skip: tuple[str, ...],
-    modules: tuple[str, ...],
-    args: tuple[str, ...],
+    finding: Finding,
+    execution: Execution,
     as_json: bool,
 ) -> None:
     """Check what must hold of a reward of its kind, and search for cheap strings that earn without the answer.
@@ -290,18 +397,21 @@ def check(
     from agent_tunix.rewards.checks import Budget, Kind, check_reward
     from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
 
-    mixture = resolve(name, modules, args)
-    report = check_reward(
-        mixture,
-        _load_problems(data, rows, prompt_column, answer_column),
-        kind=None if kind is None else Kind(kind),
-        step=step,
-        template=template or DEFAULT_FORMAT,
-        seed=seed,
-        budget=Budget(tries, budget),
-        max_exploit=max_exploit,
-        skip=skip,
-    )
+    mixture = resolve(name, finding)
+    problems = _load_problems(data, rows, prompt_column, answer_column)
+    with _placed(mixture, execution) as placed:
+        report = check_reward(
+            placed,
+            problems,
+            kind=None if kind is None else Kind(kind),
+            step=step,
+            template=template or DEFAULT_FORMAT,
+            seed=seed,
+            budget=Budget(tries, budget),
+            max_exploit=max_exploit,
+            skip=skip,
+            timeout_s=execution.timeout_s,
+        )
     if as_json:
         _print_json(report.to_data())
     else:
@@ -331,7 +441,8 @@ def check(
 )
 @_late_step
 @_template
-@click.option("--module", "modules", multiple=True, help="Import this module or file first; may be repeated.")
+@_execution_options
+@_finding_options(args=False, completions="--completions-as")
 @_as_json
 def calibrate(
     first: str,
@@ -345,7 +456,8 @@ def calibrate(
     most: int,
     step: int,
     template: str | None,
-    modules: tuple[str, ...],
+    finding: Finding,
+    execution: Execution,
     as_json: bool,
 ) -> None:
     """Let two verifiers judge the same completions: confusion, disagreements, and how often each misses a right answer.
@@ -368,14 +480,11 @@ def calibrate(
         judged = load_completions(completions)
     else:
         judged = list(generate_completions(_load_problems(data, rows, prompt_column, answer_column), template))
-    report = compare(
-        resolve(first, modules, ()),
-        resolve(second, modules, ()),
-        judged,
-        thresholds=limits,
-        template=template,
-        step=step,
-    )
+    mixtures = resolve(first, finding), resolve(second, finding)
+    with _placed(mixtures[0], execution) as one, _placed(mixtures[1], execution) as other:
+        report = compare(
+            one, other, judged, thresholds=limits, template=template, step=step, timeout_s=execution.timeout_s
+        )
     if as_json:
         _print_json(report.to_data())
     else:
@@ -389,7 +498,8 @@ def calibrate(
 @click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Each is measured so often.")
 @_late_step
 @_template
-@_finding_options
+@_execution_options
+@_finding_options()
 @_as_json
 def bench(
     name: str,
@@ -401,25 +511,40 @@ def bench(
     repeats: int,
     step: int,
     template: str | None,
-    modules: tuple[str, ...],
-    args: tuple[str, ...],
+    finding: Finding,
+    execution: Execution,
     as_json: bool,
 ) -> None:
-    """Measure completions per second, in one process: the median of several repeats, by what becomes of them.
+    """Measure completions per second, where training would score them: the median of several repeats, by outcome.
+
+    Built-ins are measured in this process; your code in worker processes, one for each core, with the way there and
+    back. `--execution inline` measures the function alone.
 
     Exit status: 0; 2 the command, the reward or the data cannot be used.
     """
     from agent_tunix.rewards.checks import measure_speed
     from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
+    from agent_tunix.rewards.execution.runner import is_isolated
 
-    mixture = resolve(name, modules, args)
+    mixture = resolve(name, finding)
     problems = _load_problems(data, rows, prompt_column, answer_column)
-    speeds = measure_speed(
-        mixture, problems, count=count, repeats=repeats, step=step, template=template or DEFAULT_FORMAT
-    )
+    with _placed(mixture, execution) as placed:
+        speeds = measure_speed(
+            placed,
+            problems,
+            count=count,
+            repeats=repeats,
+            step=step,
+            template=template or DEFAULT_FORMAT,
+            timeout_s=execution.timeout_s,
+        )
+        in_workers = is_isolated(placed)
     if as_json:
-        _print_json({"reward": mixture.name, "repeats": repeats, "speeds": [speed.to_data() for speed in speeds]})
+        measured = [speed.to_data() for speed in speeds]
+        where = "workers" if in_workers else "inline"
+        _print_json({"reward": mixture.name, "repeats": repeats, "measured": where, "speeds": measured})
         return
+    click.echo(f"{mixture.name}, {_MEASURED[in_workers]}")
     _print_table(
         ("COMPLETIONS", "OUTCOME", "PER SECOND", "SLOWEST"),
         [(s.sort, s.outcome, f"{s.per_second:>10,.0f}", f"{s.slowest:>10,.0f}") for s in speeds],
@@ -429,13 +554,28 @@ def bench(
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
-def resolve(name: str, modules: tuple[str, ...], args: tuple[str, ...]) -> "Mixture":
+def resolve(name: str, finding: Finding) -> "Mixture":
     """The reward that a command's NAME means."""
     from agent_tunix.rewards import resolve_reward
 
     return resolve_reward(
-        read_spec(name), modules=modules, args=_read_args(name, args), reward_directories=_reward_directories()
+        read_spec(name),
+        modules=finding.modules,
+        args=_read_args(name, finding.args),
+        reward_directories=_reward_directories(),
+        convention=finding.convention,
+        completions=finding.completions,
+        reward_key=finding.reward_key,
     )
+
+
+@contextlib.contextmanager
+def _placed(mixture: "Mixture", execution: Execution, num_workers: int | None = None) -> "Iterator[Mixture]":
+    """The reward where it runs, until the end of the block."""
+    from agent_tunix.rewards.execution import make_runner
+
+    with make_runner(mixture, execution.place, timeout_s=execution.timeout_s, num_workers=num_workers) as runner:
+        yield runner.reward
 
 
 def _reward_directories() -> list[Path]:

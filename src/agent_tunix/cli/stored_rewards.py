@@ -149,13 +149,13 @@ def diff(
 
 def _reward_of(named: str, modules: tuple[str, ...]) -> "Mixture":
     """The reward that a specification means, or that of a run's directory."""
-    from agent_tunix.cli.rewards import resolve
+    from agent_tunix.cli.rewards import Finding, resolve
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training.reward_setup import resolve_from_config
     from agent_tunix.training.stored_rewards import changed_since_run
 
     if not (Path(named) / "config.yaml").is_file():
-        return resolve(named, modules, ())
+        return resolve(named, Finding(modules))
     stored = StoredRun(named)
     mixture = resolve_from_config(stored.config, Path.cwd())
     for line in changed_since_run(stored, mixture):

@@ -225,6 +225,7 @@ def calibrate(
     thresholds: tuple[float | None, float | None] = (None, None),
     template: str = DEFAULT_FORMAT,
     step: int = LATE_STEP,
+    timeout_s: float = 5.0,
 ) -> Calibration:
     """Let two verifiers judge the same completions.
 
@@ -236,8 +237,10 @@ def calibrate(
             gave.
         template: The format that they are told.
         step: The training step that they are told.
+        timeout_s: A call in this process that takes longer is stopped; in workers, theirs holds.
 
     Raises:
+        HangingRewardError: A verifier hangs or ends its process, again and again.
         RewardSignatureError: A verifier requires a column that the completions lack.
     """
     scores: list[list[Score]] = []
@@ -245,8 +248,8 @@ def calibrate(
     for mixture, given in zip((first, second), thresholds, strict=True):
         for completion in completions[:1]:
             mixture.check_parameters(completion.problem.columns)
-        scorer = Scorer(mixture, step, template)
-        scores.append([scorer(completion.problem, completion.response) for completion in completions])
+        scorer = Scorer(mixture, step, template, timeout_s)
+        scores.append(scorer.score_each([(completion.problem, completion.response) for completion in completions]))
         limits.append(_threshold(mixture, scores[-1], step) if given is None else given)
     judged = [[_verdict(score, limit) for score in given] for given, limit in zip(scores, limits, strict=True)]
     pairs = list(zip(judged[0], judged[1], strict=True))

@@ -19,6 +19,7 @@ A table is a YAML file with a list of cases, or with a mapping of `cases`, `rewa
 case a line; or a CSV file with a header, where `null` stands for "not applicable".
 """
 
+import contextlib
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,8 @@ from typing import Any
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT, Problem
 from agent_tunix.rewards.checks.report import shorten
-from agent_tunix.rewards.checks.scoring import make_sample
+from agent_tunix.rewards.checks.scoring import Scorer
+from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.resolve import resolve_reward
 from agent_tunix.rewards.sample import Outcome, Score
@@ -149,6 +151,11 @@ def run_cases(
     args: Mapping[str, Mapping[str, Any]] | None = None,
     reward_directories: Sequence[Path] = (),
     working_directory: Path | None = None,
+    convention: str = "auto",
+    completions: str = "auto",
+    reward_key: str | None = None,
+    execution: str = "inline",
+    timeout_s: float = 10.0,
 ) -> CasesReport:
     """Score every case and compare.
 
@@ -160,6 +167,12 @@ def run_cases(
         args: Arguments by component or function name, as `rewards.args`.
         reward_directories: Where files of components lie.
         working_directory: Where relative paths begin; None: the current directory.
+        convention: What a signature means that does not tell its convention, as `rewards.convention`.
+        completions: Whether batch functions get `text` or `messages`, as `rewards.completions`.
+        reward_key: The entry of a dict that is the reward, as `rewards.reward_key`.
+        execution: Where rewards run, as `rewards.execution`; `auto` gives your own code the limits that it trains
+            under.
+        timeout_s: A call that takes longer is stopped.
 
     Raises:
         RewardError: The table cannot be read, or a case has no reward or cannot be scored with it.
@@ -175,7 +188,7 @@ def run_cases(
             )
         key = repr(spec)
         if key not in mixtures:
-            mixtures[key] = (
+            mixture = (
                 spec
                 if isinstance(spec, Mixture)
                 else resolve_reward(
@@ -184,22 +197,37 @@ def run_cases(
                     args=args,
                     reward_directories=reward_directories,
                     working_directory=working_directory,
+                    convention=convention,
+                    completions=completions,
+                    reward_key=reward_key,
                 )
             )
+            runner = stack.enter_context(make_runner(mixture, execution, timeout_s=timeout_s))
+            mixtures[key] = runner.reward
         return mixtures[key]
 
-    return CasesReport(tuple(run_case(case, mixture_of(case), tolerance) for case in loaded))
+    limit_s = timeout_s if execution == "inline" else None  # a built-in may take as long as it needs
+    with contextlib.ExitStack() as stack:
+        return CasesReport(tuple(run_case(case, mixture_of(case), tolerance, limit_s) for case in loaded))
 
 
-def run_case(case: Case, mixture: Mixture, tolerance: float | None = None) -> CaseResult:
+def run_case(
+    case: Case, mixture: Mixture, tolerance: float | None = None, timeout_s: float | None = 10.0
+) -> CaseResult:
     """Score one case.
+
+    Args:
+        case: The case.
+        mixture: What scores it.
+        tolerance: For a case that gives none; None: 1e-6.
+        timeout_s: A call in this process that takes longer is stopped, unless this is None; in workers, theirs holds.
 
     Raises:
         RewardSignatureError: The reward requires a column that the case lacks.
     """
     mixture.check_parameters(case.columns)
     problem = Problem(case.prompt, case.columns)
-    (score,) = mixture.score([make_sample(problem, case.response, case.format or DEFAULT_FORMAT, case.step)])
+    score = Scorer(mixture, case.step, case.format or DEFAULT_FORMAT, timeout_s)(problem, case.response)
     given = case.tolerance if case.tolerance is not None else tolerance
     return CaseResult(case, score, DEFAULT_TOLERANCE if given is None else given)
 

@@ -8,7 +8,7 @@ from agent_tunix.rewards.checks import about_answers, about_form, universal
 from agent_tunix.rewards.checks.fuzzer import Budget, judge_exploit, search
 from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT, Problem
 from agent_tunix.rewards.checks.report import CheckReport, Finding
-from agent_tunix.rewards.checks.scoring import LATE_STEP, Scorer
+from agent_tunix.rewards.checks.scoring import LATE_STEP, HangingRewardError, Scorer
 from agent_tunix.rewards.checks.trial import Trial, begin
 from agent_tunix.rewards.kinds import kind_of, range_of
 from agent_tunix.rewards.mixture import Mixture
@@ -49,11 +49,13 @@ def check_reward(
     budget: Budget | None = None,
     max_exploit: float = 0.5,
     skip: Collection[str] = (),
+    timeout_s: float = 5.0,
 ) -> CheckReport:
     """Try a reward on problems, attack it, and report what does not hold.
 
     Args:
-        mixture: The reward, as `resolve_reward` gives it.
+        mixture: The reward, as `resolve_reward` gives it; or as `make_runner` places it, for code that may hang or end
+            its process.
         problems: With their references, and best with worked solutions.
         kind: Decides which checks apply; None: what the reward declares.
         step: The training step that the reward is told; by default late in training, where a curriculum asks for
@@ -63,6 +65,7 @@ def check_reward(
         budget: How long the exploit search goes on; of no tries, there is none.
         max_exploit: The share of what separates wrong from right that a string without the answer may earn.
         skip: Names of checks whose failure does not count; they are left out of the report.
+        timeout_s: A call in this process that takes longer is stopped; in workers, theirs holds.
 
     Raises:
         RewardError: There are no problems, or the reward declares an unknown kind.
@@ -73,14 +76,27 @@ def check_reward(
     mixture.check_parameters(set.intersection(*(set(problem.columns) for problem in problems)))
     budget = budget or Budget()
     kind = kind or kind_of(mixture)
-    trial = begin(Scorer(mixture, step, template), kind, range_of(mixture, step), problems)
-    findings = [universal.check_deterministic(trial), universal.check_untouched(trial)]
-    exploit = search(trial, seed=seed, budget=budget) if budget.tries and any(trial.solved()) else None
-    for check in (*_OF_KIND[kind], *_LAST):
-        found = check(trial)
-        findings += [found] if isinstance(found, Finding) else list(found)
-    if exploit:
-        findings.append(judge_exploit(trial, exploit, max_exploit))
-    kept = tuple(finding for finding in findings if finding.check not in skip)
+    scorer, span = Scorer(mixture, step, template, timeout_s), range_of(mixture, step)
+    style = "none found"
+    kept: list[Finding] = []
+    try:
+        trial = begin(scorer, kind, span, problems)
+        style = trial.style
+        for finding in _findings(trial, seed, budget, max_exploit):
+            kept += [finding] if finding.check not in skip else []
+    except HangingRewardError as error:
+        kept.append(universal.gave_up(error))  # whatever may be left out: nothing else was looked at
     facts = {"seed": seed, "step": step}
-    return CheckReport(mixture.name, kind, trial.range, len(problems), trial.style, kept, facts)
+    return CheckReport(mixture.name, kind, span, len(problems), style, tuple(kept), facts)
+
+
+def _findings(trial: Trial, seed: int, budget: Budget, max_exploit: float) -> Iterator[Finding]:
+    """What each check finds, in the order of the report."""
+    yield universal.check_deterministic(trial)
+    yield universal.check_untouched(trial)
+    exploit = search(trial, seed=seed, budget=budget) if budget.tries and any(trial.solved()) else None
+    for check in (*_OF_KIND[trial.kind], *_LAST):
+        found = check(trial)
+        yield from [found] if isinstance(found, Finding) else found
+    if exploit:
+        yield judge_exploit(trial, exploit, max_exploit)

@@ -88,7 +88,7 @@ def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Expl
 
     def grade(genome: Genome) -> float:
         responses = [_render(genome, blocks, pay.problem) for pay in shown]
-        values = [trial.score(pay.problem, response).value for pay, response in zip(shown, responses, strict=True)]
+        values = _values(trial, shown, responses)
         shares = [pay.share(value) for pay, value in zip(shown, values, strict=True)]
         return mean(shares) - _COST_OF_A_CHARACTER * mean([len(response) for response in responses])
 
@@ -219,7 +219,12 @@ def _vary(chance: random.Random, parents: Sequence[Genome], names: Sequence[str]
 
 def _measure(trial: Trial, genome: Genome, blocks: Mapping[str, Block], pays: Sequence[_Pay], tries: int) -> Exploit:
     responses = [_render(genome, blocks, pay.problem) for pay in pays]
-    values = [trial.score(pay.problem, response).value for pay, response in zip(pays, responses, strict=True)]
+    values = _values(trial, pays, responses)
     share = mean([pay.share(value) for pay, value in zip(pays, values, strict=True)])
     scored = [value for value in values if value is not None]
     return Exploit(genome, responses[0], pays[0].problem.answer, values[0], mean(scored), share, tries)
+
+
+def _values(trial: Trial, pays: Sequence[_Pay], responses: Sequence[str]) -> list[float | None]:
+    given = [(pay.problem, response) for pay, response in zip(pays, responses, strict=True)]
+    return [score.value for score in trial.score_each(given)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT, Problem, respond, wrong_problem
 from agent_tunix.rewards.checks.responses import long_work
-from agent_tunix.rewards.checks.scoring import LATE_STEP, make_sample
+from agent_tunix.rewards.checks.scoring import LATE_STEP, Scorer, make_sample
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample
 
@@ -50,6 +50,7 @@ def measure_speed(
     repeats: int = 5,
     step: int = LATE_STEP,
     template: str = DEFAULT_FORMAT,
+    timeout_s: float = 5.0,
 ) -> list[Speed]:
     """Measure right, wrong, unanswered, long and unusable completions apart, and then all of them together.
 
@@ -60,13 +61,22 @@ def measure_speed(
         repeats: How often each is measured, after one round to warm up.
         step: The training step that the reward is told.
         template: The format that it is told.
+        timeout_s: Of the first few calls, in this process; in workers, theirs holds.
+
+    Raises:
+        HangingRewardError: The reward hangs or ends its process on the first few.
     """
     mixture.check_parameters(problems[0].columns)
+    scorer = Scorer(mixture, step, template, timeout_s)
+    for number in range(min(count, _FIRST)):  # a reward that hangs on these would keep hundreds of calls waiting
+        problem = problems[number % len(problems)]
+        scorer(problem, respond("template", problem.work, problem.answer, template))
     sorts = {sort: _samples(sort, problems, count, step, template) for sort in SORTS}
     sorts["all"] = [sample for samples in sorts.values() for sample in samples]
     return [_measure(mixture, sort, samples, repeats) for sort, samples in sorts.items()]
 
 
+_FIRST = 3
 SORTS = ("right", "wrong", "no answer", "long", "bad reference")
 
 

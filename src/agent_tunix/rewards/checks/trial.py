@@ -1,7 +1,7 @@
 """One reward on its problems: what every check asks of it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.checks.problems import STYLES, Problem, respond, wrong_problem
@@ -9,13 +9,10 @@ from agent_tunix.rewards.checks.report import Example, Finding, Status
 from agent_tunix.rewards.checks.responses import Response
 from agent_tunix.rewards.checks.scoring import Scorer, mean
 from agent_tunix.rewards.kinds import Range
-from agent_tunix.rewards.sample import Outcome, Score
+from agent_tunix.rewards.sample import Score
 
 EPSILON = 1e-9
 MOST_EXAMPLES = 3
-# A reward that hangs has failed its check; the rest of the check need not wait so long for it.
-_HANGS = 3
-_HANGING_LIMIT_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -41,11 +38,16 @@ class Trial:
 
     def score(self, problem: Problem, response: str) -> Score:
         """Score a response and remember it for the checks of all values."""
-        hangs = sum(seen.outcome is Outcome.TIMEOUT for _, _, seen in self._seen) >= _HANGS
-        scorer = replace(self.scorer, limit_s=_HANGING_LIMIT_S) if hangs else self.scorer
-        score = scorer(problem, response)
-        self._seen.append((problem, response, score))
+        (score,) = self.score_each([(problem, response)])
         return score
+
+    def score_each(self, responses: Sequence[tuple[Problem, str]]) -> list[Score]:
+        """Score responses, each with its problem, and remember them."""
+        scores = self.scorer.score_each(responses)
+        self._seen.extend(
+            (problem, response, score) for (problem, response), score in zip(responses, scores, strict=True)
+        )
+        return scores
 
     @property
     def seen(self) -> Sequence[tuple[Problem, str, Score]]:

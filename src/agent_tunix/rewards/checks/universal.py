@@ -3,13 +3,17 @@
 import copy
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
+from agent_tunix.rewards.calling import Convention, Reward, RewardRecipe
 from agent_tunix.rewards.checks.report import Example, Finding, Status
 from agent_tunix.rewards.checks.responses import adversarial
+from agent_tunix.rewards.checks.scoring import HangingRewardError
 from agent_tunix.rewards.checks.trial import EPSILON, MOST_EXAMPLES, Trial
+from agent_tunix.rewards.execution.runner import PlacedReward
 from agent_tunix.rewards.kinds import format_range
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.sample import Outcome, Score
@@ -36,8 +40,7 @@ def check_deterministic(trial: Trial) -> Finding:
 
 def check_untouched(trial: Trial) -> Finding:
     """The reward leaves its arguments as they were."""
-    touched: list[str] = []
-    watched = [_watch(component, touched) for component in trial.scorer.mixture.components]
+    watched = [_watch(component) for component in trial.scorer.mixture.components]
     found = [component for component in watched if component is not None]
     if not found:
         return Finding("arguments untouched", Status.SKIPPED, "only functions can be watched")
@@ -45,13 +48,19 @@ def check_untouched(trial: Trial) -> Finding:
     for problem in trial.problems[:4]:
         nested = replace(problem, columns={**problem.columns, "nested": {"list": [1, 2], "map": {"a": 1}}})
         for response in (trial.solve(problem), problem.prompt, ""):
-            scorer(nested, response)
+            score = scorer(nested, response)
+            touched = [told[0] for part in score.parts.values() if (told := _TOUCHED.search(part.detail))]
             if touched:
                 example = Example(response, problem.answer, None)
-                return Finding(
-                    "arguments untouched", Status.FAILED, f"{touched[0]} was changed by the call", (example,)
-                )
+                return Finding("arguments untouched", Status.FAILED, touched[0], (example,))
     return Finding("arguments untouched", Status.PASSED, "the row and the arguments were as before after each call")
+
+
+def gave_up(error: HangingRewardError) -> Finding:
+    """A reward that hangs or ends its process, again and again."""
+    examples = tuple(Example(r, problem.answer, None, detail=score.detail) for problem, r, score in error.lost)
+    text = f"{len(examples)} responses hung or ended the process; the check ends here, its remaining parts left out"
+    return Finding("never raises", Status.FAILED, text, examples)
 
 
 def check_robust(trial: Trial) -> Finding:
@@ -127,20 +136,49 @@ def check_levels(trial: Trial) -> Finding:
     return Finding("levels", Status.PASSED, f"{len(values)} different values")
 
 
-def _watch(component: Component, touched: list[str]) -> Component | None:
-    """The component with its function wrapped, so that a change of an argument is noted; None if it is no function."""
-    reward: Any = component.reward
-    function = getattr(reward, "function", None)
-    if not inspect.isfunction(function):
+def _watch(component: Component) -> Component | None:
+    """The component, watched where it runs; None if it is no function."""
+    placed: Any = component.reward
+    written = placed.written if isinstance(placed, PlacedReward) else placed
+    watched = _watched(written)
+    if watched is None:
         return None
-    settings = getattr(reward, "settings", None)
-    further = {} if settings is None else {"settings": settings}
-    return Component(component.name, type(reward)(_spy(function, touched), reward.name, reward.args, **further))
+    return Component(component.name, placed.beside(watched) if isinstance(placed, PlacedReward) else watched)
 
 
-def _spy(function: Callable[..., Any], touched: list[str]) -> Callable[..., Any]:
+def _watched(reward: Any) -> Any:
+    """The reward with its function wrapped: a call that changes an argument fails; None if it is no function."""
+    function = getattr(reward, "function", None)
+    if not isinstance(reward, Convention) or not inspect.isfunction(function):
+        return None
+    recipe = None if reward.recipe is None else _WatchedRecipe(*(getattr(reward.recipe, f.name) for f in _FIELDS))
+    return type(reward)(_spy(function), reward.name, reward.args, reward.settings, recipe)
+
+
+class _WatchedRecipe(RewardRecipe):
+    """A reward that is watched in the worker that makes it."""
+
+    __slots__ = ()
+
+    def build(self) -> Reward:
+        """Build it, watched."""
+        reward: Reward = _watched(RewardRecipe.build(self))
+        return reward
+
+
+_FIELDS = fields(RewardRecipe)
+_TOUCHED = re.compile(r"the argument '[^']*' was changed by the call")
+
+
+class _TouchedError(Exception):
+    """A call has changed one of its arguments."""
+
+
+def _spy(function: Callable[..., Any]) -> Callable[..., Any]:
     def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
-        touched.extend(f"the argument {name!r}" for name in before if before[name] != after.get(name))
+        for name in before:
+            if before[name] != after.get(name):
+                raise _TouchedError(f"the argument {name!r} was changed by the call")
 
     def by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         return {**{f"{place}": value for place, value in enumerate(args, start=1)}, **kwargs}

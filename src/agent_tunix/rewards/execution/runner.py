@@ -97,6 +97,19 @@ class PlacedReward:
         """The name under which it is logged."""
         return self._reward.name
 
+    @property
+    def written(self) -> Reward:
+        """The reward itself, without its place."""
+        return self._reward
+
+    def beside(self, other: Reward) -> "PlacedReward":
+        """Another reward in the same place.
+
+        Raises:
+            RewardError: The other one cannot be made again there.
+        """
+        raise NotImplementedError
+
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""
         raise NotImplementedError
@@ -117,6 +130,10 @@ class InlineReward(PlacedReward):
         super().__init__(reward)
         self._settings = settings
         self._loop = loop
+
+    def beside(self, other: Reward) -> "InlineReward":
+        """Another reward in this process."""
+        return InlineReward(other, self._settings, self._loop)
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""
@@ -146,6 +163,14 @@ class IsolatedReward(PlacedReward):
         self._recipe = recipe
         self._executor = executor
 
+    def beside(self, other: Reward) -> "IsolatedReward":
+        """Another reward in the same workers."""
+        recipe = recipe_of(other)
+        if recipe is None:
+            raise RewardError(f"reward {other.name!r} cannot be made again in another process: {other.describe()}")
+        self._executor.prepare(recipe)
+        return IsolatedReward(other, recipe, self._executor)
+
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""
         return self.begin(samples).result()
@@ -154,6 +179,13 @@ class IsolatedReward(PlacedReward):
         """Have samples scored while the caller does other things."""
         calls = divide_into_calls(samples, self._reward)
         return self._executor.submit(Job(self._recipe, samples, calls, self._is_async))
+
+
+def is_isolated(reward: Reward) -> bool:
+    """Whether calls of it, or of a component of it, are made in workers, which hold their time limit."""
+    if isinstance(reward, Mixture):
+        return any(is_isolated(component.reward) for component in reward.components)
+    return isinstance(reward, IsolatedReward)
 
 
 def make_runner(
