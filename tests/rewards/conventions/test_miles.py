@@ -1,5 +1,4 @@
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +124,9 @@ def test_calls_run_concurrently_up_to_the_limit() -> None:
         running -= 1
         return float(sample.response)
 
-    started = time.perf_counter()
     scores = asyncio.run(MilesReward(reward, "mine").score_async(samples(*map(str, range(40))), limit=10))
     assert [score.value for score in scores] == list(map(float, range(40)))
     assert most == 10
-    assert time.perf_counter() - started < 0.5
 
 
 def test_what_a_module_keeps_between_batches_stays_usable() -> None:
