@@ -24,6 +24,13 @@ def test_unscored_steps_are_passed_over() -> None:
     assert before == after == {"reward, 1-step mean": 0.5}
 
 
+def test_a_short_run_is_compared_by_its_halves() -> None:
+    rows = [{"step": step, "rewards/total/mean": step / 10} for step in range(1, 6)]
+    before, after = compare_ends(rows)
+    assert before == pytest.approx({"reward, 3-step mean": 0.2})
+    assert after == pytest.approx({"reward, 3-step mean": 0.4})
+
+
 def test_run_without_a_step_has_nothing_to_compare() -> None:
     before, after = compare_ends([])
     assert before == after == {"reward, 0-step mean": None}

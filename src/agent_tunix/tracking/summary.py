@@ -32,9 +32,10 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
         if shares := [row[name] for row in rows if name in row]:
             before[label], after[label] = shares[0], shares[-1]
     rewards = [row["rewards/total/mean"] for row in rows if row.get("rewards/total/mean") is not None]
-    label = f"reward, {min(STEPS_AVERAGED, len(rewards))}-step mean"
-    before[label] = statistics.fmean(rewards[:STEPS_AVERAGED]) if rewards else None
-    after[label] = statistics.fmean(rewards[-STEPS_AVERAGED:]) if rewards else None
+    averaged = min(STEPS_AVERAGED, (len(rewards) + 1) // 2)
+    label = f"reward, {averaged}-step mean"
+    before[label] = statistics.fmean(rewards[:averaged]) if rewards else None
+    after[label] = statistics.fmean(rewards[-averaged:]) if rewards else None
     return before, after
 
 
