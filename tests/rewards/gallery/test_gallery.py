@@ -1,5 +1,6 @@
 """Reward files as people publish them resolve, score and train without an edit."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,9 @@ def test_no_file_knows_this_package(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=identify)
 def test_it_resolves_and_scores(file: Path, tmp_path: Path) -> None:
-    mixture = resolve_reward(f"{file}:reward", working_directory=tmp_path)
+    # Copied, so that it is loaded anew: what a module keeps, as a semaphore, belongs to the event loop of its first run.
+    shutil.copytree(file.parent, tmp_path / "rewards", ignore=shutil.ignore_patterns("__pycache__"))
+    mixture = resolve_reward(f"rewards/{file.name}:reward", working_directory=tmp_path)
     mixture.check_parameters(peek_example(Config()).columns)
     reward = mixture.components[0].reward
     assert reward.convention == CONVENTIONS[file.parent.name]  # type: ignore[attr-defined]
