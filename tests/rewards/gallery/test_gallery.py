@@ -75,7 +75,7 @@ def test_no_file_knows_this_package(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=identify)
 def test_it_resolves_and_scores(file: Path, tmp_path: Path) -> None:
-    # Copied, so that it is loaded anew: what a module keeps, as a semaphore, belongs to the event loop of its first run.
+    # Copied, so that it is loaded anew: a semaphore that a module keeps belongs to the event loop of its first run.
     shutil.copytree(file.parent, tmp_path / "rewards", ignore=shutil.ignore_patterns("__pycache__"))
     mixture = resolve_reward(f"rewards/{file.name}:reward", working_directory=tmp_path)
     mixture.check_parameters(peek_example(Config()).columns)
