@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_tunix.config.compose import with_overrides
 from agent_tunix.config.schema import Config
-from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.errors import ConfigError, ModelError, RewardError
 from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer
 from agent_tunix.rewards import Component, Mixture, fingerprint, settle_completions
 from agent_tunix.rewards.fingerprint import changes
@@ -118,7 +118,7 @@ def resolve_for_replay(config: Config, stored: StoredRun) -> Mixture:
     if sample is not None:
         try:
             mixture.check_parameters(sample.columns)
-        except Exception as error:
+        except RewardError as error:
             raise Unreplayable(f"the stored completions cannot be scored with it: {error}") from error
         settle_completions((component.reward for component in mixture.components), sample)
     return mixture
