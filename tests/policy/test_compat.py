@@ -72,22 +72,6 @@ def test_tunix_still_ignores_the_rotary_base(directory: Path) -> None:
     )
 
 
-def test_the_rotary_base_counts_once_it_is_set(directory: Path) -> None:
-    """That the numbers are right is shown in test_model.py."""
-    model = upstream(directory)
-    before = logits_of(model)
-    compat.set_rope_theta(model, 10_000.0)
-    assert not np.allclose(logits_of(model), before, atol=1e-3)
-
-
-def test_models_of_different_rotary_bases_live_side_by_side(directory: Path) -> None:
-    one, other = upstream(directory), upstream(directory)
-    expected = logits_of(one)
-    compat.set_rope_theta(one, 1e6)
-    compat.set_rope_theta(other, 1e4)
-    np.testing.assert_allclose(logits_of(one), expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("rank", [0, 2])
 def test_rematerialisation_leaves_logits_and_gradients_as_they_are(directory: Path, rank: int) -> None:
     plain, remat = load(directory, lora_rank=rank), load(directory, lora_rank=rank, remat=True)

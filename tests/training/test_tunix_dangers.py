@@ -8,14 +8,12 @@ number of steps in test_run.py, over-long prompts in tests/data.
 import dataclasses
 import functools
 
-import flax.errors
 import jax
 import numpy as np
 import optax
 import pytest
 from flax import nnx
 from jax._src import monitoring
-from tunix.models.qwen3 import model as qwen3
 from tunix.rl import common, reward_manager
 from tunix.rl.grpo import grpo_learner
 from tunix.sft import metrics_logger
@@ -121,14 +119,6 @@ def test_tunixs_own_reward_manager_still_turns_nan_into_0() -> None:
 def test_an_infinite_total_never_becomes_an_advantage() -> None:
     with pytest.raises(ValueError, match="finite"):
         estimate_advantages(np.array([1.0, np.inf]), 2)
-
-
-@pytest.mark.parametrize("remat", [qwen3.RematConfig.BLOCK, qwen3.RematConfig.DECODER])
-def test_tunixs_own_rematerialisation_still_fails(make_bench: BenchMaker, remat: qwen3.RematConfig) -> None:
-    bench = make_bench()
-    bench.learner.rl_cluster.actor_trainer.model.config.remat_config = remat
-    with pytest.raises(flax.errors.TraceContextError):
-        bench.run_step(1)
 
 
 def test_tunixs_own_train_step_still_takes_a_loss_that_is_not_finite(still: Bench) -> None:

@@ -6,9 +6,7 @@ repair can go. The version is pinned in pyproject.toml and checked here.
 """
 
 import contextlib
-import functools
 import importlib.metadata
-import types
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -46,57 +44,6 @@ def entered(mesh: jax.sharding.Mesh) -> Iterator[None]:
         yield
     finally:
         mesh.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-
-
-def set_rope_theta(model: Any, theta: float) -> None:
-    """Make the attention layers use the rotary base of `config.json`.
-
-    Defect: Qwen3 and Llama3 call `apply_rope` without the configured base, so that it is always 1e6.
-    """
-    for layer in model.layers:
-        base = _class_of(layer.attn)
-        if "apply_rope" not in vars(base)["block"].__globals__:
-            raise ImportError(f"Tunix {TUNIX_VERSION} has no apply_rope beside {base.__qualname__}.block")
-        # Past the module's own __setattr__, which would make the class an attribute of the graph.
-        object.__setattr__(layer.attn, "__class__", _with_rope_theta(base, theta))
-
-
-@functools.cache
-def _with_rope_theta(base: type, theta: float) -> type:
-    block: types.FunctionType = base.block  # type: ignore[attr-defined]
-    namespace = dict(block.__globals__)
-    namespace["apply_rope"] = functools.partial(namespace["apply_rope"], rope_theta=theta)
-    rebound = types.FunctionType(block.__code__, namespace, block.__name__, block.__defaults__, block.__closure__)
-    rebound.__kwdefaults__ = block.__kwdefaults__
-    return type(base.__name__, (base,), {"block": rebound})
-
-
-def _class_of(module: Any) -> type:
-    return type(module)
-
-
-def rematerialise(model: Any) -> None:
-    """Make each decoder layer recompute its activations in the backward pass.
-
-    Defect: `remat_config` goes through `nnx.remat`, which fails with Flax 0.12.8 on Tunix's layers. To be called after
-    an adapter has been added, which calls the layers once.
-    """
-    for layer in model.layers:
-        object.__setattr__(layer, "__class__", _with_checkpoint(_class_of(layer)))
-
-
-@functools.cache
-def _with_checkpoint(base: type) -> type:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        graphdef, state = nnx.split(self)
-
-        @jax.checkpoint
-        def run(state: Any, args: Any, kwargs: Any) -> Any:
-            return base.block(nnx.merge(graphdef, state), *args, **kwargs)  # type: ignore[attr-defined]
-
-        return run(state, args, kwargs)
-
-    return type(base.__name__, (base,), {"__call__": call})
 
 
 def lora_provider(pattern: str, rank: int, alpha: float) -> Any:

@@ -205,14 +205,14 @@ def _generate(
     positions_BP = jnp.maximum(jnp.cumsum(filled_BP, axis=1) - 1, 0)
     causal_PP = jnp.tril(jnp.ones((P, P), jnp.bool_))
     mask_BPC = jnp.pad(causal_PP[None] & filled_BP[:, None, :], ((0, 0), (0, 0), (0, T)))
-    cache = model.init_cache(B, P + T, model.config.dtype)
-    logits_BPV, cache = model(prompt_BP, positions_BP, cache, mask_BPC)
+    cache = model.init_cache(B, P + T, model.dtype)
+    hidden_BPD, cache = model(prompt_BP, positions_BP, cache, mask_BPC, output_hidden=True)
 
     def repeat(x: jax.Array) -> jax.Array:
         return jnp.repeat(x, num_generations, axis=0)
 
     cache = jax.tree.map(repeat, cache)
-    logits_NV = repeat(logits_BPV[:, -1])
+    logits_NV = repeat(model.project(hidden_BPD[:, -1]))
     filled_NC = jnp.pad(repeat(filled_BP), ((0, 0), (0, T)))
     next_position_N = repeat(filled_BP.sum(axis=1))
     eos = jnp.array(eos_ids)

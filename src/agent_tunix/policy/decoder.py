@@ -1,0 +1,305 @@
+"""The decoder of every family, in Flax NNX, as an `Architecture` describes it.
+
+One decoder rather than Tunix's model for each family: those ignore the rotary base or its stretch (Qwen 3, Llama 3),
+take slots for positions in sliding windows (Gemma 2), compute in the type of the weights alone (Llama, Gemma), and none
+can be rematerialised with Flax 0.12.8. It answers to what Tunix asks of a model: `model(tokens, positions, cache,
+attention_mask) -> (logits, cache)`, a `config`, and `get_model_input`. Projections are plain `nnx.Linear`, so that an
+adapter's A and B are the matrices that PEFT stores, and names are those of a Hugging Face directory.
+
+Axes: B rows, T tokens given, S tokens attended to (T, or the slots of the cache), D hidden, N heads, K key-value heads,
+G = N / K, H width of a head, V words.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
+
+# Far below any logit, and finite: a row of them has a softmax.
+_UNSEEN = -(2.0**100)
+
+Cache = dict[str, Any]
+Angles = tuple[Float[Array, "B T 1 H/2"], Float[Array, "B T 1 H/2"]]
+
+_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "silu": jax.nn.silu,
+    "gelu_tanh": functools.partial(jax.nn.gelu, approximate=True),
+}
+
+
+class Decoder(nnx.Module):
+    """Tokens in, logits out.
+
+    Attributes:
+        config: The architecture.
+        dtype: What it computes in; norms, rotations, the softmax and logits are float32.
+        remat: Whether each layer recomputes its activations in the backward pass. To be set once an adapter is there,
+            since adding one calls the layers outside of any transformation.
+    """
+
+    def __init__(self, config: Architecture, *, dtype: jnp.dtype, param_dtype: jnp.dtype, rngs: nnx.Rngs) -> None:
+        """Random weights; `nnx.eval_shape` makes a decoder of shapes alone."""
+        self.config = config
+        self.dtype = dtype
+        self.remat = False
+        kinds: dict[str, Any] = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.embed_tokens = nnx.Embed(
+            config.vocab_size, config.hidden_size, embedding_init=_sharded("tp", "fsdp"), **kinds
+        )
+        self.layers = nnx.List([DecoderLayer(config, kind, **kinds) for kind in config.layer_kinds])
+        self.norm = RMSNorm(config.hidden_size, config, **kinds)
+        self.lm_head = (
+            None if config.tied_embeddings else _linear(config.hidden_size, config.vocab_size, ("fsdp", "tp"), **kinds)
+        )
+
+    def __call__(
+        self,
+        input_tokens: Int[Array, "B T"],
+        positions: Int[Array, "B T"],
+        cache: Cache | None,
+        attention_mask: Bool[Array, "B T S"],
+        *,
+        output_hidden: bool = False,
+    ) -> tuple[Float[Array, "B T V"] | Float[Array, "B T D"], Cache | None]:
+        """Logits in float32, and the cache with these tokens in it.
+
+        Args:
+            input_tokens: Ids.
+            positions: Of each token in its own text, from 0; padding may have any.
+            cache: What `init_cache` gave, or a call before this one; None: the tokens see one another alone.
+            attention_mask: Which tokens each may see, causality included. Sliding windows are applied here, by
+                positions.
+            output_hidden: Give the normed hidden states instead, of which `project` makes logits.
+        """
+        x = self.embed_tokens(input_tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
+        key_positions = positions
+        if cache is not None:
+            slot = cache["length"][0]
+            key_positions = jax.lax.dynamic_update_slice(cache["positions"], positions, (0, slot))
+        masks = {
+            kind: self._mask(kind, attention_mask, positions, key_positions) for kind in set(self.config.layer_kinds)
+        }
+        angles = {kind: rotation(rope, self.config.head_dim, positions) for kind, rope in self.config.rope.items()}
+        layers = []
+        for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
+            before = None if cache is None else (*cache["layers"][number], slot)
+            run = _checkpointed(layer) if self.remat else layer
+            x, after = run(x, angles[kind], masks[kind], before)
+            layers.append(after)
+        if cache is not None:
+            length = cache["length"] + input_tokens.shape[1]
+            cache = {"layers": layers, "positions": key_positions, "length": length}
+        hidden = self.norm(x)
+        return (hidden if output_hidden else self.project(hidden)), cache
+
+    def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
+        """Logits of normed hidden states, in float32."""
+        logits = self.embed_tokens.attend(hidden) if self.lm_head is None else self.lm_head(hidden)
+        logits = logits.astype(jnp.float32)
+        cap = self.config.final_softcap
+        return logits if cap is None else jnp.tanh(logits / cap) * cap
+
+    def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype) -> Cache:
+        """An empty cache of keys and values, [B, S, K, H] each, with the positions of what is in it."""
+        shape = (batch_size, cache_size, self.config.num_kv_heads, self.config.head_dim)
+        return {
+            "layers": [(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in self.config.layer_kinds],
+            "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
+            # The same for all rows; an array of rows, so that rows of a cache can be repeated as a whole.
+            "length": jnp.zeros((batch_size,), jnp.int32),
+        }
+
+    def get_model_input(self) -> dict[str, Any]:
+        """The smallest input there is; two rows, so that it can be divided over a mesh."""
+        tokens = jnp.ones((2, 1), jnp.int32)
+        mask = jnp.ones((2, 1, 1), jnp.bool_)
+        return {"input_tokens": tokens, "positions": tokens, "cache": None, "attention_mask": mask}
+
+    def _mask(
+        self,
+        kind: LayerKind,
+        mask_BTS: Bool[Array, "B T S"],
+        positions_BT: Int[Array, "B T"],
+        key_positions_BS: Int[Array, "B S"],
+    ) -> Bool[Array, "B T S"]:
+        if kind == "full_attention":
+            return mask_BTS
+        assert self.config.window is not None
+        near_BTS = positions_BT[:, :, None] - key_positions_BS[:, None, :] < self.config.window
+        return mask_BTS & near_BTS
+
+
+class DecoderLayer(nnx.Module):
+    """Attention and MLP, each on a normed copy of the residual stream."""
+
+    def __init__(self, config: Architecture, kind: LayerKind, **kinds: Any) -> None:
+        """Args: the architecture, the kind of attention, the types and the keys."""
+        self.self_attn = Attention(config, kind, **kinds)
+        self.mlp = MLP(config, **kinds)
+        self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+        # In Gemma the norm of this name follows attention; elsewhere it precedes the MLP, as files have it.
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+        self.sandwich = config.sandwich_norms
+        if config.sandwich_norms:
+            self.pre_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+            self.post_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+
+    def __call__(
+        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"], cache: Any
+    ) -> tuple[Float[Array, "B T D"], Any]:
+        """The residual stream after this layer, and its keys and values."""
+        attended, cache = self.self_attn(self.input_layernorm(x), angles, mask, cache)
+        if self.sandwich:
+            x = x + self.post_attention_layernorm(attended)
+            return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x))), cache
+        x = x + attended
+        return x + self.mlp(self.post_attention_layernorm(x)), cache
+
+
+class Attention(nnx.Module):
+    """Grouped-query attention (https://arxiv.org/abs/2305.13245) with rotary positions."""
+
+    def __init__(self, config: Architecture, kind: LayerKind, **kinds: Any) -> None:
+        """Args: the architecture, the kind of attention, the types and the keys."""
+        self.config = config
+        self.kind = kind
+        hidden, queries = config.hidden_size, config.num_heads * config.head_dim
+        keys = config.num_kv_heads * config.head_dim
+        self.q_proj = _linear(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **kinds)
+        self.k_proj = _linear(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **kinds)
+        self.v_proj = _linear(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **kinds)
+        self.o_proj = _linear(queries, hidden, ("tp", "fsdp"), **kinds)
+        if config.qk_norm:
+            self.q_norm = RMSNorm(config.head_dim, config, **kinds)
+            self.k_norm = RMSNorm(config.head_dim, config, **kinds)
+
+    def __call__(
+        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"], cache: Any
+    ) -> tuple[Float[Array, "B T D"], Any]:
+        """What the tokens take from those they see, and all keys and values where there is a cache."""
+        B, T, _ = x.shape
+        head_dim = self.config.head_dim
+        q = self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim)
+        k = self.k_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim)
+        v = self.v_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim)
+        if self.config.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = rotate(q, angles), rotate(k, angles)
+        if cache is not None:
+            keys, values, slot = cache
+            k = jax.lax.dynamic_update_slice(keys, k.astype(keys.dtype), (0, slot, 0, 0))
+            v = jax.lax.dynamic_update_slice(values, v.astype(values.dtype), (0, slot, 0, 0))
+        out = attend(q, k, v, mask, self.config.query_scale, self.config.attention_softcap)
+        return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
+
+
+class MLP(nnx.Module):
+    """A gated linear unit (https://arxiv.org/abs/2002.05202)."""
+
+    def __init__(self, config: Architecture, **kinds: Any) -> None:
+        """Args: the architecture, the types and the keys."""
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self.gate_proj = _linear(hidden, inner, ("fsdp", "tp"), **kinds)
+        self.up_proj = _linear(hidden, inner, ("fsdp", "tp"), **kinds)
+        self.down_proj = _linear(inner, hidden, ("tp", "fsdp"), **kinds)
+        self.activation = config.activation
+
+    def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """down(act(gate(x)) * up(x))."""
+        out: jax.Array = self.down_proj(_ACTIVATIONS[self.activation](self.gate_proj(x)) * self.up_proj(x))
+        return out
+
+
+class RMSNorm(nnx.Module):
+    """Root-mean-square norm (https://arxiv.org/abs/1910.07467), computed in float32, Gemma's `1 + weight` included."""
+
+    def __init__(
+        self, size: int, config: Architecture, *, dtype: jnp.dtype, param_dtype: jnp.dtype, rngs: nnx.Rngs
+    ) -> None:
+        """Args: the normed axis, the architecture, the types; `rngs` is what all modules are given."""
+        self.weight = nnx.Param(jnp.full((size,), 1.0 - config.norm_offset, param_dtype))
+        self.eps, self.offset, self.dtype = config.norm_eps, config.norm_offset, dtype
+
+    def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        """x / sqrt(mean(x²) + eps) · (weight + offset)."""
+        x = x.astype(jnp.float32)
+        x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.eps)
+        return (x * (self.weight[...].astype(jnp.float32) + self.offset)).astype(self.dtype)
+
+
+def attend(
+    q: Float[Array, "B T N H"],
+    k: Float[Array, "B S K H"],
+    v: Float[Array, "B S K H"],
+    mask: Bool[Array, "B T S"],
+    scale: float,
+    softcap: float | None,
+) -> Float[Array, "B T N H"]:
+    """Softmax attention; a token that may see nothing gets the mean of the values, a number that nobody reads."""
+    B, T, N, H = q.shape
+    K = k.shape[2]
+    q = (q * jnp.asarray(scale, q.dtype)).reshape(B, T, K, N // K, H)
+    logits = jnp.einsum("BTKGH,BSKH->BKGTS", q, k, preferred_element_type=jnp.float32)
+    if softcap is not None:
+        logits = jnp.tanh(logits / softcap) * softcap
+    logits = jnp.where(mask[:, None, None], logits, _UNSEEN)
+    shares = jax.nn.softmax(logits, axis=-1).astype(v.dtype)
+    return jnp.einsum("BKGTS,BSKH->BTKGH", shares, v).reshape(B, T, N, H)
+
+
+def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
+    """Cosines and sines of each position's angles, in float32: bfloat16 cannot tell position 257 from 256."""
+    angles = positions[..., None].astype(jnp.float32) * frequencies(rope, head_dim)
+    return jnp.cos(angles)[:, :, None, :], jnp.sin(angles)[:, :, None, :]
+
+
+def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
+    """Radians a position, for each pair of a head's width.
+
+    theta^(-2i/H), divided by the factor as `linear` has it for all, and as `llama3` has it for those whose wavelength
+    is beyond `original_length / low_freq_factor`, with a linear transition to those that are left alone.
+    """
+    plain = rope.theta ** (-jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
+    if rope.kind == "default":
+        return plain
+    if rope.kind == "linear":
+        return plain / rope.factor
+    turns = rope.original_length * plain / (2 * math.pi)
+    kept = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    kept = jnp.clip(kept, 0.0, 1.0)
+    return kept * plain + (1 - kept) * plain / rope.factor
+
+
+def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:
+    """Each pair (i, i + H/2) of a head turned by its angle."""
+    cos, sin = angles
+    a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
+
+
+def _linear(inputs: int, outputs: int, axes: tuple[str, str], *, use_bias: bool = False, **kinds: Any) -> nnx.Linear:
+    return nnx.Linear(inputs, outputs, use_bias=use_bias, kernel_init=_sharded(*axes), **kinds)
+
+
+def _sharded(*axes: str) -> Any:
+    """Small random weights with the mesh axes they are divided over noted beside them."""
+    return nnx.with_partitioning(jax.nn.initializers.normal(0.02), axes)
+
+
+def _checkpointed(layer: nnx.Module) -> Callable[..., Any]:
+    """The layer as a function whose activations are recomputed; `nnx.remat` fails on layers with an adapter."""
+    graphdef, state = nnx.split(layer)
+
+    @jax.checkpoint
+    def run(state: Any, args: Any) -> Any:
+        module: Any = nnx.merge(graphdef, state)
+        return module(*args)
+
+    return lambda *args: run(state, args)
