@@ -555,7 +555,7 @@ def test_a_directory_without_a_run_cannot_be_evaluated(tmp_path: Path) -> None:
 
 
 def test_the_checkpoints_directory_of_a_run_names_the_run(finished: Path) -> None:
-    assert request(finished / "checkpoints").root == finished
+    assert request(finished / "checkpoints").run.root == finished
 
 
 def test_a_step_without_a_checkpoint_cannot_be_evaluated(finished: Path) -> None:

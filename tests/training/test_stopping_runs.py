@@ -15,6 +15,7 @@ from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint, read
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
+from agent_tunix.training.trained_policy import find_run, load_trained_policy
 from agent_tunix.training.verification import first_difference, read_rows
 from tests.small_run import SMALL_RUN
 
@@ -108,9 +109,4 @@ def test_without_a_best_checkpoint_its_evaluation_is_refused(ended: Path, tmp_pa
     shutil.copytree(ended, tmp_path / "run")
     (tmp_path / "run" / "checkpoints" / "best.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no best checkpoint.*there are \[1, 3\]"):
-        evaluate_checkpoint(
-            dataclasses.replace(
-                read_request(EvaluateConfig(checkpoint_dir=str(ended), step="best")),
-                checkpoints=tmp_path / "run" / "checkpoints",
-            )
-        )
+        load_trained_policy(dataclasses.replace(find_run(ended), checkpoints=tmp_path / "run" / "checkpoints"), "best")

@@ -160,8 +160,8 @@ def _evaluate(cfg: DictConfig) -> None:
 
     _load_environment()
     request = read_request(compose.to_evaluate(cfg))
-    devices.prepare(request.config.distributed)
-    _require_devices(request.config.distributed)
+    devices.prepare(request.run.config.distributed)
+    _require_devices(request.run.config.distributed)
     evaluate_checkpoint(request)
 
 

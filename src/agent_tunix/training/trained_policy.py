@@ -1,0 +1,126 @@
+"""The policy that a run has trained, for whoever measures it, writes with it or takes it home.
+
+`find_run` loads no JAX; `load_trained_policy` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from agent_tunix.config.compose import from_yaml
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    import jax
+
+    from agent_tunix.policy.decoder import Decoder
+    from agent_tunix.policy.tokenizer import Tokenizer
+
+Step = int | Literal["best"] | None
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run on the disk.
+
+    Attributes:
+        root: Its directory.
+        config: What it was started with.
+        checkpoints: Where its checkpoints lie.
+    """
+
+    root: Path
+    config: Config
+    checkpoints: Path
+
+
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """A policy as it was after a step.
+
+    Attributes:
+        policy: With the weights of the checkpoint, adapter and all.
+        tokenizer: Of the model it began as.
+        directory: Where that model lies.
+        mesh: Where the policy is.
+        step: After which step; 0 is the model before training.
+    """
+
+    policy: Decoder
+    tokenizer: Tokenizer
+    directory: Path
+    mesh: jax.sharding.Mesh
+    step: int
+
+
+def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
+    """The run whose directory, or whose directory of checkpoints, is given.
+
+    Args:
+        given: The path.
+        key: What the user calls it, for the error.
+
+    Raises:
+        ConfigError: There is no config.yaml, or it is damaged.
+    """
+    path = Path(given).absolute()
+    root = path if (path / "config.yaml").is_file() else path.parent
+    if not (root / "config.yaml").is_file():
+        raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml")
+    config = from_yaml(root / "config.yaml")
+    checkpoints = config.training.checkpoint_dir
+    return FoundRun(root, config, Path(checkpoints) if checkpoints else root / "checkpoints")
+
+
+def check_step(step: object) -> Step:
+    """What may be asked for: the number of a step, `best`, or None for the latest.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if step is None or step == "best":
+        return step
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise ConfigError(f"step must be the step of a checkpoint, 0, best or null, not {step!r}")
+    return step
+
+
+def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
+    """The model of a run with the weights of one of its checkpoints.
+
+    Args:
+        run: The run.
+        step: Which checkpoint; None for the latest whole one, `best` for the best, 0 for the model before training.
+
+    Raises:
+        CheckpointError: There is no such checkpoint, or it is damaged.
+        ModelError: The model that the run began with is not there any more.
+    """
+    from agent_tunix.policy.directory import find_model_directory
+    from agent_tunix.policy.model import load_policy, make_mesh
+    from agent_tunix.policy.tokenizer import Tokenizer
+    from agent_tunix.training.checkpoints import Checkpoints
+    from agent_tunix.training.state import read_weights, write_weights
+
+    config = run.config
+    directory = find_model_directory(config.model)
+    tokenizer = Tokenizer(directory)
+    mesh = make_mesh(config.model.mesh_shape)
+    policy = load_policy(directory, config.model, mesh)
+    if step == 0:
+        return TrainedPolicy(policy, tokenizer, directory, mesh, 0)
+    checkpoints = Checkpoints(run.checkpoints, config.training.max_checkpoints_to_keep)
+    if step == "best" and (step := checkpoints.best_step()) is None:
+        raise CheckpointError(
+            f"{run.checkpoints} has no best checkpoint; train with stopping.metric=eval/accuracy, or"
+            f" give a step: there are {checkpoints.steps()}"
+        )
+    like = {"weights": read_weights(policy)}
+    restored = checkpoints.restore_latest(like) if step is None else checkpoints.restore(step, like)
+    if restored is None:
+        raise CheckpointError(f"{run.checkpoints} has no checkpoint; step=0 is the model before training")
+    write_weights(policy, restored.state["weights"])
+    return TrainedPolicy(policy, tokenizer, directory, mesh, restored.step)
