@@ -11,6 +11,7 @@
     ├── RewardFailureRateError (RuntimeError)  too many completions of a step went unscored
     ├── ModelError (ValueError)           a model directory cannot be loaded
     ├── CheckpointError (RuntimeError)    a checkpoint cannot be written or read
+    ├── ExportError (OSError)             a model cannot be written where it is to go
     ├── RunDirectoryError (OSError)       a run's directory is taken, full or unwritable
     ├── NonFiniteUpdateError (RuntimeError)    a loss or gradient was NaN or infinite
     └── Interrupted (RuntimeError)        a signal asked the run to stop; it has saved
@@ -75,6 +76,10 @@ class ModelError(AgentTunixError, ValueError):
 
 class CheckpointError(AgentTunixError, RuntimeError):
     """A checkpoint cannot be written or read."""
+
+
+class ExportError(AgentTunixError, OSError):
+    """A model cannot be written where it is to go: something else is there, or the disk is full."""
 
 
 class RunDirectoryError(AgentTunixError, OSError):

@@ -1,4 +1,4 @@
-"""`agent-tunix train | evaluate | verify-resume | report | rewards …`.
+"""`agent-tunix train | evaluate | verify-resume | export | report | rewards …`.
 
 The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
 """
@@ -9,6 +9,7 @@ import click
 
 from agent_tunix import __version__
 from agent_tunix.cli import plans, recorded_runs, rewards, stored_rewards
+from agent_tunix.cli.export import export
 from agent_tunix.cli.report import report
 from agent_tunix.errors import AgentTunixError
 
@@ -68,6 +69,7 @@ def verify_resume(kills: int, random_seed: int, directory: str | None, overrides
     sys.exit(0 if report.equal else 1)
 
 
+main.add_command(export)
 main.add_command(report)
 main.add_command(rewards.rewards)
 for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):

@@ -105,7 +105,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
         ModelError: A file is missing or damaged; a tensor is missing, or has another shape or a type that cannot be
             read; or the decoder's layers hold a tensor that `config.json` does not speak of.
     """
-    found = {name: (file, *_head(file, name)) for file, names in _read_names(directory) for name in names}
+    found = {name: head for file in list_files(directory) for name, head in _read_heads(file).items()}
     embeddings = [name for name in found if name.endswith("embed_tokens.weight")]
     if len(embeddings) != 1:
         raise ModelError(
@@ -141,32 +141,37 @@ def _whole_name(name: str, prefix: str, found: Mapping[str, Any]) -> str:
     return next((whole for whole in found if whole.endswith(name)), name)
 
 
-def _read_names(directory: Path) -> Iterator[tuple[Path, list[str]]]:
-    """The files that hold the model, with the names in each."""
+def list_files(directory: Path) -> list[Path]:
+    """The files that hold the model: those of the index, or the one, or all there are.
+
+    Raises:
+        ModelError: The index is damaged, or names a file that is not there.
+    """
     index = directory / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ModelError(f"{index} cannot be read as an index of tensors: {error!r}; fetch it again") from error
-        files = [directory / name for name in sorted(set(weight_map.values()))]
-        if missing := [file.name for file in files if not file.is_file()]:
-            raise ModelError(
-                f"{index} names {len(files)} files, but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
-                " not there; the download is not complete"
-            )
-    else:
+    if not index.is_file():
         whole = directory / "model.safetensors"
-        files = [whole] if whole.is_file() else sorted(directory.glob("*.safetensors"))
-    for file in files:
-        with _opened(file) as tensors:
-            yield file, list(tensors.keys())
+        return [whole] if whole.is_file() else sorted(directory.glob("*.safetensors"))
+    try:
+        weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{index} cannot be read as an index of tensors: {error!r}; fetch it again") from error
+    files = [directory / name for name in sorted(set(weight_map.values()))]
+    if missing := [file.name for file in files if not file.is_file()]:
+        raise ModelError(
+            f"{index} names {len(files)} files, but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+            " not there; the download is not complete"
+        )
+    return files
 
 
-def _head(file: Path, name: str) -> tuple[tuple[int, ...], str]:
+def _read_heads(file: Path) -> dict[str, tuple[Path, tuple[int, ...], str]]:
+    """Name → file, shape and type of each tensor in a file."""
+    heads = {}
     with _opened(file) as tensors:
-        part = tensors.get_slice(name)
-        return tuple(part.get_shape()), part.get_dtype()
+        for name in tensors.keys():  # noqa: SIM118
+            part = tensors.get_slice(name)
+            heads[name] = file, tuple(part.get_shape()), part.get_dtype()
+    return heads
 
 
 @contextlib.contextmanager

@@ -1,0 +1,149 @@
+"""`agent-tunix export`: a run's policy as a Hugging Face directory. Importing it loads no JAX.
+
+The directory appears whole or not at all: it is written beside its place, brought to the device, and then renamed. What
+is written is listed in `export.json` with its hashes; only an export whose list still tells the whole truth about what
+lies in a directory may be replaced.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agent_tunix.errors import ExportError
+from agent_tunix.tracking.durable import sync, sync_tree
+from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.training.model_card import write_card
+from agent_tunix.training.trained_policy import FoundRun, Step, load_trained_policy
+
+MANIFEST = "export.json"
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        directory: Where.
+        step: After which step the policy was so.
+        num_bytes: Of all files.
+    """
+
+    directory: Path
+    step: int
+    num_bytes: int
+
+
+def export_run(
+    run: FoundRun, to: Path, *, step: Step = None, adapter: bool = False, dtype: Dtype = "auto", overwrite: bool = False
+) -> Exported:
+    """Write a run's policy where transformers, vLLM or PEFT load it from.
+
+    Args:
+        run: The run.
+        to: The directory; it must not exist, or be empty, unless `overwrite`.
+        step: Which checkpoint; None for the latest, `best` for the best, 0 for the model before training.
+        adapter: Write the adapter alone, for PEFT.
+        dtype: What merged weights are stored in; auto: what the run computed in.
+        overwrite: Replace an earlier export, and nothing else.
+
+    Raises:
+        ExportError: The directory holds something, or cannot be written.
+        CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
+    """
+    _check_place(to, overwrite)
+    import jax.numpy as jnp
+
+    from agent_tunix.policy.export import write_adapter, write_merged
+
+    trained = load_trained_policy(run, step)
+    alpha = run.config.model.lora_alpha
+    with _replacing(to, overwrite) as partial:
+        if adapter:
+            base = run.config.model.path or str(trained.directory)
+            write_adapter(trained.policy, trained.directory, partial, alpha, base.removeprefix("hf://"))
+        else:
+            stored = None if dtype == "auto" else jnp.dtype(dtype)
+            write_merged(trained.policy, trained.directory, partial, alpha, stored)
+        write_card(StoredRun(run.root), partial, trained.step, adapter=adapter)
+        num_bytes = _write_manifest(partial)
+    return Exported(to, trained.step, num_bytes)
+
+
+def _check_place(to: Path, overwrite: bool) -> None:
+    """Refuse early what `_replacing` would refuse after a long computation."""
+    if to.is_symlink() or (to.exists() and not to.is_dir()):
+        raise ExportError(f"{to} should become a directory, but there is a file or a link of that name; choose another")
+    if not to.is_dir() or not any(to.iterdir()):
+        return
+    if not overwrite:
+        raise ExportError(f"{to} is not empty; choose another directory, or --overwrite if it is an earlier export")
+    if foreign := sorted(_foreign(to)):
+        raise ExportError(
+            f"{to} holds what no export wrote, or has changed since: {', '.join(foreign[:5])}"
+            f"{' …' if len(foreign) > 5 else ''}; nothing was removed. Choose another directory"
+        )
+
+
+def _foreign(directory: Path) -> set[str]:
+    """Files of a directory that are not as its list has them."""
+    here = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if not path.is_dir()}
+    try:
+        listed = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return here
+    same = {name for name in here & listed.keys() if _digest(directory / name) == listed[name]}
+    return here - same - {MANIFEST}
+
+
+@contextlib.contextmanager
+def _replacing(to: Path, overwrite: bool) -> Iterator[Path]:
+    """An empty directory that takes the place of `to` once it is filled."""
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{to.name}.partial-", dir=to.parent))
+    except OSError as error:
+        raise ExportError(f"nothing can be written beside {to}: {error.strerror}; choose another directory") from error
+    try:
+        yield partial
+        sync_tree(partial)
+        partial.chmod(0o777 & ~_umask())
+        _check_place(to, overwrite)
+        earlier = None
+        if to.is_dir() and any(to.iterdir()):
+            earlier = to.parent / f"{partial.name}.earlier"
+            to.rename(earlier)
+        partial.rename(to)
+        sync(to.parent)
+        if earlier is not None:
+            shutil.rmtree(earlier, ignore_errors=True)
+    except OSError as error:
+        raise ExportError(f"{to} could not be written: {error.strerror or error}; is the disk full?") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _write_manifest(directory: Path) -> int:
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    listed = {path.relative_to(directory).as_posix(): _digest(path) for path in files}
+    (directory / MANIFEST).write_text(json.dumps({"files": listed}, indent=1) + "\n", encoding="utf-8")
+    return sum(path.stat().st_size for path in files)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,154 @@
+"""The README.md of an exported model: what it was trained from, on what, for which reward, and how that went."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking import compare_ends
+from agent_tunix.tracking.report import write_report
+from agent_tunix.tracking.stored_run import StoredRun
+
+_PACKAGES = ("agent_tunix", "google-tunix", "jax", "flax", "optax")
+
+
+def write_card(run: StoredRun, directory: Path, step: int, *, adapter: bool) -> None:
+    """Write README.md, and the run's curves in `plots/`.
+
+    Args:
+        run: The run that trained the model.
+        directory: Where the model is.
+        step: The step of the checkpoint.
+        adapter: Whether the directory holds an adapter alone.
+    """
+    plots = _copy_plots(run, directory / "plots")
+    text = "\n\n".join(_sections(run, step, adapter, plots))
+    (directory / "README.md").write_text(text + "\n", encoding="utf-8")
+
+
+def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str]) -> Iterator[str]:
+    config = run.config
+    base = _base_model(config)
+    yield _front_matter(config, base, adapter)
+    yield f"# {config.project_name}"
+    what = "LoRA adapter" if adapter else "model"
+    yield (
+        f"This {what} was trained from {f'`{base}`' if base else 'a model on disk'} by reinforcement learning (GRPO)"
+        f" with agent_tunix; it is what the policy was after step {step}."
+    )
+    yield "## How it went"
+    yield _outcome(run, step)
+    yield from (f"![{Path(name).stem}](plots/{name})" for name in plots)
+    yield "## The reward"
+    yield _reward(run)
+    yield "## Training"
+    yield _table(_settings(config))
+    yield "## Use"
+    yield _usage(adapter, base)
+    yield "## Versions"
+    yield _versions(run)
+
+
+def _front_matter(config: Config, base: str | None, adapter: bool) -> str:
+    lines = ["---", f"library_name: {'peft' if adapter else 'transformers'}", "pipeline_tag: text-generation"]
+    if base and config.model.path and config.model.path.startswith("hf://"):
+        lines.append(f"base_model: {json.dumps(base)}")
+    lines += ["tags:", "- grpo", "- reinforcement-learning", "- agent_tunix", "---"]
+    return "\n".join(lines)
+
+
+def _base_model(config: Config) -> str | None:
+    path = config.model.path
+    if path is None:
+        return "the model that agent_tunix ships"
+    return path.removeprefix("hf://") if "://" in path else Path(path).name
+
+
+def _outcome(run: StoredRun, step: int) -> str:
+    rows = [row for row in run.rows if row["step"] <= step]
+    before, after = compare_ends(rows)
+    lines = ["| | before | after |", "| --- | ---: | ---: |"]
+    for name, first in before.items():
+        if first is not None and after[name] is not None:
+            lines.append(f"| {name} | {first:.4g} | {after[name]:.4g} |")
+    if len(lines) == 2:
+        return "No measurement of this step is stored."
+    return "\n".join(lines)
+
+
+def _reward(run: StoredRun) -> str:
+    try:
+        described, fingerprint = str(run.environment.get("reward", "")), str(run.fingerprint.get("hash", ""))
+    except RunDirectoryError as error:
+        return f"Not known: {error}"
+    return f"```\n{described.replace('```', '')}\n```\n\nFingerprint: `{fingerprint}`"
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    model, training, grpo, optimizer = config.model, config.training, config.grpo, config.optimizer
+    tuned = f"LoRA, rank {model.lora_rank}, alpha {model.lora_alpha:g}" if model.lora_rank else "all weights"
+    return {
+        "data": config.data.name,
+        "system prompt": config.prompt.system or "none",
+        "prompts a step": training.batch_size,
+        "completions a prompt": grpo.num_generations,
+        "updates a batch": grpo.num_iterations,
+        "KL weight β": grpo.beta,
+        "clip ε": grpo.epsilon,
+        "trained": tuned,
+        "learning rate": optimizer.learning_rate,
+        "temperature": config.generation.temperature,
+        "longest prompt, tokens": config.generation.max_prompt_length,
+        "longest completion, tokens": config.generation.max_generation_steps,
+        "seed": config.seed,
+    }
+
+
+def _table(values: Mapping[str, Any]) -> str:
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {_escape(value)} |" for name, value in values.items())])
+
+
+def _escape(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _usage(adapter: bool, base: str | None) -> str:
+    if adapter:
+        code = (
+            "from peft import AutoPeftModelForCausalLM\n\n"
+            'model = AutoPeftModelForCausalLM.from_pretrained("DIRECTORY")  # loads the base model too'
+        )
+        return f"```python\n{code}\n```\n\nThe base model is {f'`{base}`' if base else 'the one it was trained from'}."
+    code = (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        'model = AutoModelForCausalLM.from_pretrained("DIRECTORY")\n'
+        'tokenizer = AutoTokenizer.from_pretrained("DIRECTORY")'
+    )
+    return f"```python\n{code}\n```"
+
+
+def _versions(run: StoredRun) -> str:
+    try:
+        versions = run.environment.get("versions", {})
+    except RunDirectoryError:
+        versions = {}
+    return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if name in versions) or "Not recorded."
+
+
+def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
+    """The curves, drawn anew where the run has none; nothing where they cannot be drawn."""
+    with tempfile.TemporaryDirectory() as scratch:
+        drawn = run.root / "plots"
+        if not drawn.is_dir():
+            write_report(run, Path(scratch))
+            drawn = Path(scratch) / "plots"
+        names = sorted(path.name for path in drawn.glob("*.png")) if drawn.is_dir() else []
+        if names:
+            directory.mkdir()
+        for name in names:
+            shutil.copyfile(drawn / name, directory / name)
+    return names
