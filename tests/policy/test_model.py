@@ -17,8 +17,8 @@ from tests.policy.support import BASE_CONFIG, make_directory
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy import compat
-from agent_tunix.policy.architecture import read_architecture
 from agent_tunix.policy.directory import EMBEDDED_MODEL, find_model_directory
+from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.model import (
     copy_reference,
     count_parameters,
