@@ -5,13 +5,15 @@ A file's tensor and a model's weight are the same numbers, transposed where a pr
 """
 
 import contextlib
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from safetensors import SafetensorError, safe_open
@@ -84,94 +86,157 @@ def list_tensors(architecture: Architecture) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Stored:
-    """Where a tensor lies.
+    """A tensor as it lies in a file.
 
     Attributes:
         file: Its file.
         name: Its whole name there.
+        shape: Its shape there.
+        kind: Its type, as safetensors calls it.
     """
 
     file: Path
     name: str
+    shape: tuple[int, ...]
+    kind: str
 
 
 def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, Stored]:
     """Each tensor of the architecture in the files of a directory.
 
-    What precedes the names differs: `model.` in a causal model, nothing in a bare one, `language_model.model.` in one
-    with a vision tower. It is taken from the embedding's name.
+    What precedes the names differs: `model.` in a causal model, nothing in a bare one, `language_model.model.` or
+    `model.language_model.` in one with a vision tower. It is taken from the embedding's name. An output projection that
+    is stored although `config.json` ties it to the embedding is a copy of that, and is not read.
 
     Raises:
-        ModelError: A file is missing or damaged; a tensor is missing, or has another shape or a type that cannot be
-            read; or the decoder's layers hold a tensor that `config.json` does not speak of.
+        ModelError: A file is missing or damaged; a tensor is missing, is there twice, or has another shape or a type
+            that cannot be read; or there is a tensor that `config.json` does not account for, so that the model would
+            not be computed as it was trained.
     """
-    found = {name: head for file in list_files(directory) for name, head in _read_heads(file).items()}
-    embeddings = [name for name in found if name.endswith("embed_tokens.weight")]
-    if len(embeddings) != 1:
-        raise ModelError(
-            f"{directory} has {len(embeddings) or 'no'} tensors embed_tokens.weight in its *.safetensors;"
-            " are all files downloaded?"
-        )
-    prefix = embeddings[0].removesuffix("embed_tokens.weight")
+    found = _read_heads(directory)
+    embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
+    if not embeddings:
+        raise ModelError(f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; are all files downloaded?")
+    if len(embeddings) > 1:
+        raise ModelError(f"{directory} has {' and '.join(embeddings)}; only models of one decoder are supported")
+    prefix = embeddings[0].removesuffix(_EMBEDDING)
+    heads = [name for name in found if name == _HEAD or name.endswith(f".{_HEAD}")]
     located = {}
+    missing = []
     for tensor in list_tensors(architecture):
-        name = _whole_name(tensor.name, prefix, found)
-        if name not in found:
-            raise ModelError(f"{directory} has no tensor {name} in its *.safetensors; are all files downloaded?")
-        file, shape, kind = found[name]
-        if shape != tensor.shape:
-            raise ModelError(f"{directory}: {name} has the shape {shape}, but config.json asks for {tensor.shape}")
-        if kind not in _TYPES:
-            raise ModelError(f"{directory}: {name} is stored as {kind}, but weights must be one of {', '.join(_TYPES)}")
-        located[tensor] = Stored(file, name)
-    known = {stored.name for stored in located.values()}
-    for name in found:
-        if name.startswith(f"{prefix}layers.") and name not in known and "rotary_emb" not in name:
-            raise ModelError(
-                f"{directory} has a tensor {name} that its config.json, of model_type {architecture.model_type},"
-                " does not account for; the model would not be computed as it was trained"
-            )
+        # The head stands beside the decoder, wherever that is.
+        name = heads[0] if tensor.name == _HEAD and heads else prefix + tensor.name
+        if name in found:
+            located[tensor] = found[name]
+        else:
+            missing.append(name)
+    known = {stored.name for stored in located.values()} | set(heads[:1])
+    unknown = [name for name in found if name not in known and not _is_set_aside(name, architecture)]
+    if unknown:
+        raise ModelError(
+            f"{directory} has {_some(unknown)}, which its config.json, of model_type {architecture.model_type},"
+            " does not account for; the model would not be computed as it was trained"
+        )
+    if missing:
+        raise ModelError(f"{directory} has no {_some(missing)} in its *.safetensors; are all files downloaded?")
+    for tensor, stored in located.items():
+        _check_stored(directory, tensor, stored)
+    if architecture.tied_embeddings and heads:
+        _check_copy(directory, found[heads[0]], found[embeddings[0]])
     return located
 
 
-def _whole_name(name: str, prefix: str, found: Mapping[str, Any]) -> str:
-    if name != "lm_head.weight":
-        return prefix + name
-    # The head stands beside the decoder, wherever that is.
-    return next((whole for whole in found if whole.endswith(name)), name)
+_EMBEDDING = "embed_tokens.weight"
+_HEAD = "lm_head.weight"
 
 
-def list_files(directory: Path) -> list[Path]:
-    """The files that hold the model: those of the index, or the one, or all there are.
+def _is_set_aside(name: str, architecture: Architecture) -> bool:
+    """Whether a tensor has no part in the decoder: a table that is computed anew, or what sees pictures."""
+    parts = name.split(".")
+    sees = architecture.model_type == "gemma3" and not {"vision_tower", "multi_modal_projector"}.isdisjoint(parts)
+    return sees or parts[-2:] == ["rotary_emb", "inv_freq"]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"tensor {names[0]}{more}"
+
+
+def _check_stored(directory: Path, tensor: Tensor, stored: Stored) -> None:
+    if stored.shape != tensor.shape:
+        raise ModelError(
+            f"{directory}: {stored.name} has the shape {stored.shape}, but config.json asks for {tensor.shape}"
+        )
+    if stored.kind not in _TYPES:
+        raise ModelError(
+            f"{directory}: {stored.name} is stored as {stored.kind}, but weights must be one of {', '.join(_TYPES)}"
+        )
+
+
+def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
+    """Refuse an output projection that `config.json` ties to the embedding and that differs from it.
+
+    Transformers before version 5 would use the embedding in its place, and later versions what is stored.
+    """
+    same = (head.shape, head.kind) == (embedding.shape, embedding.kind)
+    if same:
+        with _opened(head.file) as of_head, _opened(embedding.file) as of_embedding:
+            one, other = of_head.get_slice(head.name), of_embedding.get_slice(embedding.name)
+            rows = range(0, head.shape[0], _COMPARED_ROWS)
+            same = all(
+                np.array_equal(one[row : row + _COMPARED_ROWS], other[row : row + _COMPARED_ROWS]) for row in rows
+            )
+    if not same:
+        raise ModelError(
+            f"{directory}: {head.name} differs from {embedding.name}, but config.json has tie_word_embeddings = true;"
+            " set it to false if the model was trained with an output projection of its own, and else remove the tensor"
+        )
+
+
+_COMPARED_ROWS = 4096
+
+
+def _read_heads(directory: Path) -> dict[str, Stored]:
+    """What the files hold, by whole name."""
+    found: dict[str, Stored] = {}
+    for file in list_files(directory):
+        with _opened(file) as tensors:
+            for name in tensors.keys():  # noqa: SIM118  # it is no dictionary
+                if name in found:
+                    raise ModelError(
+                        f"{directory} has {name} in {found[name].file.name} and in {file.name}; remove the files that"
+                        " are not of this model"
+                    )
+                part = tensors.get_slice(name)
+                found[name] = Stored(file, name, tuple(part.get_shape()), part.get_dtype())
+    return found
+
+
+def _list_files(directory: Path) -> list[Path]:
+    """The files that hold the model: the one, those that an index names, or those there are.
 
     Raises:
         ModelError: The index is damaged, or names a file that is not there.
     """
+    whole = directory / "model.safetensors"
+    if whole.is_file():
+        return [whole]
     index = directory / "model.safetensors.index.json"
     if not index.is_file():
-        whole = directory / "model.safetensors"
-        return [whole] if whole.is_file() else sorted(directory.glob("*.safetensors"))
+        # `consolidated` is a second copy that some repositories keep, and an adapter is no part of the model.
+        names = sorted(directory.glob("*.safetensors"))
+        return [file for file in names if not file.name.startswith(("adapter_", "consolidated"))]
     try:
         weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-    except (ValueError, KeyError, TypeError) as error:
+        files = [directory / name for name in sorted(set(weight_map.values()))]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{index} cannot be read as an index of tensors: {error!r}; fetch it again") from error
-    files = [directory / name for name in sorted(set(weight_map.values()))]
     if missing := [file.name for file in files if not file.is_file()]:
         raise ModelError(
             f"{index} names {len(files)} files, but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
             " not there; the download is not complete"
         )
     return files
-
-
-def _read_heads(file: Path) -> dict[str, tuple[Path, tuple[int, ...], str]]:
-    """Name → file, shape and type of each tensor in a file."""
-    heads = {}
-    with _opened(file) as tensors:
-        for name in tensors.keys():  # noqa: SIM118
-            part = tensors.get_slice(name)
-            heads[name] = file, tuple(part.get_shape()), part.get_dtype()
-    return heads
 
 
 @contextlib.contextmanager
@@ -206,15 +271,28 @@ def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.shardi
 
 def _read_weight(tensor: Tensor, stored: Stored, leaf: Any, mesh: jax.sharding.Mesh) -> jax.Array:
     shape: jax.ShapeDtypeStruct = leaf.get_value()
+    sharding = _sharding(tensor, leaf, mesh)
+    axes = sharding.spec[::-1] if tensor.transposed else sharding.spec
     with _opened(stored.file) as tensors:
         source = tensors.get_slice(stored.name)
 
         def read(index: tuple[slice, ...] | None) -> np.ndarray:
             assert index is not None
-            part = source[index[::-1]].T if tensor.transposed else source[index]
-            return np.ascontiguousarray(part, shape.dtype)
+            part: np.ndarray = source[index]
+            return part.astype(np.float32) if part.dtype == np.float64 else part
 
-        return jax.make_array_from_callback(shape.shape, _sharding(tensor, leaf, mesh), read)
+        # Turned and converted by the devices: NumPy would take three times as long.
+        as_stored = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+        weight: jax.Array = jax.make_array_from_callback(stored.shape, as_stored, read)
+    if tensor.transposed or weight.dtype != shape.dtype:
+        weight = _arrange(tensor.transposed, shape.dtype, sharding)(weight)
+    # One at a time: what the devices have not turned yet would pile up.
+    return weight.block_until_ready()
+
+
+@functools.lru_cache
+def _arrange(transposed: bool, dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> Callable[..., jax.Array]:
+    return jax.jit(lambda weight: (weight.T if transposed else weight).astype(dtype), out_shardings=sharding)
 
 
 def _sharding(tensor: Tensor, leaf: Any, mesh: jax.sharding.Mesh) -> jax.sharding.NamedSharding:
