@@ -25,6 +25,9 @@ WeightPath = tuple[str | int, ...]
 
 # What a whole file of weights may be stored in; quantised types need scales that nobody reads here.
 _TYPES = ("F64", "F32", "F16", "BF16")
+_EMBEDDING = "embed_tokens.weight"
+_HEAD = "lm_head.weight"
+_COMPARED_ROWS = 4096  # At once, so that two large matrices are not in memory as a whole.
 
 
 @dataclass(frozen=True)
@@ -146,10 +149,6 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     return located
 
 
-_EMBEDDING = "embed_tokens.weight"
-_HEAD = "lm_head.weight"
-
-
 def _is_set_aside(name: str, architecture: Architecture) -> bool:
     """Whether a tensor has no part in the decoder: a table that is computed anew, or what sees pictures."""
     parts = name.split(".")
@@ -193,9 +192,6 @@ def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
         )
 
 
-_COMPARED_ROWS = 4096
-
-
 def _read_heads(directory: Path) -> dict[str, Stored]:
     """What the files hold, by whole name."""
     found: dict[str, Stored] = {}
@@ -212,7 +208,7 @@ def _read_heads(directory: Path) -> dict[str, Stored]:
     return found
 
 
-def _list_files(directory: Path) -> list[Path]:
+def list_files(directory: Path) -> list[Path]:
     """The files that hold the model: the one, those that an index names, or those there are.
 
     Raises:
