@@ -13,7 +13,8 @@ from agent_tunix.policy import compat
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.families import family_of, read_architecture
-from agent_tunix.policy.weights import locate_tensors, read_weights
+from agent_tunix.policy.tensor_files import locate_tensors
+from agent_tunix.policy.weights import read_weights
 
 _PROJECTIONS = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
 
