@@ -71,17 +71,6 @@ def test_rope_theta_under_its_newer_name_counts(tmp_path: Path) -> None:
     np.testing.assert_allclose(logits_of(load(directory)), before, atol=1e-4)
 
 
-def test_several_files_are_one_model(tmp_path: Path) -> None:
-    directory = make_directory(tmp_path / "model")
-    before = expected(directory)
-    tensors = load_file(directory / "model.safetensors")
-    (directory / "model.safetensors").unlink()
-    names = sorted(tensors)
-    for number, part in enumerate((names[::2], names[1::2]), start=1):
-        save_file({name: tensors[name] for name in part}, directory / f"model-{number:05}-of-00002.safetensors")
-    np.testing.assert_allclose(logits_of(load(directory)), before, atol=1e-4)
-
-
 # What is refused.
 
 

@@ -62,7 +62,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     missing = []
     for tensor in list_tensors(architecture):
         # The head stands beside the decoder, wherever that is.
-        name = heads[0] if tensor.name == _HEAD and heads else prefix + tensor.name
+        name = prefix + tensor.name if tensor.name != _HEAD else heads[0] if heads else _HEAD
         if name in found:
             located[tensor] = found[name]
         else:
@@ -115,10 +115,10 @@ def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
     if same:
         with open_tensors(head.file) as of_head, open_tensors(embedding.file) as of_embedding:
             one, other = of_head.get_slice(head.name), of_embedding.get_slice(embedding.name)
-            rows = range(0, head.shape[0], _COMPARED_ROWS)
-            same = all(
-                np.array_equal(one[row : row + _COMPARED_ROWS], other[row : row + _COMPARED_ROWS]) for row in rows
-            )
+            spans = [
+                slice(row, min(row + _COMPARED_ROWS, head.shape[0])) for row in range(0, head.shape[0], _COMPARED_ROWS)
+            ]
+            same = all(np.array_equal(one[span], other[span]) for span in spans)
     if not same:
         raise ModelError(
             f"{directory}: {head.name} differs from {embedding.name}, but config.json has tie_word_embeddings = true;"
