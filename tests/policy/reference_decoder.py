@@ -25,7 +25,7 @@ def reference_logits(directory: Path, tokens_T: np.ndarray) -> np.ndarray:
     whole = json.loads((directory / "config.json").read_text())
     c = whole.get("text_config", whole)
     w = {k: v.astype(np.float64) for file in directory.glob("*.safetensors") for k, v in load_file(file).items()}
-    head = w.get("lm_head.weight")
+    untied = w.get("lm_head.weight", np.empty(0))
     prefix = next(name for name in w if name.endswith("embed_tokens.weight")).removesuffix("embed_tokens.weight")
     w = {name.removeprefix(prefix): tensor for name, tensor in w.items()}
     gemma = c["model_type"].startswith("gemma")
@@ -44,7 +44,7 @@ def reference_logits(directory: Path, tokens_T: np.ndarray) -> np.ndarray:
         gate, up = (h @ w[f"{p}.mlp.{name}_proj.weight"].T for name in ("gate", "up"))
         out = (_gelu_tanh(gate) if gemma else gate / (1 + np.exp(-gate))) * up @ w[f"{p}.mlp.down_proj.weight"].T
         x = x + (norm(out, f"{p}.post_feedforward_layernorm") if gemma else out)
-    logits = norm(x, "norm") @ (w["embed_tokens.weight"] if c["tie_word_embeddings"] else head).T
+    logits = norm(x, "norm") @ (w["embed_tokens.weight"] if c["tie_word_embeddings"] else untied).T
     cap = None if gemma3 else c.get("final_logit_softcapping")
     return np.asarray(logits if cap is None else cap * np.tanh(logits / cap))
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from tests.policy.padding import Padded, Side, pad
 from tests.policy.reference_decoder import reference_logits
 from tests.policy.support import FAMILY_CONFIGS, WINDOW, make_family
 
@@ -51,34 +52,23 @@ def run(model: Decoder, tokens: Any, positions: Any, cache: Any, mask: Any) -> t
     return np.asarray(logits, np.float64), cache
 
 
-def pad(side: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens with their padding, whether each counts, and its position."""
-    filled = np.zeros((len(LENGTHS), T), bool)
-    tokens = np.full(filled.shape, PAD)
-    for row, length in enumerate(LENGTHS):
-        where = slice(T - length, T) if side == "left" else slice(0, length)
-        filled[row, where] = True
-        tokens[row, where] = TOKENS[row, :length]
-    return tokens, filled, np.maximum(filled.cumsum(1) - 1, 0)
-
-
-def causal(filled: np.ndarray) -> np.ndarray:
-    return np.tril(np.ones((filled.shape[1],) * 2, bool)) & filled[:, None, :]
+def padded(side: Side) -> Padded:
+    return pad([TOKENS[row, :length] for row, length in enumerate(LENGTHS)], side, PAD)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_logits_are_those_of_the_files_whatever_the_padding(directory: Path, side: str) -> None:
-    tokens, filled, positions = pad(side)
-    logits, _ = run(load(directory), tokens, positions, None, causal(filled))
+def test_logits_are_those_of_the_files_whatever_the_padding(directory: Path, side: Side) -> None:
+    tokens, filled, positions, mask = padded(side)
+    logits, _ = run(load(directory), tokens, positions, None, mask)
     for row, reference in enumerate(expected(directory)):
         np.testing.assert_allclose(logits[row, filled[row]], reference, atol=1e-4)
 
 
 def test_what_stands_in_the_padding_does_not_matter(directory: Path) -> None:
-    tokens, filled, positions = pad("left")
-    logits, _ = run(load(directory), tokens, positions, None, causal(filled))
+    tokens, filled, positions, mask = padded("left")
+    logits, _ = run(load(directory), tokens, positions, None, mask)
     noise = np.where(filled, tokens, 7)
-    other, _ = run(load(directory), noise, np.where(filled, positions, 3), None, causal(filled))
+    other, _ = run(load(directory), noise, np.where(filled, positions, 3), None, mask)
     np.testing.assert_array_equal(logits[filled], other[filled])
 
 
@@ -86,9 +76,9 @@ def test_prefill_and_single_steps_through_the_cache_give_the_logits_of_the_whole
     """Prompts padded on the left, then token by token, with slots to spare: as the sampler goes."""
     prompt, spare = 6, 3
     model = load(directory)
-    tokens, filled, positions = pad("left")
+    tokens, filled, positions, mask = padded("left")
     # Rows are of one length after the prompt, so those that are shorter have a prompt of padding alone.
-    visible = np.pad(causal(filled), ((0, 0), (0, 0), (0, spare)))
+    visible = np.pad(mask, ((0, 0), (0, 0), (0, spare)))
     cache = model.init_cache(len(LENGTHS), T + spare, jnp.dtype("float32"))
     logits, cache = run(model, tokens[:, :prompt], positions[:, :prompt], cache, visible[:, :prompt])
     steps = [logits]
@@ -103,22 +93,20 @@ def test_prefill_and_single_steps_through_the_cache_give_the_logits_of_the_whole
 
 def test_hidden_states_are_projected_to_the_logits(directory: Path) -> None:
     model = load(directory)
-    tokens, filled, positions = pad("right")
-    logits, _ = run(model, tokens, positions, None, causal(filled))
+    tokens, _, positions, mask = padded("right")
+    logits, _ = run(model, tokens, positions, None, mask)
 
     @nnx.jit
     def in_two_steps(model: Any) -> jax.Array:
-        hidden, _ = model(
-            jnp.asarray(tokens), jnp.asarray(positions), None, jnp.asarray(causal(filled)), output_hidden=True
-        )
+        hidden, _ = model(jnp.asarray(tokens), jnp.asarray(positions), None, jnp.asarray(mask), output_hidden=True)
         return jnp.asarray(model.project(hidden))
 
     np.testing.assert_allclose(np.asarray(in_two_steps(model)), logits, atol=1e-6)
 
 
 def test_in_bfloat16_the_error_is_that_of_its_rounding(directory: Path) -> None:
-    tokens, filled, positions = pad("left")
-    logits, _ = run(load(directory, "bfloat16"), tokens, positions, None, causal(filled))
+    tokens, filled, positions, mask = padded("left")
+    logits, _ = run(load(directory, "bfloat16"), tokens, positions, None, mask)
     reference = np.concatenate(expected(directory))
     error = np.concatenate([logits[row, filled[row]] for row in range(len(LENGTHS))]) - reference
     # A number is rounded by up to 2^-9 of itself, some twenty times in a row on the way to a logit.
