@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -223,6 +224,28 @@ def prove_answers(name: str) -> dict[str, Any]:
     return _asserting(lambda: answers.prove_forms([GSM8K / "train.jsonl", GSM8K / "test.jsonl"]))
 
 
+def prove_parity() -> dict[str, Any]:
+    """Every family equals transformers, in logits and greedy tokens, before and after export; the table of the docs.
+
+    It takes the interpreter that `AGENT_TUNIX_PARITY_PYTHON` names, or one with the optional group `parity`, which is
+    installed beside the results.
+    """
+    named = os.environ.get("AGENT_TUNIX_PARITY_PYTHON")
+    python = Path(named) if named else KEPT.with_name("parity") / "bin" / "python"
+    if not python.exists():
+        venv.create(python.parents[1], with_pip=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "-c", "constraints.txt", "-e", ".[parity]"]
+        subprocess.run(install, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [python, "-m", "tests.parity.table"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    if done.returncode or not rows:
+        raise ProofFailedError(done.stdout[-2000:])
+    print("\n".join(rows), flush=True)
+    return {"families": len(rows)}
+
+
 def prove_sick_and_healthy() -> dict[str, Any]:
     """Every sick run is diagnosed by name as its first finding, live, and healthy ones give none above info.
 
@@ -272,6 +295,7 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "answers: every reference": functools.partial(prove_answers, "forms"),
     "answers: 200,000 strings": functools.partial(prove_answers, "fuzz"),
     "answers: isolated rewards": functools.partial(prove_answers, "isolated"),
+    "parity with transformers": prove_parity,
     "sick and healthy runs": prove_sick_and_healthy,
 }
 

@@ -16,8 +16,8 @@ from agent_tunix.cli import main
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import ExportError
 from agent_tunix.policy import export as policy_export
-from agent_tunix.policy.architecture import read_architecture
 from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.model import load_decoder, make_mesh
 from agent_tunix.training import exporting
 from agent_tunix.training.exporting import export_run

@@ -25,7 +25,9 @@ def key(default: Any, help_text: str) -> Any:
 class ModelConfig:
     """Which policy is trained, and how much of it."""
 
-    model_family: str = key("qwen3", "Architecture family; must agree with `config.json` of the directory.")
+    model_family: str | None = key(
+        None, "Family that `config.json` must be of: gemma2, gemma3, llama, qwen2 or qwen3; null: any of them."
+    )
     model_size: str = key("tiny", "Name of the size, for logs and reports.")
     path: str | None = key(
         None, "A Hugging Face model directory (config.json, *.safetensors, tokenizer.json); null: the embedded model."

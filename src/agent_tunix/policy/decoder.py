@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
@@ -266,15 +267,17 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
     theta^(-2i/H), divided by the factor as `linear` has it for all, and as `llama3` has it for those whose wavelength
     is beyond `original_length / low_freq_factor`, with a linear transition to those that are left alone.
     """
-    plain = rope.theta ** (-jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
-    if rope.kind == "default":
-        return plain
+    # On the host in float64: an error is multiplied by the position.
+    plain = rope.theta ** (-np.arange(0, head_dim, 2) / head_dim)
+    stretched = plain / rope.factor
+    kept: Any = 1.0
     if rope.kind == "linear":
-        return plain / rope.factor
-    turns = rope.original_length * plain / (2 * math.pi)
-    kept = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
-    kept = jnp.clip(kept, 0.0, 1.0)
-    return kept * plain + (1 - kept) * plain / rope.factor
+        kept = 0.0
+    elif rope.kind == "llama3":
+        turns = rope.original_length * plain / (2 * math.pi)
+        kept = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    kept = np.clip(kept, 0.0, 1.0)
+    return jnp.asarray(kept * plain + (1 - kept) * stretched, jnp.float32)
 
 
 def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:

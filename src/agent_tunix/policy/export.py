@@ -24,7 +24,8 @@ from safetensors.numpy import save_file
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.decoder import Decoder
-from agent_tunix.policy.weights import WeightPath, list_files, locate_tensors
+from agent_tunix.policy.tensor_files import list_files, locate_tensors
+from agent_tunix.policy.tensors import WeightPath
 
 MAX_FILE_BYTES = 5 * 10**9
 # Files of a model directory that hold weights in one form or another, or that speak of the model it was.

@@ -10,9 +10,11 @@ from flax import nnx
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy import compat
-from agent_tunix.policy.architecture import Architecture, read_architecture
+from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.decoder import Decoder
-from agent_tunix.policy.weights import locate_tensors, read_weights
+from agent_tunix.policy.families import family_of, read_architecture
+from agent_tunix.policy.tensor_files import locate_tensors
+from agent_tunix.policy.weights import read_weights
 
 _PROJECTIONS = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
 
@@ -37,10 +39,11 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh) -
         ModelError: The architecture or a feature of it is not supported, or a file is damaged.
     """
     architecture = read_architecture(directory)
-    if architecture.model_type != config.model_family:
+    family = family_of(architecture.model_type)
+    if config.model_family is not None and family_of(config.model_family) != family:
         raise ModelError(
             f"model.model_family is {config.model_family}, but {directory} holds {architecture.model_type};"
-            f" set model.model_family={architecture.model_type}"
+            f" set model.model_family={family}, or null for whatever config.json says"
         )
     dtype = _compute_dtype(config.dtype)
     # Small updates are lost on weights in bfloat16: what trains is stored in float32, whatever computes.

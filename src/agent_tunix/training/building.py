@@ -72,7 +72,7 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     schedule = make_schedule(config.optimizer, config.scheduler, order.num_steps * config.grpo.num_iterations)
     policy = load_policy(directory, config.model, mesh)
     total, trained = count_parameters(policy)
-    name = f"{config.model.model_family} {config.model.model_size}"
+    name = f"{policy.config.model_type} {config.model.model_size}"
     _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", name, f"{total:,}", f"{trained:,}", directory)
     learner = build_learner(
         config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)

@@ -118,7 +118,7 @@ def make_heading(
 
 def _facts(config: Config, environment: Mapping[str, Any], fingerprint: str) -> list[tuple[str, str]]:
     facts = [
-        ("Model", config.model.path or f"{config.model.model_family} {config.model.model_size}"),
+        ("Model", config.model.path or f"{config.model.model_family or ''} {config.model.model_size}".strip()),
         ("Data", config.data.name),
         ("Batch", f"{config.training.batch_size} prompts × {config.grpo.num_generations} completions"),
         ("Advantages", config.grpo.advantage_scaling),

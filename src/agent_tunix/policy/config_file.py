@@ -1,0 +1,191 @@
+"""The values of a `config.json`, each checked where it is read; loads no JAX."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.architecture import LayerKind, Rope
+
+# What a kind of rotary embedding needs beside its base.
+_ROPE_KEYS = {"default": (), "linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor")}
+
+
+class ConfigFile:
+    """Values by the names they have in the file. A null counts as a key that is left out.
+
+    Errors name the file, the key, what was found and what would do.
+    """
+
+    def __init__(self, path: Path, values: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
+        """
+        Args:
+            path: Of the file, for messages.
+            values: Of the file, or of an object in it.
+            defaults: What a key means that the file leaves out.
+        """
+        self.path = path
+        self.values = dict(values)
+        self._defaults = dict(defaults or {})
+
+    @classmethod
+    def read(cls, path: Path) -> "ConfigFile":
+        """The file.
+
+        Raises:
+            ModelError: It cannot be read, or holds no JSON object.
+        """
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path} cannot be read as JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise ModelError(f"{path} must hold an object, not {type(values).__name__}")
+        return cls(path, values)
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> "ConfigFile":
+        """The same values, with what keys mean that are left out."""
+        return ConfigFile(self.path, self.values, defaults)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value as it is."""
+        for value in (self.values.get(name), self._defaults.get(name), default):
+            if value is not None:
+                return value
+        return None
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A whole number above 0.
+
+        Raises:
+            ModelError: It is left out and has no default, or is something else.
+        """
+        value = self._required(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ModelError(f"{self.path}: {name} must be a whole number above 0, not {value!r}")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number above 0.
+
+        Raises:
+            ModelError: It is left out and has no default, or is something else.
+        """
+        return self._positive(name, self._required(name, default))
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """A true or false.
+
+        Raises:
+            ModelError: It is left out and has no default, or is something else.
+        """
+        value = self._required(name, default)
+        if not isinstance(value, bool):
+            raise ModelError(f"{self.path}: {name} must be true or false, not {value!r}")
+        return value
+
+    def cap(self, name: str) -> float | None:
+        """A bound of logits. Null switches it off, where a key that is left out means the default."""
+        value = self.values.get(name, self._defaults.get(name))
+        return None if value is None else self._positive(name, value)
+
+    def section(self, name: str) -> dict[str, Any]:
+        """An object in the file; empty where it is left out.
+
+        Raises:
+            ModelError: It is no object.
+        """
+        value = self.get(name, {})
+        if not isinstance(value, dict):
+            raise ModelError(f"{self.path}: {name} must be an object, not {value!r}")
+        return value
+
+    def allow(self, name: str, *supported: Any) -> None:
+        """Refuse a value that is there and is none of those supported."""
+        value = self.get(name)
+        if value is not None and value not in supported:
+            only = " or ".join(repr(each) for each in supported)
+            raise ModelError(
+                f"{self.path}: {name} = {value!r:.100} is not supported{f', only {only}' if only else ''};"
+                " the model would not be computed as it was trained"
+            )
+
+    def layer_kinds(self, pattern: int | None) -> tuple[LayerKind, ...]:
+        """The kind of each layer: `layer_types`, or else every `pattern`-th sees all positions and the others do not.
+
+        Args:
+            pattern: None where the family has no sliding layers.
+        """
+        count = self.whole("num_hidden_layers")
+        default = [
+            "full_attention" if pattern is None or (n + 1) % pattern == 0 else "sliding_attention" for n in range(count)
+        ]
+        kinds = self.get("layer_types", default)
+        allowed = ("full_attention",) if pattern is None else ("full_attention", "sliding_attention")
+        if not isinstance(kinds, list) or len(kinds) != count or not all(kind in allowed for kind in kinds):
+            raise ModelError(
+                f"{self.path}: layer_types must name {count} layers of {', '.join(allowed)}; it is {kinds!r}"
+            )
+        return tuple(kinds)
+
+    def rope(self, default_theta: float) -> Rope:
+        """The rotary embedding of all layers: `rope_scaling`, as files had it, or else `rope_parameters`."""
+        name = "rope_scaling" if self.section("rope_scaling") else "rope_parameters"
+        parameters = self.section(name)
+        if any(isinstance(value, dict) for value in parameters.values()):
+            raise ModelError(f"{self.path}: {name} for each kind of layer is not supported; it is {parameters!r}")
+        return self._make_rope(name, parameters, "rope_theta", default_theta)
+
+    def rope_of(self, kind: LayerKind, old_theta: str, default_theta: float) -> Rope:
+        """The rotary embedding of a kind of layer; `rope_scaling` is that of layers which see all positions.
+
+        Args:
+            kind: Of layer.
+            old_theta: The key that holds the base where `rope_parameters` does not.
+            default_theta: The base where the file has none.
+        """
+        name = "rope_parameters"
+        by_kind = self.section(name)
+        if not all(isinstance(value, dict) for value in by_kind.values()):
+            raise ModelError(f"{self.path}: {name} must hold an object for each kind of layer; it is {by_kind!r}")
+        parameters = by_kind.get(kind, {})
+        if kind == "full_attention" and self.section("rope_scaling"):
+            name, parameters = "rope_scaling", {**parameters, **self.section("rope_scaling")}
+        return self._make_rope(name, parameters, old_theta, default_theta)
+
+    def _make_rope(self, name: str, parameters: Mapping[str, Any], old_theta: str, default_theta: float) -> Rope:
+        rope_type = parameters.get("rope_type", parameters.get("type", "default"))
+        if rope_type not in _ROPE_KEYS:
+            raise ModelError(
+                f"{self.path}: {name} of type {rope_type!r} is not supported, only {', '.join(_ROPE_KEYS)}"
+            )
+        inner = ConfigFile(self.path, {f"{name}.{key}": value for key, value in parameters.items()})
+        inner.allow(f"{name}.partial_rotary_factor", 1.0)
+        theta = inner.number(f"{name}.rope_theta", self.number(old_theta, default_theta))
+        if rope_type == "default":
+            return Rope(theta)
+        factor, *bounds = (inner.number(f"{name}.{key}") for key in _ROPE_KEYS[rope_type])
+        if factor < 1:
+            raise ModelError(f"{self.path}: {name}.factor must be at least 1, not {factor:g}")
+        if rope_type == "linear":
+            return Rope(theta, "linear", factor)
+        low, high = bounds
+        if low >= high:
+            raise ModelError(f"{self.path}: {name}.low_freq_factor {low:g} must be below high_freq_factor {high:g}")
+        key = "original_max_position_embeddings"
+        # A key of its own comes before that among the parameters, as in transformers.
+        length = self.get(key) or inner.get(f"{name}.{key}") or self.whole("max_position_embeddings")
+        return Rope(theta, "llama3", factor, low, high, ConfigFile(self.path, {key: length}).whole(key))
+
+    def _required(self, name: str, default: Any) -> Any:
+        value = self.get(name, default)
+        if value is None:
+            raise ModelError(f"{self.path} lacks {name!r}; is it the file that was saved with the weights?")
+        return value
+
+    def _positive(self, name: str, value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise ModelError(f"{self.path}: {name} must be a number above 0, not {value!r}")
+        return float(value)

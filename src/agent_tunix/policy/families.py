@@ -1,0 +1,243 @@
+"""From a `config.json` to an `Architecture`, a function for each family; loads no JAX.
+
+A key that the file leaves out means what it means in the family's configuration class of transformers, where files of
+the family rely on that: Gemma 3's leave out most, Llama's and Qwen's hold every size. A feature that the decoder does
+not have is refused by the name it has in the file, never ignored.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
+from agent_tunix.policy.config_file import ConfigFile
+
+# Keys of variants and of other architectures, with the values (beside null) under which they change nothing. A variant
+# often keeps the name of its family; that the key is there is then the only sign.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    # Which positions a token sees.
+    "attention_chunk_size": (),
+    "is_causal": (True,),
+    "is_encoder_decoder": (False,),
+    "add_cross_attention": (False,),
+    "use_bidirectional_attention": (False,),
+    "use_sliding_window": (False,),
+    # Where positions enter.
+    "no_rope_layers": ([],),
+    "no_rope_layer_interval": (0,),
+    "partial_rotary_factor": (1.0,),
+    "rope_interleaved": (False,),
+    "rotary_pct": (1.0,),
+    # Multipliers: Granite, MiniCPM, Cohere, Falcon-H1.
+    "attention_multiplier": (),
+    "attn_temperature_tuning": (False,),
+    "clip_qkv": (),
+    "dim_model_base": (),
+    "embedding_multiplier": (1.0,),
+    "lm_head_multiplier": (1.0,),
+    "logit_scale": (1.0,),
+    "logits_scaling": (1.0,),
+    "residual_multiplier": (1.0,),
+    "scale_depth": (),
+    "scale_emb": (1.0,),
+    "scale_embedding": (False,),
+    "scale_embeddings": (False,),
+    # Parts of a layer.
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "moe_intermediate_size": (0,),
+    "n_routed_experts": (0,),
+    "num_experts": (0,),
+    "num_local_experts": (0,),
+    "parallel_attn": (False,),
+    "use_parallel_residual": (False,),
+}
+# bitsandbytes, GPTQ, AWQ and FP8; compressed-tensors; MLX.
+_QUANTISED = ("quantization_config", "compression_config", "quantization")
+# What Gemma has and the others do not.
+_NEUTRAL_OUTSIDE_GEMMA: dict[str, tuple[Any, ...]] = {
+    "attn_logit_softcapping": (),
+    "final_logit_softcapping": (),
+    "query_pre_attn_scalar": (),
+    "use_qk_norm": (False,),
+}
+
+
+def read_architecture(directory: Path) -> Architecture:
+    """What the `config.json` of a directory describes.
+
+    Raises:
+        ModelError: The file is not JSON, a required key is missing or makes no sense, or the family or a feature is
+            not supported.
+    """
+    config = ConfigFile.read(directory / "config.json")
+    model_type = config.get("model_type")
+    family = FAMILIES.get(str(model_type))
+    if family is None:
+        raise ModelError(f"{config.path} has model_type {model_type!r}; supported: {', '.join(FAMILIES)}")
+    return family(config)
+
+
+def family_of(name: str) -> str:
+    """The family that a user or a `config.json` means: `qwen2` for `Qwen2.5`, `gemma3` for `gemma3_text`."""
+    plain = re.sub(r"[-_. ]", "", name.lower())
+    return _OTHER_NAMES.get(plain, plain)
+
+
+_OTHER_NAMES = {"gemma3text": "gemma3", "llama3": "llama", "llama31": "llama", "llama32": "llama", "qwen25": "qwen2"}
+
+
+def _common(
+    config: ConfigFile, default_kv_heads: int | None = None, default_head_dim: int | None = None
+) -> dict[str, Any]:
+    """What every family names alike."""
+    _refuse_variants(config, _NEUTRAL)
+    hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
+    kv_heads = config.whole("num_key_value_heads", default_kv_heads)
+    head_dim = config.whole("head_dim", default_head_dim or max(hidden // heads, 1))
+    if heads % kv_heads:
+        raise ModelError(
+            f"{config.path}: num_attention_heads {heads} must be divisible by num_key_value_heads {kv_heads}"
+        )
+    if head_dim % 2:
+        raise ModelError(f"{config.path}: head_dim {head_dim} must be even, because rotary embeddings turn pairs")
+    return {
+        "model_type": config.get("model_type"),
+        "vocab_size": config.whole("vocab_size"),
+        "hidden_size": hidden,
+        "intermediate_size": config.whole("intermediate_size"),
+        "num_layers": config.whole("num_hidden_layers"),
+        "num_heads": heads,
+        "num_kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "norm_eps": config.number("rms_norm_eps"),
+        "query_scale": head_dim**-0.5,
+    }
+
+
+def _refuse_variants(config: ConfigFile, neutral: Mapping[str, tuple[Any, ...]]) -> None:
+    for name in _QUANTISED:
+        if (value := config.get(name)) is not None:
+            raise ModelError(
+                f"{config.path}: the weights are quantised ({name} = {value!r:.100}), which is not supported; give the"
+                " model that they were made from"
+            )
+    for name, values in neutral.items():
+        config.allow(name, *values)
+    if own := [name for name in config.section("auto_map") if name.startswith("AutoModel")]:
+        raise ModelError(
+            f"{config.path}: auto_map gives the model code of its own for {', '.join(own)}, which is never run; if the"
+            " model is an ordinary one, remove the key"
+        )
+
+
+def _read_plain(config: ConfigFile, common: dict[str, Any], **features: Any) -> Architecture:
+    """Llama's shape, with what a family adds to it."""
+    _refuse_variants(config, _NEUTRAL_OUTSIDE_GEMMA)
+    config.allow("hidden_act", "silu")
+    return Architecture(
+        **common,
+        tied_embeddings=config.flag("tie_word_embeddings", False),
+        activation="silu",
+        layer_kinds=config.layer_kinds(pattern=None),
+        rope={"full_attention": config.rope(10_000.0)},
+        **features,
+    )
+
+
+def _read_llama(config: ConfigFile) -> Architecture:
+    """Llama 3, 3.1 and 3.2 (https://arxiv.org/abs/2407.21783), and 1 and 2, which are the same."""
+    config.allow("sliding_window")
+    return _read_plain(config, _common(config, default_kv_heads=config.whole("num_attention_heads")))
+
+
+def _read_qwen2(config: ConfigFile) -> Architecture:
+    """Qwen 2 and 2.5 (https://arxiv.org/abs/2412.15115)."""
+    return _read_plain(config, _common(config), qkv_bias=True)
+
+
+def _read_qwen3(config: ConfigFile) -> Architecture:
+    """Qwen 3, dense (https://arxiv.org/abs/2505.09388)."""
+    return _read_plain(config, _common(config, default_head_dim=128), qk_norm=True)
+
+
+def _read_gemma(config: ConfigFile, rope: Mapping[LayerKind, Rope], pattern: int, **features: Any) -> Architecture:
+    config.allow("hidden_activation", "gelu_pytorch_tanh")
+    config.allow("tie_word_embeddings", True)
+    common = _common(config)
+    kinds = config.layer_kinds(pattern)
+    return Architecture(
+        **{**common, "query_scale": config.number("query_pre_attn_scalar") ** -0.5},
+        tied_embeddings=True,
+        activation="gelu_tanh",
+        layer_kinds=kinds,
+        rope=rope,
+        window=config.whole("sliding_window") if "sliding_attention" in kinds else None,
+        sandwich_norms=True,
+        norm_offset=1.0,
+        embedding_scale=common["hidden_size"] ** 0.5,
+        attention_softcap=config.cap("attn_logit_softcapping"),
+        final_softcap=config.cap("final_logit_softcapping"),
+        **features,
+    )
+
+
+_GEMMA_DEFAULTS = {
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "rms_norm_eps": 1e-6,
+    "query_pre_attn_scalar": 256,
+    "sliding_window": 4096,
+}
+_GEMMA2_DEFAULTS = {
+    **_GEMMA_DEFAULTS,
+    "vocab_size": 256_000,
+    "final_logit_softcapping": 30.0,
+    "attn_logit_softcapping": 50.0,
+}
+_GEMMA3_DEFAULTS = {**_GEMMA_DEFAULTS, "vocab_size": 262_208}
+
+
+def _read_gemma2(config: ConfigFile) -> Architecture:
+    """Gemma 2 (https://arxiv.org/abs/2408.00118)."""
+    config = config.with_defaults(_GEMMA2_DEFAULTS)
+    rope = config.rope(10_000.0)
+    return _read_gemma(config, {"full_attention": rope, "sliding_attention": rope}, pattern=2)
+
+
+def _read_gemma3_text(config: ConfigFile) -> Architecture:
+    """Gemma 3, text only (https://arxiv.org/abs/2503.19786)."""
+    config = config.with_defaults(_GEMMA3_DEFAULTS)
+    rope: dict[LayerKind, Rope] = {
+        "full_attention": config.rope_of("full_attention", "rope_theta", 1_000_000.0),
+        "sliding_attention": config.rope_of("sliding_attention", "rope_local_base_freq", 10_000.0),
+    }
+    return _read_gemma(config, rope, pattern=config.whole("sliding_window_pattern", 6), qk_norm=True)
+
+
+def _read_gemma3(config: ConfigFile) -> Architecture:
+    """Gemma 3 with a vision tower, of which the text model alone is taken."""
+    _refuse_variants(config, _NEUTRAL)
+    config.allow("tie_word_embeddings", True)
+    text = config.section("text_config")
+    if not text:
+        raise ModelError(f"{config.path} lacks 'text_config'; is it the file that was saved with the weights?")
+    architecture = _read_gemma3_text(ConfigFile(config.path, text))
+    return replace(architecture, model_type=config.get("model_type"))
+
+
+FAMILIES: dict[str, Callable[[ConfigFile], Architecture]] = {
+    "gemma2": _read_gemma2,
+    "gemma3": _read_gemma3,
+    "gemma3_text": _read_gemma3_text,
+    "llama": _read_llama,
+    "qwen2": _read_qwen2,
+    "qwen3": _read_qwen3,
+}

@@ -1,0 +1,77 @@
+"""The tensors of a Hugging Face directory and the weights of the decoder: one table, read both ways; loads no JAX.
+
+A file's tensor and a model's weight are the same numbers, transposed where a projection is a matrix: PyTorch stores
+[out, in] and the decoder multiplies by [in, out].
+"""
+
+from dataclasses import dataclass
+
+from agent_tunix.policy.architecture import Architecture
+
+# Quantised: bits of a weight's code, and how many neighbouring inputs share a scale.
+CODE_BITS = {"int8": 8, "nf4": 4}
+_BLOCK = 64
+
+WeightPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of the files, and where the decoder has it.
+
+    Attributes:
+        name: Without what precedes it in the files: `layers.0.mlp.up_proj.weight`.
+        shape: In the files.
+        path: Of the weight in the decoder's state.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    path: WeightPath
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the weight is the tensor's transpose."""
+        return self.path[-1] == "kernel"
+
+
+def list_tensors(architecture: Architecture) -> list[Tensor]:
+    """Every tensor of a directory of this architecture, in the order of the model."""
+    a = architecture
+    queries, keys = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
+    hidden, inner = a.hidden_size, a.intermediate_size
+    matrices = {
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
+    if a.sandwich_norms:
+        norms |= {"pre_feedforward_layernorm": hidden, "post_feedforward_layernorm": hidden}
+    if a.qk_norm:
+        norms |= {"self_attn.q_norm": a.head_dim, "self_attn.k_norm": a.head_dim}
+    biases = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj") if a.qkv_bias else ()
+
+    tensors = [Tensor("embed_tokens.weight", (a.vocab_size, hidden), ("embed_tokens", "embedding"))]
+    for layer in range(a.num_layers):
+        of_layer = [
+            *((f"{name}.weight", shape, "kernel") for name, shape in matrices.items()),
+            *((f"{name}.bias", matrices[name][:1], "bias") for name in biases),
+            *((f"{name}.weight", (size,), "weight") for name, size in norms.items()),
+        ]
+        for name, shape, leaf in of_layer:
+            module = name.rpartition(".")[0].split(".")
+            tensors.append(Tensor(f"layers.{layer}.{name}", shape, ("layers", layer, *module, leaf)))
+    tensors.append(Tensor("norm.weight", (hidden,), ("norm", "weight")))
+    if not a.tied_embeddings:
+        tensors.append(Tensor("lm_head.weight", (a.vocab_size, hidden), ("lm_head", "kernel")))
+    return tensors
+
+
+def block_size(inputs: int) -> int:
+    """Inputs that share a scale: the largest divisor up to 64, the same on every mesh, so that the numbers are."""
+    return next(size for size in range(min(_BLOCK, inputs), 0, -1) if inputs % size == 0)

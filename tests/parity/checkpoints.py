@@ -1,0 +1,36 @@
+"""A small random checkpoint of every family, made by transformers."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tests.parity.families import FAMILIES
+
+transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def make_checkpoint(family: str, directory: Path, *, max_shard_size: str = "5GB") -> None:
+    """Save a checkpoint whose every weight shows in the logits.
+
+    Args:
+        family: A key of `FAMILIES`.
+        directory: Where it goes.
+        max_shard_size: Of each file.
+    """
+    model_class, config_class, values = FAMILIES[family]
+    torch.manual_seed(0)
+    model = getattr(transformers, model_class)(getattr(transformers, config_class)(**values)).float()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data.normal_(0, 0.3)
+        else:
+            parameter.data.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(directory, max_shard_size=max_shard_size)
+
+
+def load_checkpoint(directory: Path, dtype: str = "float32") -> Any:
+    """The model of a directory as transformers computes it, softcaps included, which only eager attention has."""
+    config = transformers.AutoConfig.from_pretrained(directory)
+    model_class = getattr(transformers, config.architectures[0])
+    return model_class.from_pretrained(directory, dtype=getattr(torch, dtype), attn_implementation="eager").eval()

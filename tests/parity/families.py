@@ -1,0 +1,81 @@
+"""What is compared with transformers: small sizes of every family. Loads no torch."""
+
+from typing import Any
+
+WINDOW = 5
+# That of the embedded model's tokenizer, with which the sampler decodes.
+VOCAB_SIZE = 1024
+_SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+_LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "factor": 32.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_GEMMA3_TEXT: dict[str, Any] = {
+    **_SIZES,
+    "num_hidden_layers": 7,
+    "head_dim": 16,
+    "sliding_window": WINDOW,
+    "query_pre_attn_scalar": 24,
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}
+_VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+# What is compared → class, configuration class and values.
+FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "Qwen 2.5": ("Qwen2ForCausalLM", "Qwen2Config", {**_SIZES, "rope_theta": 1e6}),
+    "Qwen 2.5, tied": (
+        "Qwen2ForCausalLM",
+        "Qwen2Config",
+        {**_SIZES, "rope_theta": 1e6, "tie_word_embeddings": True},
+    ),
+    "Qwen 3": ("Qwen3ForCausalLM", "Qwen3Config", {**_SIZES, "head_dim": 16, "rope_theta": 5e6}),
+    "Qwen 3, tied": (
+        "Qwen3ForCausalLM",
+        "Qwen3Config",
+        {**_SIZES, "head_dim": 16, "rope_theta": 1e6, "tie_word_embeddings": True},
+    ),
+    "Llama 3": ("LlamaForCausalLM", "LlamaConfig", {**_SIZES, "rope_theta": 5e5}),
+    "Llama 3.2, tied, stretched": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {**_SIZES, "rope_theta": 5e5, "tie_word_embeddings": True, "rope_scaling": _LLAMA3_ROPE},
+    ),
+    "Gemma 2": (
+        "Gemma2ForCausalLM",
+        "Gemma2Config",
+        {
+            **_SIZES,
+            "head_dim": 16,
+            "sliding_window": WINDOW,
+            "query_pre_attn_scalar": 24,
+            "attn_logit_softcapping": 5.0,
+            "final_logit_softcapping": 8.0,
+        },
+    ),
+    "Gemma 3, text": ("Gemma3ForCausalLM", "Gemma3TextConfig", _GEMMA3_TEXT),
+    "Gemma 3, with vision": (
+        "Gemma3ForConditionalGeneration",
+        "Gemma3Config",
+        {"text_config": _GEMMA3_TEXT, "vision_config": _VISION, "mm_tokens_per_image": 4},
+    ),
+}

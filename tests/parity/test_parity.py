@@ -1,0 +1,149 @@
+"""Every family equals transformers: logits, greedy completions, export, and what published configurations mean.
+
+Needs the optional group `parity`: pip install -e '.[parity]'. `python -m tests.parity.table` prints the figures.
+"""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.parity import table
+from tests.parity.families import FAMILIES
+from tests.policy.padding import pad
+from tests.policy.published_configs import PUBLISHED
+from tests.policy.reference_decoder import reference_logits
+from tests.policy.support import FAMILY_CONFIGS, make_family
+
+from agent_tunix.policy.decoder import frequencies
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.tensors import list_tensors
+
+REASON = "needs the optional group `parity`: pip install -e '.[parity]'"
+torch: Any = pytest.importorskip("torch", reason=REASON)
+pytest.importorskip("peft", reason=REASON)
+transformers: Any = importlib.import_module("transformers")
+checkpoints: Any = importlib.import_module("tests.parity.checkpoints")
+comparing: Any = importlib.import_module("tests.parity.comparing")
+
+# What torch, transformers and PEFT warn of is theirs.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return table.measure(request.param, tmp_path_factory.mktemp("parity"))
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("source")
+    checkpoints.make_checkpoint(request.param, directory)
+    return directory
+
+
+def test_logits_are_those_of_transformers(measured: Any) -> None:
+    """On both sides of padding, longer than the window, in one pass and through the cache."""
+    assert measured.error < table.MAX_ERROR
+
+
+def test_greedy_completions_are_those_of_transformers(measured: Any) -> None:
+    assert measured.greedy
+
+
+def test_an_exported_policy_is_the_same_in_transformers(measured: Any) -> None:
+    assert measured.exported_error < table.MAX_ERROR
+    assert measured.exported_greedy
+
+
+def test_an_exported_adapter_is_the_same_in_peft(measured: Any) -> None:
+    assert measured.adapter_error < table.MAX_ERROR
+
+
+def test_a_checkpoint_in_several_files_is_the_same(source: Path, tmp_path: Path) -> None:
+    model = checkpoints.load_checkpoint(source)
+    model.save_pretrained(tmp_path, max_shard_size="100KB")
+    assert (tmp_path / "model.safetensors.index.json").is_file()
+    batch = pad(comparing.texts(), "left", 0)
+    one, several = (comparing.our_logits(comparing.load_ours(place), batch) for place in (source, tmp_path))
+    np.testing.assert_array_equal(one, several)
+
+
+def test_in_bfloat16_we_are_no_further_from_float32_than_transformers(source: Path) -> None:
+    batch = pad(comparing.texts(), "left", 0)
+    exact = comparing.their_logits(checkpoints.load_checkpoint(source), batch)[batch.filled]
+
+    def error(logits: np.ndarray) -> float:
+        return float(np.sqrt(((logits[batch.filled] - exact) ** 2).mean()))
+
+    ours = error(comparing.our_logits(comparing.load_ours(source, dtype="bfloat16", lora_rank=1), batch))
+    theirs = error(comparing.their_logits(checkpoints.load_checkpoint(source, "bfloat16"), batch))
+    assert 0 < ours < 1.25 * theirs
+
+
+@pytest.mark.parametrize("name", FAMILY_CONFIGS)
+def test_the_forward_pass_in_numpy_is_that_of_transformers(name: str, tmp_path: Path) -> None:
+    """So that tests/policy/test_decoder.py, which compares with it, needs no torch."""
+    directory = make_family(tmp_path / "model", name)
+    config = json.loads((directory / "config.json").read_text())
+    classes = {
+        "qwen2": "Qwen2ForCausalLM",
+        "qwen3": "Qwen3ForCausalLM",
+        "llama": "LlamaForCausalLM",
+        "gemma2": "Gemma2ForCausalLM",
+        "gemma3_text": "Gemma3ForCausalLM",
+        "gemma3": "Gemma3ForConditionalGeneration",
+    }
+    if name == "gemma3":
+        config["vision_config"] = FAMILIES["Gemma 3, with vision"][2]["vision_config"]
+    (directory / "config.json").write_text(json.dumps({**config, "architectures": [classes[config["model_type"]]]}))
+    tokens = np.random.default_rng(1).integers(0, 32, 13)
+    batch = pad([tokens], "left", 0)
+    theirs = comparing.their_logits(checkpoints.load_checkpoint(directory), batch)[0]
+    np.testing.assert_allclose(reference_logits(directory, tokens), theirs, atol=1e-4)
+
+
+# Published models, as their configurations are read.
+
+
+def theirs_of(name: str) -> Any:
+    """The configuration as transformers reads it, and the model without weights."""
+    config = PUBLISHED[name].config
+    read = transformers.AutoConfig.for_model(**json.loads(json.dumps(config)))
+    with torch.device("meta"):
+        return getattr(transformers, config["architectures"][0])(read)
+
+
+def ours_of(name: str, directory: Path) -> Any:
+    (directory / "config.json").write_text(json.dumps(PUBLISHED[name].config))
+    return read_architecture(directory)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_model_has_the_tensors_that_transformers_gives_it(name: str, tmp_path: Path) -> None:
+    found = {tensor.name: tensor.shape for tensor in list_tensors(ours_of(name, tmp_path))}
+    expected = {}
+    for full, parameter in theirs_of(name).named_parameters():
+        if "vision_tower" not in full and "multi_modal_projector" not in full:
+            expected[full.removeprefix("model.").removeprefix("language_model.")] = tuple(parameter.shape)
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_rotary_frequencies_of_a_published_model_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    architecture = ours_of(name, tmp_path)
+    config = transformers.AutoConfig.for_model(**json.loads(json.dumps(PUBLISHED[name].config)))
+    config = getattr(config, "text_config", config)
+    family = {"gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    rotary = getattr(module, f"{family.capitalize()}RotaryEmbedding")(config)
+    for kind, rope in architecture.rope.items():
+        theirs = getattr(rotary, f"{kind}_inv_freq" if family == "gemma3" else "inv_freq").numpy()
+        np.testing.assert_allclose(np.asarray(frequencies(rope, architecture.head_dim)), theirs, rtol=1e-6)
+    text_layers = getattr(config, "layer_types", None)
+    if text_layers is not None:
+        assert list(architecture.layer_kinds) == text_layers
+    if "sliding_attention" in architecture.layer_kinds:
+        assert architecture.window == config.sliding_window

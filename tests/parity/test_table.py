@@ -1,0 +1,22 @@
+"""The table of docs/models.md, as it was last measured: each family is there and within the bar."""
+
+from tests.parity.families import FAMILIES
+from tests.parity.table import PAGE, from_markdown
+
+from agent_tunix.policy import families
+
+
+def test_the_page_has_every_family_within_the_bar() -> None:
+    rows = from_markdown(PAGE.read_text())
+    assert [row.family for row in rows] == list(FAMILIES)
+    assert [row for row in rows if not row.holds] == []
+
+
+def test_every_supported_model_type_is_compared() -> None:
+    compared = {config.removesuffix("Config").lower().replace("text", "_text") for _, config, _ in FAMILIES.values()}
+    assert compared == set(families.FAMILIES)
+
+
+def test_the_page_names_every_supported_model_type() -> None:
+    supported = PAGE.read_text().partition("## Equal to transformers")[0]
+    assert [name for name in families.FAMILIES if f"`{name}`" not in supported] == []

@@ -1,0 +1,122 @@
+"""The forward pass of every family in NumPy and float64, from the files of a directory and nothing else of ours.
+
+Written from the papers: Llama 3 (https://arxiv.org/abs/2407.21783), Qwen 2.5 (https://arxiv.org/abs/2412.15115), Qwen 3
+(https://arxiv.org/abs/2505.09388), Gemma 2 (https://arxiv.org/abs/2408.00118), Gemma 3
+(https://arxiv.org/abs/2503.19786). One row at a time, without padding and without a cache, so that there is nothing to
+get wrong in either; `tests/parity` holds it to transformers.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+
+def reference_logits(directory: Path, tokens_T: np.ndarray) -> np.ndarray:
+    """[T, V] logits of one text.
+
+    Args:
+        directory: Holds config.json and *.safetensors.
+        tokens_T: Its token ids.
+    """
+    whole = json.loads((directory / "config.json").read_text())
+    c = whole.get("text_config", whole)
+    w = {k: v.astype(np.float64) for file in directory.glob("*.safetensors") for k, v in load_file(file).items()}
+    untied = w.get("lm_head.weight", np.empty(0))
+    prefix = next(name for name in w if name.endswith("embed_tokens.weight")).removesuffix("embed_tokens.weight")
+    w = {name.removeprefix(prefix): tensor for name, tensor in w.items()}
+    gemma = c["model_type"].startswith("gemma")
+    gemma3 = c["model_type"] == "gemma3_text"
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        scale = w[f"{name}.weight"] + (1.0 if gemma else 0.0)
+        return np.asarray(x / np.sqrt((x**2).mean(-1, keepdims=True) + c["rms_norm_eps"]) * scale)
+
+    x = w["embed_tokens.weight"][tokens_T] * (math.sqrt(c["hidden_size"]) if gemma else 1.0)
+    for layer in range(c["num_hidden_layers"]):
+        p = f"layers.{layer}"
+        attended = _attention(c, w, layer, norm(x, f"{p}.input_layernorm"), norm)
+        x = x + (norm(attended, f"{p}.post_attention_layernorm") if gemma else attended)
+        h = norm(x, f"{p}.{'pre_feedforward' if gemma else 'post_attention'}_layernorm")
+        gate, up = (h @ w[f"{p}.mlp.{name}_proj.weight"].T for name in ("gate", "up"))
+        out = (_gelu_tanh(gate) if gemma else gate / (1 + np.exp(-gate))) * up @ w[f"{p}.mlp.down_proj.weight"].T
+        x = x + (norm(out, f"{p}.post_feedforward_layernorm") if gemma else out)
+    logits = norm(x, "norm") @ (w["embed_tokens.weight"] if c["tie_word_embeddings"] else untied).T
+    cap = None if gemma3 else c.get("final_logit_softcapping")
+    return np.asarray(logits if cap is None else cap * np.tanh(logits / cap))
+
+
+def _attention(c: dict[str, Any], w: dict[str, np.ndarray], layer: int, h: np.ndarray, norm: Any) -> np.ndarray:
+    T = len(h)
+    heads, groups = c["num_attention_heads"], c["num_key_value_heads"]
+    size = c.get("head_dim", c["hidden_size"] // heads)
+    p = f"layers.{layer}.self_attn"
+    sliding = _slides(c, layer)
+
+    def project(name: str, count: int) -> np.ndarray:
+        out = h @ w[f"{p}.{name}_proj.weight"].T + w.get(f"{p}.{name}_proj.bias", 0.0)
+        return np.asarray(out.reshape(T, count, size))
+
+    q, k, v = project("q", heads), project("k", groups), project("v", groups)
+    if f"{p}.q_norm.weight" in w:
+        q, k = norm(q, f"{p}.q_norm"), norm(k, f"{p}.k_norm")
+    angles = np.arange(T)[:, None] * _frequencies(c, size, sliding)
+    turn = np.exp(1j * angles)[:, None, :]
+
+    def rotate(x: np.ndarray) -> np.ndarray:
+        turned = (x[..., : size // 2] + 1j * x[..., size // 2 :]) * turn
+        return np.concatenate([turned.real, turned.imag], axis=-1)
+
+    q, k = rotate(q), rotate(k)
+    scale = 1 / math.sqrt(c.get("query_pre_attn_scalar", size))
+    out = np.empty((T, heads, size))
+    for head in range(heads):
+        group = head // (heads // groups)
+        for t in range(T):
+            first = max(0, t - c["sliding_window"] + 1) if sliding else 0
+            scores = k[first : t + 1, group] @ q[t, head] * scale
+            cap = c.get("attn_logit_softcapping")
+            if cap is not None:
+                scores = cap * np.tanh(scores / cap)
+            shares = np.exp(scores - scores.max())
+            out[t, head] = shares / shares.sum() @ v[first : t + 1, group]
+    return np.asarray(out.reshape(T, heads * size) @ w[f"{p}.o_proj.weight"].T)
+
+
+def _slides(c: dict[str, Any], layer: int) -> bool:
+    if not c["model_type"].startswith("gemma"):
+        return False
+    if "layer_types" in c:
+        return bool(c["layer_types"][layer] == "sliding_attention")
+    pattern = 2 if c["model_type"] == "gemma2" else c.get("sliding_window_pattern", 6)
+    return bool((layer + 1) % pattern)
+
+
+def _frequencies(c: dict[str, Any], size: int, sliding: bool) -> np.ndarray:
+    """Radians a position for each pair of a head."""
+    parameters = c.get("rope_parameters") or c.get("rope_scaling") or {}
+    theta = parameters.get("rope_theta") or c["rope_theta"]
+    if c["model_type"] == "gemma3_text" and sliding:
+        parameters, theta = {}, c["rope_local_base_freq"]
+    found = []
+    for pair in range(size // 2):
+        frequency = theta ** (-2 * pair / size)
+        if parameters.get("rope_type") == "linear":
+            frequency /= parameters["factor"]
+        if parameters.get("rope_type") == "llama3":
+            wavelength, length = 2 * math.pi / frequency, parameters["original_max_position_embeddings"]
+            low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
+            if wavelength > length / low:
+                frequency /= parameters["factor"]
+            elif wavelength > length / high:
+                smooth = (length / wavelength - low) / (high - low)
+                frequency = (1 - smooth) * frequency / parameters["factor"] + smooth * frequency
+        found.append(frequency)
+    return np.array(found)
+
+
+def _gelu_tanh(x: np.ndarray) -> np.ndarray:
+    return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))

@@ -1,0 +1,278 @@
+"""Where tensors lie in a directory: prefixes, several files, types, and what no decoder accounts for."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from flax import nnx
+from safetensors.numpy import load_file, save_file
+from tests.policy.support import make_directory, make_family
+
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.model import load_decoder, make_mesh
+from agent_tunix.policy.tensor_files import locate_tensors
+
+Tensors = dict[str, np.ndarray]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return make_directory(tmp_path / "model")
+
+
+def rewrite(directory: Path, change: Callable[[Tensors], Tensors | None]) -> Path:
+    """The directory with other tensors."""
+    tensors = load_file(directory / "model.safetensors")
+    changed = change(tensors)
+    save_file(tensors if changed is None else changed, directory / "model.safetensors")
+    return directory
+
+
+def split(directory: Path, *, with_index: bool) -> list[Path]:
+    """Two files in place of one."""
+    tensors = load_file(directory / "model.safetensors")
+    (directory / "model.safetensors").unlink()
+    files = [directory / f"model-{number:05}-of-00002.safetensors" for number in (1, 2)]
+    parts = [dict(list(tensors.items())[start::2]) for start in (0, 1)]
+    for file, part in zip(files, parts, strict=True):
+        save_file(part, file)
+    if with_index:
+        weight_map = {name: file.name for file, part in zip(files, parts, strict=True) for name in part}
+        index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+        (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    return files
+
+
+def locate(directory: Path) -> dict[str, str]:
+    """Where each tensor of the decoder was found."""
+    located = locate_tensors(directory, read_architecture(directory))
+    return {tensor.name: stored.name for tensor, stored in located.items()}
+
+
+def weights(directory: Path) -> Any:
+    float32 = jnp.dtype("float32")
+    model = load_decoder(directory, read_architecture(directory), make_mesh([1, 1]), float32, float32)
+    return {"/".join(map(str, path)): np.asarray(leaf) for path, leaf in nnx.to_flat_state(nnx.state(model))}
+
+
+def assert_same(one: Any, other: Any) -> None:
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
+
+
+# What precedes the names.
+
+
+@pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model.", "model.", ""])
+def test_whatever_precedes_the_names_the_decoder_is_found(tmp_path: Path, prefix: str) -> None:
+    """As the hub has Gemma 3 with a vision tower, as transformers 5 saves it, as a causal model and as a bare one."""
+    directory = make_family(tmp_path / "model", "gemma3")
+    before = weights(directory)
+
+    def rename(tensors: Tensors) -> Tensors:
+        return {prefix + name.removeprefix("language_model.model."): tensor for name, tensor in tensors.items()}
+
+    assert_same(weights(rewrite(directory, rename)), before)
+
+
+@pytest.mark.parametrize("head", ["lm_head.weight", "language_model.lm_head.weight"])
+def test_the_output_projection_is_found_beside_the_decoder(tmp_path: Path, head: str) -> None:
+    directory = make_directory(tmp_path / "model", tie_word_embeddings=False)
+
+    def rename(tensors: Tensors) -> None:
+        tensors[head] = tensors.pop("lm_head.weight")
+
+    assert locate(rewrite(directory, rename))["lm_head.weight"] == head
+
+
+def test_a_vision_tower_is_left_aside(tmp_path: Path) -> None:
+    def add(tensors: Tensors) -> None:
+        tensors["vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"] = np.zeros((2, 2), np.float32)
+        tensors["multi_modal_projector.mm_input_projection_weight"] = np.zeros((2, 2), np.float32)
+
+    assert "norm.weight" in locate(rewrite(make_family(tmp_path / "model", "gemma3"), add))
+
+
+def test_tables_of_old_files_are_left_aside(directory: Path) -> None:
+    def add(tensors: Tensors) -> None:
+        tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.zeros(4, np.float32)
+
+    assert "norm.weight" in locate(rewrite(directory, add))
+
+
+# Files.
+
+
+@pytest.mark.parametrize("with_index", [False, True])
+def test_several_files_are_one_model(directory: Path, with_index: bool) -> None:
+    before = weights(directory)
+    split(directory, with_index=with_index)
+    assert_same(weights(directory), before)
+
+
+def test_files_that_the_index_does_not_name_are_not_read(directory: Path) -> None:
+    split(directory, with_index=True)
+    save_file({"model.norm.weight": np.zeros(3, np.float32)}, directory / "old.safetensors")
+    assert "norm.weight" in locate(directory)
+
+
+def test_the_whole_file_comes_before_an_index(directory: Path) -> None:
+    whole = (directory / "model.safetensors").read_bytes()
+    for file in split(directory, with_index=True):
+        file.unlink()
+    (directory / "model.safetensors").write_bytes(whole)
+    assert "norm.weight" in locate(directory)
+
+
+def test_a_second_copy_of_the_weights_and_an_adapter_are_not_read(directory: Path) -> None:
+    split(directory, with_index=False)
+    for name in ("consolidated.safetensors", "adapter_model.safetensors"):
+        save_file({"model.norm.weight": np.zeros(3, np.float32)}, directory / name)
+    assert "norm.weight" in locate(directory)
+
+
+def test_a_missing_file_of_the_index_is_named(directory: Path) -> None:
+    split(directory, with_index=True)[1].unlink()
+    with pytest.raises(ModelError, match=r"names 2 files, but model-00002-of-00002.safetensors is not there"):
+        locate(directory)
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"weight_map": 3}', '{"weight_map": {"a": 3}}'])
+def test_a_damaged_index_is_named(directory: Path, content: str) -> None:
+    split(directory, with_index=True)
+    (directory / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ModelError, match=r"index.json cannot be read as an index of tensors"):
+        locate(directory)
+
+
+def test_a_tensor_in_two_files_is_refused(directory: Path) -> None:
+    files = split(directory, with_index=False)
+    save_file({**load_file(files[1]), **load_file(files[0])}, files[1])
+    with pytest.raises(ModelError, match=r"in model-00001-of-00002.safetensors and in model-00002-of"):
+        locate(directory)
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.999])
+def test_half_a_file_is_refused(directory: Path, kept: float) -> None:
+    file = split(directory, with_index=True)[0]
+    content = file.read_bytes()
+    file.write_bytes(content[: int(len(content) * kept)])
+    with pytest.raises(ModelError, match=r"model-00001-of-00002.safetensors is damaged or half downloaded"):
+        locate(directory)
+
+
+# Types.
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_weights_may_be_stored_in_any_type_of_numbers(directory: Path, kind: Any) -> None:
+    before = weights(directory)
+    stored = weights(rewrite(directory, lambda tensors: {name: array.astype(kind) for name, array in tensors.items()}))
+    for name, array in before.items():
+        np.testing.assert_array_equal(stored[name], array.astype(kind).astype(np.float32), err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, ml_dtypes.float8_e4m3fn])
+def test_quantised_weights_are_refused(directory: Path, kind: Any) -> None:
+    def quantise(tensors: Tensors) -> None:
+        name = "model.layers.0.mlp.up_proj.weight"
+        tensors[name] = tensors[name].astype(kind)
+
+    with pytest.raises(ModelError, match=r"up_proj.weight is stored as \w+, but weights must be one of F64, F32"):
+        locate(rewrite(directory, quantise))
+
+
+# What is not accounted for.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.0.self_attn.q_proj.qweight",
+        "model.layers.0.self_attn.q_proj.weight_scale",
+        "model.layers.0.self_attn.q_proj.lora_A.weight",
+        "model.layers.0.self_attn.sinks",
+        "model.layers.0.mlp.experts.0.up_proj.weight",
+        "model.layers.1.mlp.up_proj.weight",
+        "model.embed_positions.weight",
+        "score.weight",
+        "v_head.summary.weight",
+        "vision_tower.patch_embedding.weight",
+        "model.lm_head.weight.scale",
+    ],
+)
+def test_a_tensor_that_nothing_accounts_for_is_refused(directory: Path, name: str) -> None:
+    def add(tensors: Tensors) -> None:
+        tensors[name] = np.zeros(2, np.float32)
+
+    with pytest.raises(ModelError, match=rf"has tensor {name}, which its config.json, of model_type qwen3, does not"):
+        locate(rewrite(directory, add))
+
+
+def test_weights_of_another_family_are_refused_by_what_is_left_over(directory: Path) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "model_type": "llama"}))
+    with pytest.raises(ModelError, match=r"tensor model.layers.0.self_attn.k_norm.weight and 1 more, which its config"):
+        locate(directory)
+
+
+def test_how_many_are_missing_is_said(directory: Path) -> None:
+    def remove(tensors: Tensors) -> None:
+        for name in ("q", "k", "v"):
+            del tensors[f"model.layers.0.self_attn.{name}_proj.weight"]
+
+    with pytest.raises(ModelError, match=r"has no tensor model.layers.0.self_attn.q_proj.weight and 2 more in its"):
+        locate(rewrite(directory, remove))
+
+
+def test_an_encoder_and_a_decoder_are_refused(directory: Path) -> None:
+    def add(tensors: Tensors) -> None:
+        tensors["encoder.embed_tokens.weight"] = np.zeros((32, 16), np.float32)
+
+    with pytest.raises(ModelError, match="only models of one decoder are supported"):
+        locate(rewrite(directory, add))
+
+
+def test_an_embedding_of_another_size_is_refused(directory: Path) -> None:
+    def grow(tensors: Tensors) -> None:
+        tensors["model.embed_tokens.weight"] = np.zeros((33, 16), np.float32)
+
+    with pytest.raises(ModelError, match=r"has the shape \(33, 16\), but config.json asks for \(32, 16\)"):
+        locate(rewrite(directory, grow))
+
+
+# A tied output projection.
+
+
+def test_an_output_projection_that_is_stored_twice_may_be_tied(directory: Path) -> None:
+    before = weights(directory)
+
+    def copy(tensors: Tensors) -> None:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].copy()
+
+    assert_same(weights(rewrite(directory, copy)), before)
+
+
+@pytest.mark.parametrize("difference", [1e-3, np.nan])
+def test_one_that_differs_from_the_embedding_it_is_tied_to_is_refused(directory: Path, difference: float) -> None:
+    def copy(tensors: Tensors) -> None:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].copy()
+        tensors["lm_head.weight"][-1, -1] += difference
+
+    with pytest.raises(ModelError, match=r"lm_head.weight differs from model.embed_tokens.weight.*set it to false if"):
+        locate(rewrite(directory, copy))
+
+
+def test_an_untied_one_must_be_there(tmp_path: Path) -> None:
+    directory = make_directory(tmp_path / "model", tie_word_embeddings=False)
+    rewrite(directory, lambda tensors: {name: array for name, array in tensors.items() if name != "lm_head.weight"})
+    with pytest.raises(ModelError, match=r"has no tensor lm_head.weight"):
+        locate(directory)
