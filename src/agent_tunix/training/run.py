@@ -217,7 +217,9 @@ class Run:
         is_last = step == self._max_steps
         started = time.perf_counter()
         try:
-            result = self._material.learner.run_step(step, self._batch(step), self._settings)
+            result = self._material.learner.run_step(
+                step, self._batch(step), self._settings, lambda number: self._more_prompts(step, number)
+            )
         except (RewardFailureRateError, RewardError) as error:
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
@@ -260,6 +262,14 @@ class Run:
     def _batch(self, step: int) -> PromptBatch:
         rows = self._material.order.batch_indices(step)
         return self._material.train.batch(rows, self._config)
+
+    def _more_prompts(self, step: int, number: int) -> PromptBatch:
+        """The prompts of a further round of dynamic sampling: those of the steps that follow, past the last the first.
+
+        So they follow from the step's number, as its own prompts do, keep to the order of the data, and leave that of
+        the other steps as it is: a prompt that was sampled early is sampled again at its own step.
+        """
+        return self._batch((step - 1 + number) % self._max_steps + 1)
 
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
