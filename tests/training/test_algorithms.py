@@ -15,7 +15,8 @@ import pytest
 from agent_tunix.errors import CheckpointError
 from agent_tunix.rewards import Outcome, Score
 from agent_tunix.training import run
-from agent_tunix.training.learner import PromptBatch
+from agent_tunix.training.building import training_sampling
+from agent_tunix.training.learner import PromptBatch, StepSettings
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Completions
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
@@ -127,7 +128,7 @@ def run_rounds(bench: Bench, step: int = 1) -> tuple[Any, list[int]]:
         asked.append(number)
         return bench.batch
 
-    settings = run.StepSettings(bench.config, run.training_sampling(bench.config), 10)
+    settings = StepSettings(bench.config, training_sampling(bench.config), 10)
     result = bench.learner.run_step(step, bench.batch, settings, more_prompts)
     bench.reset()
     return result, asked
@@ -177,7 +178,7 @@ def test_each_round_samples_with_noise_of_its_own_and_the_first_as_ever(
     assert texts.keys() == {0, 1, 2}
     assert texts[0] != texts[1] != texts[2] != texts[0]
     key = jax.random.fold_in(jax.random.key(dynamic.config.seed), 1)
-    sampling = run.training_sampling(dynamic.config)
+    sampling = training_sampling(dynamic.config)
     plain = dynamic.learner.rl_cluster.rollout.sample(
         dynamic.batch.token_ids, key, sampling, num_generations=4, max_prompt_length=64
     )
@@ -282,7 +283,9 @@ def test_what_was_sampled_and_what_trained_are_both_logged(finished: Path) -> No
 
 def test_a_run_whose_reference_moved_cannot_go_on_as_if_it_had_not(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
-    with pytest.raises(CheckpointError, match=r"reference policy is not what training began with.*reference_sync_steps=1"):
+    with pytest.raises(
+        CheckpointError, match=r"reference policy is not what training began with.*reference_sync_steps=1"
+    ):
         train_here(tmp_path / "run", *DAPO, "grpo.reference_sync_steps=0", "training.resume=true")
 
 

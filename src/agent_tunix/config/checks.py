@@ -88,7 +88,7 @@ _WITHIN = {
     "grpo.beta": (0.0, math.inf, True, False),
     "grpo.epsilon": (0.0, 1.0, False, False),
     "grpo.epsilon_high": (0.0, math.inf, False, False),
-    "grpo.epsilon_c": (1.0, math.inf, False, False),
+    "grpo.epsilon_c": (0.0, math.inf, False, False),
     "grpo.reference_sync_mix": (0.0, 1.0, False, True),
     "training.train_fraction": (0.0, 1.0, False, True),
     "rewards.max_failure_rate": (0.0, 1.0, True, True),

@@ -1,7 +1,7 @@
 """Configuration → what a run works on: prompts, their order, the policy, the learner, the reward's workers."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import optax
@@ -33,10 +33,10 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 class GrpoAlgorithm(grpo_learner.GRPOConfig):  # type: ignore[misc]
     """Tunix's algorithm configuration with what our loss reads; Tunix's own loss, and its keys, are not used."""
 
-    objective: ObjectiveSettings
-    mask_truncated: bool
-    reference_sync_steps: int
-    reference_sync_mix: float
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    mask_truncated: bool = False
+    reference_sync_steps: int = 0
+    reference_sync_mix: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -294,8 +294,8 @@ class Run:
         if restored.metadata.get("reference_sync_steps", 0) > 0 and not self._material.learner.reference_moves:
             raise CheckpointError(
                 "the checkpoint's reference policy is not what training began with, which this run would take instead;"
-                f" resume with grpo.reference_sync_steps={restored.metadata['reference_sync_steps']} and grpo.beta above"
-                " 0, or start a new run"
+                f" resume with grpo.reference_sync_steps={restored.metadata['reference_sync_steps']} and grpo.beta"
+                f" above 0, or start a new run"
             )
         write_state(self._material.learner, restored.state)
         self._mixture.load_state_dict(restored.metadata.get("mixture", {}))

@@ -66,7 +66,7 @@ def token_loss(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> flo
     if settings.loss == "grpo":
         ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t]))
     else:  # the value of GSPO-token is that of GSPO
-        members = np.flatnonzero(batch.mask[i])
+        members = np.flatnonzero(batch.mask[i]).tolist()
         ratio = math.exp(cut(sum(batch.logps[i, s] - batch.old[i, s] for s in members) / len(members)))
     return float(-clipped_gain(ratio, advantage, settings))
 
@@ -80,7 +80,7 @@ def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: 
     """The loss, sum by sum."""
     rows = []
     for i in range(len(batch.mask)):
-        members = np.flatnonzero(batch.mask[i])
+        members = np.flatnonzero(batch.mask[i]).tolist()
         rows.append(
             [token_loss(batch, i, t, settings) + settings.beta * divergence(batch, i, t, settings) for t in members]
         )
