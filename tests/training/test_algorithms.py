@@ -92,8 +92,8 @@ def test_where_all_are_truncated_nothing_is_learned_and_nothing_is_claimed(maski
     policy, finite, _ = masking.update(dataclasses.replace(ragged(masking), ended=np.zeros(16, bool)), ADVANTAGES)
     assert finite
     assert_same({"weights": masking.state()["weights"]}, {"weights": masking.initial["weights"]})
-    assert policy["loss"] == policy["kl"] == 0.0
-    assert policy["entropy"] is policy["ratio_mean"] is policy["clip_share"] is None
+    assert policy["loss"] == 0.0
+    assert policy["kl"] is policy["entropy"] is policy["ratio_mean"] is policy["clip_share"] is None
     masking.reset()
 
 

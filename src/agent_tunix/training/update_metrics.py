@@ -13,8 +13,9 @@ def describe_updates(
     """Means over the micro-batches of a step, each weighed as it was in the updates.
 
     An update is the plain mean of its micro-batches' gradients, and their losses, divergences and entropies are
-    weighed so that the plain mean of these is what the whole batch has. Shares and ratios count tokens, and the
-    gradient's norm is that of the whole update, before clipping.
+    weighed so that the plain mean of these is what the whole batch has; divergence and entropy are then divided by the
+    sum of the weights. Shares and ratios count tokens, and the gradient's norm is that of the whole update, before
+    clipping.
 
     Args:
         records: What each micro-batch gave; the last one may not be finite.
@@ -32,17 +33,20 @@ def describe_updates(
     def token_mean(name: str) -> float | None:
         return float(np.average(found(name), weights=tokens)) if tokens.sum() else None
 
+    def weighed_mean(name: str) -> float | None:
+        # In nats a token, whatever the loss is: one that sums over tokens has weights that do not sum to 1.
+        return float(found(name).mean()) / total_weight if total_weight else None
+
     ends = [n for n, record in enumerate(records, 1) if n % accumulation == 0 or not record["finite"]]
     low, high = token_mean("clip_share_low"), token_mean("clip_share_high")
     return {
         "loss": float(found("loss").mean()),
-        "kl": float(found("kl").mean()) if "kl" in records[0] else None,
+        "kl": weighed_mean("kl") if "kl" in records[0] else None,
         "clip_share": None if low is None or high is None else low + high,
         "clip_share_low": low,
         "clip_share_high": high,
         "ratio_mean": token_mean("ratio_mean"),
         "ratio_max": float(found("ratio_max").max()) if tokens.sum() else None,
-        # A mean whatever the loss is: one that sums over tokens has weights that do not sum to 1.
-        "entropy": float(found("entropy").mean()) / total_weight if total_weight else None,
+        "entropy": weighed_mean("entropy"),
         "grad_norm": float(found("update_norm")[np.array(ends) - 1].mean()),
     }
