@@ -86,7 +86,7 @@ class StepResult:
     """What one step did.
 
     Attributes:
-        samples: The N = B × G completions as rewards saw them.
+        samples: The N = B × G completions that trained, as rewards saw them.
         scores: What the mixture said of each.
         totals: [N] rewards that trained; NaN where unscored.
         advantages: [N].
@@ -134,28 +134,29 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         """
         clock = _Clock()
         grpo = settings.config.grpo
-        rounds: list[Scored] = []
-        fixed = None
-        while not rounds or (len(rounds) <= grpo.dynamic_sampling_rounds and not is_full(rounds, grpo.num_generations)):
+        completions = self._sample(step, 0, batch, settings)
+        fixed = self._begin_fixed_logps(completions) if grpo.dynamic_sampling_rounds == 0 else None
+        clock.lap("rollout")
+        rounds = [self._score(step, 0, batch, completions, settings)]
+        while True:
+            _check_failure_rate(rounds, settings.config.rewards.max_failure_rate, step)
+            clock.lap("reward")
             number = len(rounds)
-            if number > 0:
-                assert more_prompts is not None
-                batch = more_prompts(number)
+            if number > grpo.dynamic_sampling_rounds or is_full(rounds, grpo.num_generations):
+                break
+            assert more_prompts is not None
+            batch = more_prompts(number)
             completions = self._sample(step, number, batch, settings)
-            if grpo.dynamic_sampling_rounds == 0:
-                fixed = self._begin_fixed_logps(completions)
             clock.lap("rollout")
             rounds.append(self._score(step, number, batch, completions, settings))
-            _check_failure_rate([s for r in rounds for s in r.scores], settings.config.rewards.max_failure_rate, step)
-            clock.lap("reward")
         trained = fill_places(rounds, grpo.num_generations)
         # Tunix's estimators see totals only; some scalings need the components behind them.
         advantages = bridge.estimate_from_scores(
             self.reward_manager.mixture, trained.scores, grpo.num_generations, grpo.advantage_scaling
         )
         clock.lap("reward")
+        fixed = fixed or self._begin_fixed_logps(trained.completions)
         with compat.entered(self._mesh()):
-            fixed = fixed or self._begin_fixed_logps(trained.completions)
             policy, finite, applied = self._update(trained.completions, advantages, fixed)
             if applied and self.reference_moves and step % self.algo_config.reference_sync_steps == 0:
                 sync_reference(self.rl_cluster, self.algo_config.reference_sync_mix)
@@ -264,10 +265,11 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         for rows in self._micro_rows(completions):
             prompt_NP, tokens_NT = jnp.asarray(completions.prompt_tokens[rows]), jnp.asarray(completions.tokens[rows])
             reference = old = None
-            if self.algo_config.beta != 0.0:
-                reference = self.rl_cluster.get_ref_per_token_logps(prompt_NP, tokens_NT, pad, eos)
-            if self.algo_config.num_iterations > 1:
-                old = self.rl_cluster.get_old_per_token_logps(prompt_NP, tokens_NT)
+            with compat.entered(self._mesh()):
+                if self.algo_config.beta != 0.0:
+                    reference = self.rl_cluster.get_ref_per_token_logps(prompt_NP, tokens_NT, pad, eos)
+                if self.algo_config.num_iterations > 1:
+                    old = self.rl_cluster.get_old_per_token_logps(prompt_NP, tokens_NT)
             fixed.append(FixedLogps(reference, old))
         return fixed
 
@@ -355,7 +357,8 @@ def make_samples(
     return samples
 
 
-def _check_failure_rate(scores: Sequence[Score], allowed: float, step: int) -> None:
+def _check_failure_rate(rounds: Sequence[Scored], allowed: float, step: int) -> None:
+    scores = [score for scored in rounds for score in scored.scores]
     failed = [score for score in scores if score.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE)]
     if len(failed) > allowed * len(scores):
         reasons = sorted({f"{score.outcome}: {score.detail}" for score in failed})
