@@ -130,7 +130,7 @@ def prove_algorithms() -> dict[str, Any]:
     """
     kept_at, version = KEPT.with_name("algorithms.json"), _hash_of_code()
     kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
-    lines = [f"{'algorithm':28} {'reward':>16} {'accuracy':>16} {'seconds':>8}"]
+    print(f"{'algorithm':28} {'reward':>16} {'accuracy':>16} {'seconds':>8}", flush=True)
     for name, overrides in ALGORITHMS.items():
         if kept.get(name, {}).get("code") != version:
             try:
@@ -142,8 +142,7 @@ def prove_algorithms() -> dict[str, Any]:
         seen = kept[name]["seen"]
         reward = f"{seen['first_10']:.3f} → {seen['last_10']:.3f}"
         accuracy = f"{seen['accuracy_before']:.3f} → {seen['accuracy_after']:.3f}"
-        lines.append(f"{name:28} {reward:>16} {accuracy:>16} {seen['seconds']:8.0f}")
-    print("\n".join(lines), flush=True)
+        print(f"{name:28} {reward:>16} {accuracy:>16} {seen['seconds']:8.0f}", flush=True)
     return {name: kept[name]["seen"]["accuracy_after"] for name in ALGORITHMS}
 
 
