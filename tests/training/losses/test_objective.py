@@ -107,7 +107,8 @@ def test_parts_of_a_batch_sum_to_the_whole(name: str, batch: Batch, cuts: set[in
     ]
     value, slope = value_and_gradient(as_jax(batch, mode), chosen)
     scale = max(1.0, float(np.abs(np.asarray(slope)).max()))
-    np.testing.assert_allclose(sum(float(part[0]) for part in parts), value, rtol=1e-4, atol=1e-5 * abs(float(value)))
+    # The losses of tokens may cancel; they are about as large as their gradients.
+    np.testing.assert_allclose(sum(float(part[0]) for part in parts), value, rtol=1e-4, atol=1e-5 * scale)
     np.testing.assert_allclose(np.concatenate([part[1] for part in parts]), slope, rtol=1e-5, atol=1e-6 * scale)
 
 
