@@ -59,8 +59,14 @@ def test_the_defaults_pass() -> None:
     [
         ("scheduler.kind", "cosin", "did you mean cosine?"),
         ("model.dtype", "float16", "auto, float32, bfloat16"),
-        ("grpo.kl_estimator", "k1", "low_var_kl, mse_kl"),
+        ("grpo.kl_estimator", "k1", "low_var_kl, mse_kl, not 'k1'; the expected gradient of k1 as a loss is zero"),
+        ("grpo.loss", "gspo-token", "did you mean gspo_token?"),
         ("grpo.loss_agg_mode", "token_mean", "did you mean token-mean?"),
+        ("grpo.advantage_scaling", "leave-one-out", "did you mean leave_one_out?"),
+        ("grpo.epsilon_c", float("inf"), "finite"),
+        ("grpo.reference_sync_steps", -1, "at least 0"),
+        ("grpo.reference_sync_mix", 0.0, "above 0 and at most 1"),
+        ("grpo.dynamic_sampling_rounds", -1, "at least 0"),
         ("generation.over_long", "dropp", "did you mean drop?"),
         ("training.log_level", "DEBUG", "debug, info"),
         ("evaluation.inference_config", "gredy", "did you mean greedy?"),
@@ -149,6 +155,34 @@ def test_the_edge_of_a_range_passes(key: str, value: Any) -> None:
 def test_several_problems_are_reported_together() -> None:
     message = refusal_of(config_with(grpo__num_generations=1, scheduler__kind="cosin", training__num_batches=0))
     assert len(message.splitlines()) == 3
+
+
+# --- algorithms ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"loss": "gspo", "loss_agg_mode": "token-mean"}, "take grpo.loss=gspo_token, or grpo.loss_agg_mode="),
+        ({"loss": "reinforce", "num_iterations": 2}, "must be 1, not 2; grpo.loss=grpo takes more"),
+        ({"loss": "reinforce", "epsilon_high": 0.28}, "grpo.epsilon_high does nothing with grpo.loss=reinforce"),
+        ({"loss": "reinforce", "epsilon_c": 3.0}, "grpo.epsilon_c does nothing with grpo.loss=reinforce"),
+        ({"epsilon_c": 1.2}, "grpo.epsilon_c 1.2 must be above 1 + the upper clip, 1.2; 3 is usual"),
+        ({"epsilon_c": 1.5, "epsilon_high": 0.6}, "above 1 + the upper clip, 1.6"),
+        ({"dynamic_sampling_rounds": 1, "advantage_scaling": "component"}, "set dynamic_sampling_rounds=0 or another"),
+        ({"reference_sync_steps": 10, "beta": 0.0}, "set it to 0, or set grpo.beta above 0"),
+    ],
+)
+def test_settings_of_an_algorithm_that_contradict_each_other(settings: dict[str, Any], remedy: str) -> None:
+    message = refusal_of(config_with(**{f"grpo__{name}": value for name, value in settings.items()}))
+    assert "\n" not in message
+    assert remedy in message
+
+
+def test_an_adapter_is_copied_into_the_reference_and_never_mixed() -> None:
+    settings = {"grpo__reference_sync_steps": 10, "model__lora_rank": 8}
+    assert "set grpo.reference_sync_mix=1 with model.lora_rank 8" in refusal_of(config_with(**settings))
+    check(config_with(**settings, grpo__reference_sync_mix=1.0))
 
 
 def test_a_model_that_is_not_embedded_needs_a_path() -> None:

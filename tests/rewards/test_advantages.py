@@ -107,6 +107,17 @@ def test_none_divides_by_nothing() -> None:
     np.testing.assert_array_equal(compute_advantages([0.0, 1.0, 0.0, 4.0], 2, "none"), [-0.5, 0.5, -2.0, 2.0])
 
 
+@given(batches())
+def test_leave_one_out_is_the_reward_less_the_mean_of_the_others(batch: tuple[NDArray[np.float64], int]) -> None:
+    totals, size = batch
+    actual = compute_advantages(totals, size, "leave_one_out")
+    for index, total in enumerate(totals):
+        group = range(index // size * size, index // size * size + size)
+        others = [totals[other] for other in group if other != index and not np.isnan(totals[other])]
+        expected = 0.0 if np.isnan(total) or not others else total - np.mean(others)
+        assert actual[index] == pytest.approx(expected, abs=1e-9)
+
+
 def test_component_is_the_formula_of_gdpo() -> None:
     values = np.array([[0.0, 1.0, 1.0, 0.0, 0.0, 1.0], [3.0, 3.0, 9.0, 1.0, 5.0, 5.0]])
     weights = np.array([1.0, 0.5])
@@ -134,7 +145,7 @@ def test_component_does_not_let_a_large_range_drown_a_small_one() -> None:
     np.testing.assert_allclose(advantages[1], advantages[2], rtol=1e-4)
 
 
-@pytest.mark.parametrize("scaling", ["group", "batch", "none", "component"])
+@pytest.mark.parametrize("scaling", ["group", "batch", "none", "leave_one_out", "component"])
 def test_an_unscored_completion_is_left_out_under_every_scaling(scaling: str) -> None:
     values = np.array([[1.0, np.nan, 3.0, 5.0, 2.0, 2.0, 4.0, 0.0]])
     kept = ~np.isnan(values[0])
@@ -145,7 +156,7 @@ def test_an_unscored_completion_is_left_out_under_every_scaling(scaling: str) ->
 
 
 def test_an_unknown_scaling_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be one of group, batch, none, component, not 'grup'"):
+    with pytest.raises(ValueError, match="must be one of group, batch, none, leave_one_out, component, not 'grup'"):
         compute_advantages([1.0, 2.0], 2, "grup")
     with pytest.raises(ValueError, match="takes the components' values"):
         compute_advantages([1.0, 2.0], 2, "component")

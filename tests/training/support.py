@@ -88,7 +88,8 @@ class Bench:
         with compat.entered(self.learner._mesh()):
             rows = next(self.learner._micro_rows(completions))
             logps = self.learner._begin_fixed_logps(completions)[0]
-            return self.learner._make_example(rows, completions, advantages.astype(np.float32), logps)
+            mask, weights = self.learner._weigh(completions)
+            return self.learner._make_example(rows, completions, advantages.astype(np.float32), logps, mask, weights)
 
 
 BenchMaker = Callable[..., Bench]

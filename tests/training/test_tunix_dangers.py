@@ -5,8 +5,8 @@ greedy sampling in test_rollout.py, unscored completions and arguments of reward
 number of steps in test_run.py, over-long prompts in tests/data.
 """
 
-import dataclasses
 import functools
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ import optax
 import pytest
 from flax import nnx
 from jax._src import monitoring
-from tunix.rl import common, reward_manager
+from tunix.rl import common, function_registry, reward_manager
 from tunix.rl.grpo import grpo_learner
 from tunix.sft import metrics_logger
 
@@ -23,33 +23,54 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat
 from agent_tunix.training.bridge import estimate_advantages
-from agent_tunix.training.building import GrpoAlgorithm
+from agent_tunix.training.losses import KL_ESTIMATORS
+from agent_tunix.training.policy_loss import policy_loss
 from tests.training.support import Bench, BenchMaker
 
 
-@pytest.fixture(scope="module")
-def still(make_bench: BenchMaker) -> Bench:
-    """μ = 2, temperature 0.7, learning rate 0."""
+def make_still(make_bench: BenchMaker, **generation: Any) -> Bench:
+    """μ = 2, learning rate 0."""
 
     def adjust(config: Config) -> None:
         config.grpo.num_iterations = 2
         config.grpo.beta = 0.3
+        for name, value in generation.items():
+            setattr(config.generation, name, value)
 
     return make_bench(adjust, optimizer=optax.sgd(0.0))
 
 
-def test_at_learning_rate_0_every_importance_ratio_is_one(still: Bench) -> None:
+@pytest.fixture(scope="module")
+def still(make_bench: BenchMaker) -> Bench:
+    """At the temperature 0.7."""
+    return make_still(make_bench)
+
+
+@pytest.mark.parametrize(
+    "generation",
+    [
+        {"temperature": 0.5, "top_p": 0.9},
+        {"temperature": 0.7},
+        {"temperature": 1.0, "top_k": 5},
+        {"temperature": 1.5, "top_k": 20, "top_p": 0.8},
+    ],
+)
+def test_at_learning_rate_0_every_importance_ratio_is_one(make_bench: BenchMaker, generation: dict[str, Any]) -> None:
     """Tunix's own engine leaves the temperature out of the old log-probabilities: 1.146 at 0.7."""
+    still = make_still(make_bench, **generation)
     completions = still.sample()
     learner = still.learner
     example = still.example(completions, np.ones(16))
+    counted = completions.mask
+    # What the sampler says of its own tokens is the same distribution, before top-k and top-p.
+    np.testing.assert_allclose(np.asarray(example.old_per_token_logps)[counted], completions.logps[counted], atol=1e-4)
     with compat.entered(learner._mesh()):
         train_step, _ = learner.rl_cluster.actor_trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         for _ in range(2):
             _, aux, _ = train_step(example)
-            assert float(aux["is_ratio/max"]) == pytest.approx(1.0, abs=1e-4)
-            assert float(aux["is_ratio/min"]) == pytest.approx(1.0, abs=1e-4)
-            assert float(aux["kl"]) == pytest.approx(0.0, abs=1e-6)
+            assert float(aux["ratio_max"]) == pytest.approx(1.0, abs=5e-5)  # two programs' rounding
+            assert float(aux["ratio_mean"]) == pytest.approx(1.0, abs=1e-6)
+            assert float(aux["kl"]) == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("estimator", ["kl", "k1"])
@@ -64,21 +85,49 @@ def test_tunix_still_defaults_to_k1() -> None:
     assert grpo_learner.GRPOConfig().kl_loss_mode == "kl"
 
 
-def test_ours_is_the_estimator_that_tunix_minimises(still: Bench) -> None:
-    assert still.learner.algo_config.kl_loss_mode == "low_var_kl"
-    logps, reference = np.array([[-1.0, -2.0]]), np.array([[-1.5, -1.0]])
-    found = common.compute_kl_divergence(jax.numpy.array(logps), jax.numpy.array(reference), method="low_var_kl")
-    np.testing.assert_allclose(found, np.exp(reference - logps) - (reference - logps) - 1, rtol=1e-6)
+@pytest.mark.parametrize("estimator", ["low_var_kl", "mse_kl"])
+def test_our_estimators_are_those_that_tunix_calls_so(estimator: str) -> None:
+    logps, reference = jax.numpy.array([[-1.0, -2.0]]), jax.numpy.array([[-1.5, -1.0]])
+    found = common.compute_kl_divergence(logps, reference, method=estimator)
+    np.testing.assert_allclose(found, KL_ESTIMATORS[estimator](logps, reference), rtol=1e-5)
+
+
+def test_what_tunix_differentiates_is_our_loss(still: Bench) -> None:
+    assert function_registry.get_policy_loss_fn(still.learner.algo_config.policy_loss_fn) is policy_loss
+
+
+def test_our_objective_has_the_value_and_gradient_of_tunixs_own_loss(make_bench: BenchMaker) -> None:
+    """Where the two are meant to be the same: GRPO, one micro-batch, completions of which each has a token."""
+    bench = make_still(make_bench)
+    model = bench.learner.rl_cluster.actor_trainer.model
+    example = bench.example(bench.sample(), np.tile([1.0, -0.5, 0.25, -0.75], 4))
+    example = example.replace(
+        old_per_token_logps=example.old_per_token_logps - 0.3 * (example.advantages[:, None] > 0.5)
+    )
+    ours = bench.learner.algo_config
+    tunixs = grpo_learner.GRPOConfig(num_generations=4, beta=0.3, kl_loss_mode="low_var_kl", epsilon=0.2)
+    tunixs.temperature = ours.temperature
+    found = {
+        name: nnx.jit(
+            nnx.value_and_grad(functools.partial(loss, algo_config=config, pad_id=0, eos_id=1), has_aux=True)
+        )(model, example)
+        for name, loss, config in (
+            ("ours", policy_loss, ours),
+            ("tunix", function_registry.get_policy_loss_fn("grpo"), tunixs),
+        )
+    }
+    ((our_loss, our_aux), our_gradient), ((loss, aux), gradient) = found["ours"], found["tunix"]
+    assert float(our_aux["clip_share_high"]) == pytest.approx(float(aux["pg_clipfrac"]))
+    assert float(our_aux["clip_share_high"]) > 0
+    assert float(our_loss) == pytest.approx(float(loss), rel=1e-5)
+    assert float(our_aux["entropy"]) == pytest.approx(float(aux["entropy"]), rel=1e-5)
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5), our_gradient, gradient
+    )
 
 
 def test_the_loss_has_the_sampling_temperature(still: Bench) -> None:
     assert still.learner.algo_config.temperature == still.config.generation.temperature == 0.7
-
-
-def test_the_upper_clip_reaches_the_loss() -> None:
-    """It reads the attribute only where the configuration has one."""
-    assert "epsilon_high" not in {field.name for field in dataclasses.fields(grpo_learner.GRPOConfig)}
-    assert GrpoAlgorithm(epsilon=0.1, epsilon_high=0.28).epsilon_high == 0.28
 
 
 def test_sequence_packing_is_never_configured(still: Bench) -> None:
@@ -110,7 +159,7 @@ def test_tunixs_own_reward_manager_still_turns_nan_into_0() -> None:
     def one_nan(prompts: list[str], completions: list[str], **_: object) -> list[float]:
         return [float("nan"), 1.0]
 
-    config = GrpoAlgorithm(num_generations=2)
+    config = grpo_learner.GRPOConfig(num_generations=2)
     with pytest.warns(RuntimeWarning, match="Mean of empty slice"):
         found = reward_manager.SequenceRewardManager([one_nan], config)(["p", "p"], ["a", "b"])
     assert np.asarray(found["rewards"]).tolist() == [0.0, 1.0]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.errors import ConfigError
 
 _CHOICES = {
@@ -20,10 +20,16 @@ _CHOICES = {
     "rewards.convention": ("auto", "plain", "trl", "miles", "environment"),
     "rewards.completions": ("auto", "text", "messages"),
     "rewards.on_change": ("warn", "refuse"),
-    "grpo.advantage_scaling": ("group", "batch", "none", "component"),
+    "grpo.loss": ("grpo", "gspo", "gspo_token", "reinforce"),
+    "grpo.advantage_scaling": ("group", "batch", "none", "leave_one_out", "component"),
     "scheduler.kind": ("cosine", "linear", "constant"),
     "grpo.kl_estimator": ("low_var_kl", "mse_kl"),
-    "grpo.loss_agg_mode": ("sequence-mean-token-mean", "token-mean"),
+    "grpo.loss_agg_mode": (
+        "sequence-mean-token-mean",
+        "token-mean",
+        "sequence-mean-token-sum",
+        "sequence-mean-token-sum-norm",
+    ),
     "generation.over_long": ("drop", "refuse"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
@@ -35,6 +41,8 @@ _CHOICES = {
 _AT_LEAST = {
     "grpo.num_generations": 2,
     "grpo.num_iterations": 1,
+    "grpo.reference_sync_steps": 0,
+    "grpo.dynamic_sampling_rounds": 0,
     "generation.max_prompt_length": 1,
     "generation.max_generation_steps": 1,
     "generation.top_k": 1,
@@ -80,6 +88,8 @@ _WITHIN = {
     "grpo.beta": (0.0, math.inf, True, False),
     "grpo.epsilon": (0.0, 1.0, False, False),
     "grpo.epsilon_high": (0.0, math.inf, False, False),
+    "grpo.epsilon_c": (0.0, math.inf, False, False),
+    "grpo.reference_sync_mix": (0.0, 1.0, False, True),
     "training.train_fraction": (0.0, 1.0, False, True),
     "rewards.max_failure_rate": (0.0, 1.0, True, True),
     "rewards.timeout_s": (0.0, math.inf, False, False),
@@ -96,6 +106,7 @@ _WITHIN = {
 _ADVICE = {
     "rewards.num_workers": "null starts one for each core",
     "rewards.timeout_s": "a call without a limit could stall the run; rewards.execution=inline has none",
+    "grpo.kl_estimator": "the expected gradient of k1 as a loss is zero",
     "grpo.num_generations": "an advantage compares the completions of one prompt",
     "generation.top_k": "null keeps every token",
     "generation.temperature": "0.01 is nearly greedy, and leaves nothing to compare",
@@ -159,7 +170,8 @@ def _problems(config: Config) -> Iterator[str]:
     for key, choices in _CHOICES.items():
         value = _value(config, key)
         if value not in choices:
-            yield f"{key} must be one of {', '.join(choices)}, not {value!r}{suggest(str(value), choices)}"
+            hint = _advice(key) or suggest(str(value), choices)
+            yield f"{key} must be one of {', '.join(choices)}, not {value!r}{hint}"
     for key, lowest in _AT_LEAST.items():
         value = _value(config, key)
         if value is not None and not value >= lowest:  # type: ignore[operator]
@@ -172,6 +184,7 @@ def _problems(config: Config) -> Iterator[str]:
         if not ((low < value or (low_ok and value == low)) and (value < high or (high_ok and value == high))):
             yield f"{key} must {_describe_range(low, high, low_ok, high_ok)}, not {value}{_advice(key)}"
     yield from _model_problems(config)
+    yield from _algorithm_problems(config.grpo, config.model.lora_rank)
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from _stopping_problems(config)
@@ -208,6 +221,46 @@ def _describe_range(low: float, high: float, low_ok: bool, high_ok: bool) -> str
     if high == math.inf:
         return f"{lower} and finite"
     return f"{lower} and {'at most' if high_ok else 'below'} {high:.10g}"
+
+
+def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
+    """Settings of an algorithm that contradict each other, or of which one would silently do nothing."""
+    high = grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high
+    if grpo.loss == "gspo" and grpo.loss_agg_mode != "sequence-mean-token-mean":
+        yield (
+            f"grpo.loss=gspo has one loss a completion, which grpo.loss_agg_mode={grpo.loss_agg_mode} cannot weigh by"
+            f" tokens; take grpo.loss=gspo_token, or grpo.loss_agg_mode=sequence-mean-token-mean"
+        )
+    if grpo.loss == "reinforce":
+        if grpo.num_iterations > 1:
+            yield (
+                f"grpo.loss=reinforce has no importance ratio, so that grpo.num_iterations must be 1, not"
+                f" {grpo.num_iterations}; grpo.loss=grpo takes more"
+            )
+        for name in ("epsilon_high", "epsilon_c"):
+            if getattr(grpo, name) is not None:
+                yield f"grpo.{name} does nothing with grpo.loss=reinforce, which does not clip; leave it null"
+    if grpo.epsilon_c is not None and grpo.epsilon_c <= 1.0 + high:
+        yield (
+            f"grpo.epsilon_c {grpo.epsilon_c:g} must be above 1 + the upper clip, {1.0 + high:g}; 3 is usual, null"
+            f" switches it off"
+        )
+    if grpo.dynamic_sampling_rounds > 0 and grpo.advantage_scaling == "component":
+        yield (
+            "grpo.dynamic_sampling_rounds replaces groups whose totals are equal, and"
+            " grpo.advantage_scaling=component can learn from them; set dynamic_sampling_rounds=0 or another scaling"
+        )
+    if grpo.reference_sync_steps > 0:
+        if grpo.beta == 0.0:
+            yield (
+                "grpo.reference_sync_steps needs a reference policy, and grpo.beta=0 drops it; set it to 0, or set"
+                " grpo.beta above 0"
+            )
+        if lora_rank > 0 and grpo.reference_sync_mix < 1.0:
+            yield (
+                f"grpo.reference_sync_mix {grpo.reference_sync_mix:g} would mix the factors of an adapter, and their"
+                f" product is no mix of the weights; set grpo.reference_sync_mix=1 with model.lora_rank {lora_rank}"
+            )
 
 
 def _model_problems(config: Config) -> Iterator[str]:

@@ -143,23 +143,45 @@ class SchedulerConfig:
 
 @dataclass
 class GrpoConfig:
-    """Group relative policy optimisation (https://arxiv.org/abs/2402.03300)."""
+    """Group relative policy optimisation (https://arxiv.org/abs/2402.03300) and its kin; see the page *Algorithms*."""
 
     num_generations: int = key(8, "G: completions sampled for each prompt; at least 2.")
-    num_iterations: int = key(1, "μ: updates on each batch of completions.")
-    beta: float = key(0.02, "β: weight of the KL penalty against the reference policy; 0 drops the reference.")
-    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε].")
-    epsilon_high: float | None = key(None, "Upper clip on its own (DAPO's clip-higher); null: ε.")
-    advantage_scaling: str = key(
-        "group",
-        "What divides an advantage: the std of its `group`, or of the `batch`; `none` (Dr. GRPO); `component`"
-        " standardises each component on its own (GDPO).",
-    )
-    kl_estimator: str = key(
-        "low_var_kl", "low_var_kl (k3) or mse_kl (k2); k1 is refused, its expected gradient as a loss is near zero."
+    num_iterations: int = key(1, "μ: updates on each batch of completions; with 1 every importance ratio is 1.")
+    loss: str = key(
+        "grpo",
+        "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: these, token by"
+        " token; reinforce: neither ratio nor clip (RLOO).",
     )
     loss_agg_mode: str = key(
-        "sequence-mean-token-mean", "How token losses are averaged: sequence-mean-token-mean or token-mean."
+        "sequence-mean-token-mean",
+        "How token losses become one: sequence-mean-token-mean; token-mean (DAPO); sequence-mean-token-sum (RLOO);"
+        " sequence-mean-token-sum-norm, the sum divided by max_generation_steps (Dr. GRPO).",
+    )
+    advantage_scaling: str = key(
+        "group",
+        "What divides an advantage: the std of its `group`, or of the `batch`; `none` (Dr. GRPO); `leave_one_out`, the"
+        " others' mean as the baseline (RLOO); `component` standardises each component on its own (GDPO).",
+    )
+    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε].")
+    epsilon_high: float | None = key(None, "Upper clip on its own (DAPO's clip-higher); null: ε.")
+    epsilon_c: float | None = key(
+        None, "Dual clip: with a negative advantage ratios count up to this, 3 as a rule; null: without bound."
+    )
+    beta: float = key(0.02, "β: weight of the KL penalty against the reference policy; 0 drops the reference.")
+    kl_estimator: str = key(
+        "low_var_kl", "low_var_kl (k3) or mse_kl (k2); k1 is refused, its expected gradient as a loss is zero."
+    )
+    reference_sync_steps: int = key(
+        0, "The reference policy moves towards the policy every so many steps; 0: it stays what training began with."
+    )
+    reference_sync_mix: float = key(
+        0.6, "α: how far it moves, π_ref ← α π + (1 - α) π_ref; 1 copies the policy, and is needed with an adapter."
+    )
+    mask_truncated: bool = key(
+        False, "Completions cut at the length limit take no part in the loss; they do in their group's baseline."
+    )
+    dynamic_sampling_rounds: int = key(
+        0, "At most so many more batches of prompts a step, to replace groups whose rewards are all equal (DAPO)."
     )
 
 

@@ -111,6 +111,15 @@ def _accumulated_norm(before: Any, gradients: Any, norm: Any) -> Any:
     return jax.numpy.sqrt(sum(((mean + (new - mean) / (done + 1)) ** 2).sum() for mean, new in pairs))
 
 
+def update_reference(worker: Any, state: Any) -> None:
+    """Give the reference policy other weights.
+
+    Defect: the inference worker splits its models once, when it is made, so that what they become later is not seen.
+    """
+    nnx.update(worker.get_model("reference"), state)
+    worker._model_states["reference"] = nnx.split(worker.get_model("reference"))
+
+
 def reset_accumulation(optimizer: Any) -> None:
     """Forget gradients of micro-batches whose update has not happened.
 

@@ -3,16 +3,18 @@
 With r the total of a completion, mean and std over the scored members of its group, and STD over the scored
 completions of the whole batch, `grpo.advantage_scaling` chooses
 
-    group        A_i = (r_i − mean(r)) / (std(r) + ε)
-    batch        A_i = (r_i − mean(r)) / (STD(r) + ε)
-    none         A_i =  r_i − mean(r)
-    component    S_i = Σ_k w_k · (v_ki − mean(v_k)) / (std(v_k) + ε),      A_i = S_i / (STD(S) + ε)
+    group            A_i = (r_i − mean(r)) / (std(r) + ε)
+    batch            A_i = (r_i − mean(r)) / (STD(r) + ε)
+    none             A_i =  r_i − mean(r)
+    leave_one_out    A_i =  r_i − mean(r_j, j ≠ i)  =  n / (n − 1) · (r_i − mean(r)),      n the scored members
+    component        S_i = Σ_k w_k · (v_ki − mean(v_k)) / (std(v_k) + ε),      A_i = S_i / (STD(S) + ε)
 
 `group` is GRPO (https://arxiv.org/abs/2402.03300, section 4.1.2), `batch` is Lite PPO
-(https://arxiv.org/abs/2508.08221), `none` is Dr. GRPO (https://arxiv.org/abs/2503.20783), and `component` is GDPO
-(https://arxiv.org/abs/2601.05242): each component's values v_k are standardised within the group on their own, weighted
-and summed, and the sums are standardised over the batch, so that totals which are equal by different ways keep
-different advantages, and a component of small range is not drowned by one of large range.
+(https://arxiv.org/abs/2508.08221), `none` is Dr. GRPO (https://arxiv.org/abs/2503.20783), `leave_one_out` is RLOO
+(https://arxiv.org/abs/2402.14740), and `component` is GDPO (https://arxiv.org/abs/2601.05242): each component's values
+v_k are standardised within the group on their own, weighted and summed, and the sums are standardised over the batch,
+so that totals which are equal by different ways keep different advantages, and a component of small range is not
+drowned by one of large range.
 
 Departures from the papers: ε keeps quotients finite; std and STD are the unbiased estimates (divisor n − 1); a
 completion without a score takes no part in mean, std and STD and gets 0, so that it neither learns nor teaches; a group
@@ -21,13 +23,13 @@ gives exactly 0. GDPO also subtracts the mean of S over the batch, which is left
 that the mean is 0. v_k is what the mixture weighs, after transforms: 0 where a gate is shut, and the group's mean where
 the component does not apply, so that there its part of S is 0.
 
-Under each of the four the advantages of a group sum to zero over its scored members.
+Under each of them the advantages of a group sum to zero over its scored members.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-SCALINGS = ("group", "batch", "none", "component")
+SCALINGS = ("group", "batch", "none", "leave_one_out", "component")
 
 Array = NDArray[np.float64]
 
@@ -73,6 +75,8 @@ def compute_advantages(
         advantages_PG = centre(totals_PG) / (unbiased_std(np.where(scored_PG, totals_PG, 0.0), scored_PG) + epsilon)
     elif scaling == "none":
         advantages_PG = centre(totals_PG)
+    elif scaling == "leave_one_out":
+        advantages_PG = centre(totals_PG) * leave_one_out(totals_PG)
     else:
         raise ValueError(f"grpo.advantage_scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}")
     return advantages_PG.reshape(-1)
@@ -116,6 +120,12 @@ def group_std(values_PG: Array) -> Array:
     counts_P1 = (~np.isnan(values_PG)).sum(axis=-1, keepdims=True)
     squares_P1 = (centre(values_PG) ** 2).sum(axis=-1, keepdims=True)
     return np.asarray(np.sqrt(squares_P1 / np.maximum(counts_P1 - 1, 1)))
+
+
+def leave_one_out(values_PG: Array) -> Array:
+    """n / (n − 1) of each group's n scored members, of shape [P, 1]; what stands there where n < 2 multiplies 0."""
+    counts_P1 = (~np.isnan(values_PG)).sum(axis=-1, keepdims=True)
+    return np.asarray(counts_P1 / np.maximum(counts_P1 - 1, 1))
 
 
 def unbiased_std(values_PG: Array, scored_PG: NDArray[np.bool_]) -> float:

@@ -1,6 +1,6 @@
-"""The reward mixture as Tunix's reward manager, and the group advantage as its estimator.
+"""The reward mixture as Tunix's reward manager, the group advantage as its estimator, and our loss as its loss.
 
-Both are registered with Tunix under the name `agent_tunix`. Tunix's own manager turns NaN into 0, broadcasts a scalar
+All are registered with Tunix under the name `agent_tunix`. Tunix's own manager turns NaN into 0, broadcasts a scalar
 over the batch, hands configuration fields to rewards that name them, and does not know the step; ours gives each
 completion a score with an outcome, and an unscored one the total NaN, which the estimator leaves out of its group.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from tunix.rl import function_registry, reward_manager
 
 from agent_tunix.rewards import Mixture, Sample, Score, compute_group_advantages
+from agent_tunix.training.policy_loss import policy_loss
 
 NAME = "agent_tunix"
 
@@ -58,8 +59,13 @@ def estimate_from_scores(mixture: Mixture, scores: Sequence[Score], num_generati
 
 
 def register_with_tunix() -> None:
-    """Make both known to Tunix; doing it twice changes nothing."""
+    """Make them known to Tunix; doing it twice changes nothing."""
     registry = function_registry.default_registry
-    for category, function in (("reward_manager", MixtureManager), ("advantage_estimator", estimate_advantages)):
+    functions: dict[str, Any] = {
+        "reward_manager": MixtureManager,
+        "advantage_estimator": estimate_advantages,
+        "policy_loss_fn": policy_loss,
+    }
+    for category, function in functions.items():
         if NAME not in registry.list_functions(category):
             registry.register(category, NAME)(function)

@@ -1,7 +1,7 @@
 """Configuration → what a run works on: prompts, their order, the policy, the learner, the reward's workers."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import optax
@@ -11,7 +11,7 @@ from tunix.rl.grpo import grpo_learner
 from tunix.rl.rollout import base_rollout
 
 from agent_tunix.config.checks import micro_batch_size
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.data import BatchOrder, load_splits
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat
@@ -22,6 +22,7 @@ from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training import bridge
 from agent_tunix.training.learner import GrpoLearner
+from agent_tunix.training.losses import ObjectiveSettings
 from agent_tunix.training.prompting import Prompts, encode_examples
 from agent_tunix.training.rollout import Rollout, Sampling
 
@@ -30,9 +31,12 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 @dataclass(kw_only=True)
 class GrpoAlgorithm(grpo_learner.GRPOConfig):  # type: ignore[misc]
-    """Tunix's algorithm configuration with the upper clip, which its loss reads but its dataclass lacks."""
+    """Tunix's algorithm configuration with what our loss reads; Tunix's own loss, and its keys, are not used."""
 
-    epsilon_high: float = 0.2
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    mask_truncated: bool = False
+    reference_sync_steps: int = 0
+    reference_sync_mix: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -134,17 +138,30 @@ def build_learner(
             num_generations=grpo.num_generations,
             num_iterations=grpo.num_iterations,
             beta=grpo.beta,
-            epsilon=grpo.epsilon,
-            epsilon_high=grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high,
-            kl_loss_mode=grpo.kl_estimator,
+            objective=_objective(grpo),
             loss_agg_mode=grpo.loss_agg_mode,
+            mask_truncated=grpo.mask_truncated,
+            reference_sync_steps=grpo.reference_sync_steps,
+            reference_sync_mix=grpo.reference_sync_mix,
             reward_manager=bridge.NAME,
             advantage_estimator=bridge.NAME,
+            policy_loss_fn=bridge.NAME,
         ),
         reward_fns=mixture,
     )
     compat.guard_train_step(cluster.actor_trainer)
     return learner
+
+
+def _objective(grpo: GrpoConfig) -> ObjectiveSettings:
+    return ObjectiveSettings(
+        loss=grpo.loss,
+        epsilon=grpo.epsilon,
+        epsilon_high=grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high,
+        epsilon_c=grpo.epsilon_c,
+        beta=grpo.beta,
+        kl_estimator=grpo.kl_estimator,
+    )
 
 
 def make_rollout(config: Config, policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh) -> Rollout:

@@ -4,6 +4,7 @@
       step_000025/
         weights/         those that train, written by Orbax
         optimizer/       the optimiser's state, written by Orbax
+      reference/       the reference policy's weights, written by Orbax, where they move
         metadata.json    step, seed, and what the run was
         manifest.json    the SHA-256 of every other file
       best.json          which of them is the best, where the run judges
@@ -34,7 +35,7 @@ from agent_tunix.tracking.durable import sync, sync_tree
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 
 
-# Part of a checkpoint ("weights", "optimizer") → name → array.
+# Part of a checkpoint ("weights", "optimizer", "reference") → name → array.
 State = Mapping[str, Mapping[str, jax.Array]]
 
 
@@ -219,7 +220,8 @@ def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Ar
         if there != here:
             raise CheckpointError(
                 f"{part} does not fit this model and optimiser: {name} is {there} there and {here} here; resume with"
-                f" the model.* and optimizer.* settings it was written with, or start a new run"
+                f" the model.*, optimizer.* and grpo.reference_sync_steps settings it was written with, or start a new"
+                f" run"
             )
 
 

@@ -3,29 +3,34 @@
     for each batch of prompts (`run.py`):
         sample G completions of each prompt from the policy            (`rollout.py`)
         begin the passes over them that need no reward: reference policy, and the policy as it is
-        score them, and take the advantage within each group           (`bridge.py`)
-        μ times, for each micro-batch: gradient of the clipped loss + β KL; update
+        score them                                                     (`bridge.py`)
+        with dynamic sampling: as long as groups are dead, sample and score others in their place (`collecting.py`)
+        take the advantage within each group                           (`rewards/advantages.py`)
+        μ times, for each micro-batch: gradient of the loss; update    (`losses/`, `policy_loss.py`)
+        now and then: move the reference policy                        (`reference.py`)
 
-Departures from Tunix 0.1.7's `GRPOLearner`, whose cluster, trainer and loss this uses: its loop, thread and queue are
-left out, because they skip data when μ > 1, overshoot `max_steps`, and lose the data position and the sampling key on
+Departures from Tunix 0.1.7's `GRPOLearner`, whose cluster and trainer this uses: its loop, thread and queue are left
+out, because they skip data when μ > 1, overshoot `max_steps`, and lose the data position and the sampling key on
 resuming; here a step is a function of (weights, optimiser, step number, configuration) and of nothing else. Masks come
 from completion lengths rather than from comparing ids with the padding id, so that the end-of-sequence token is trained
-even where it is the padding token. The passes that need no reward are begun before the rewards are, and nothing waits
-for them before the update does, so that the device works while rewards are computed.
+even where it is the padding token. Losses are ours, and weighed over the whole batch, so that micro-batches change
+nothing but rounding. The passes that need no reward are begun before the rewards are, and nothing waits for them before
+the update does, so that the device works while rewards are computed; with dynamic sampling it is not known before them
+what is trained on.
 
-Departures from the paper (https://arxiv.org/abs/2402.03300): the reference policy is never renewed; the KL penalty is
-the estimator of `grpo.kl_estimator`.
+Departures from the papers stand in `losses/`, `collecting.py` and `rewards/advantages.py`. Of completions that were cut
+at the length limit, `grpo.mask_truncated` takes the tokens out of the loss (DAPO's overlong filtering); their rewards
+stay in the mean and deviation of their group, so that they are what the others are compared with.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tunix.rl import common
 from tunix.rl import rl_cluster as rl_cluster_lib
 from tunix.rl.grpo import grpo_learner
 from tunix.sft import sharding_utils
@@ -35,7 +40,15 @@ from agent_tunix.errors import RewardFailureRateError
 from agent_tunix.policy import compat
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
+from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
+from agent_tunix.training.losses import completion_weights
+from agent_tunix.training.policy_loss import WeighedExample
+from agent_tunix.training.reference import sync_reference
 from agent_tunix.training.rollout import Completions, Rollout, Sampling
+from agent_tunix.training.update_metrics import describe_updates
+
+# Folded into a step's key for its further rounds of sampling.
+_MORE_ROUNDS = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,7 @@ class StepResult:
     """What one step did.
 
     Attributes:
-        samples: The N = B × G completions as rewards saw them.
+        samples: The N = B × G completions that trained, as rewards saw them.
         scores: What the mixture said of each.
         totals: [N] rewards that trained; NaN where unscored.
         advantages: [N].
@@ -83,6 +96,7 @@ class StepResult:
         updates_applied: Optimiser updates that changed the weights.
         seconds: Wall time of rollout, reward and update. What the device does while rewards are computed is in none
             but `reward`.
+        sampled: With dynamic sampling, what was sampled besides.
     """
 
     samples: Sequence[Sample]
@@ -94,67 +108,113 @@ class StepResult:
     finite: bool
     updates_applied: int
     seconds: dict[str, float]
+    sampled: SamplingTally | None = None
 
 
 class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
     """Tunix's GRPO learner with a step of our own in place of its loop."""
 
-    def run_step(self, step: int, batch: PromptBatch, settings: "StepSettings") -> StepResult:
+    def run_step(
+        self,
+        step: int,
+        batch: PromptBatch,
+        settings: "StepSettings",
+        more_prompts: Callable[[int], PromptBatch] | None = None,
+    ) -> StepResult:
         """Sample, score, and update the policy.
 
         Args:
             step: From 1; with the seed it decides the sampling noise.
             batch: The prompts.
             settings: What does not change from step to step.
+            more_prompts: The prompts of a further round of dynamic sampling, from 1; required with it.
 
         Raises:
             RewardFailureRateError: Too many completions went unscored; nothing was updated.
         """
-        started = time.perf_counter()
-        rollout: Rollout = self.rl_cluster.rollout
-        config = settings.config
-        with compat.entered(self._mesh()):
-            completions = rollout.sample(
-                batch.token_ids,
-                jax.random.fold_in(jax.random.key(config.seed), step),
-                settings.sampling,
-                num_generations=config.grpo.num_generations,
-                max_prompt_length=config.generation.max_prompt_length,
-            )
-            fixed = self._begin_fixed_logps(completions)
-        sampled = time.perf_counter()
-        samples = make_samples(step, settings.max_steps, batch, completions, config, config.grpo.num_generations)
-        info = self.reward_manager(
-            prompts=[sample.prompt for sample in samples], completions=completions.texts, samples=samples
-        )
-        totals, scores = info["rewards"], info["scores"]
+        clock = _Clock()
+        grpo = settings.config.grpo
+        completions = self._sample(step, 0, batch, settings)
+        fixed = self._begin_fixed_logps(completions) if grpo.dynamic_sampling_rounds == 0 else None
+        clock.lap("rollout")
+        rounds = [self._score(step, 0, batch, completions, settings)]
+        while True:
+            _check_failure_rate(rounds, settings.config.rewards.max_failure_rate, step)
+            clock.lap("reward")
+            number = len(rounds)
+            if number > grpo.dynamic_sampling_rounds or is_full(rounds, grpo.num_generations):
+                break
+            assert more_prompts is not None
+            batch = more_prompts(number)
+            completions = self._sample(step, number, batch, settings)
+            clock.lap("rollout")
+            rounds.append(self._score(step, number, batch, completions, settings))
+        trained = fill_places(rounds, grpo.num_generations)
         # Tunix's estimators see totals only; some scalings need the components behind them.
         advantages = bridge.estimate_from_scores(
-            self.reward_manager.mixture, scores, config.grpo.num_generations, config.grpo.advantage_scaling
+            self.reward_manager.mixture, trained.scores, grpo.num_generations, grpo.advantage_scaling
         )
-        _check_failure_rate(scores, config.rewards.max_failure_rate, step)
-        scored = time.perf_counter()
+        clock.lap("reward")
+        fixed = fixed or self._begin_fixed_logps(trained.completions)
         with compat.entered(self._mesh()):
-            policy, finite, applied = self._update(completions, advantages, fixed)
+            policy, finite, applied = self._update(trained.completions, advantages, fixed)
+            if applied and self.reference_moves and step % self.algo_config.reference_sync_steps == 0:
+                sync_reference(self.rl_cluster, self.algo_config.reference_sync_mix)
+        clock.lap("update")
         return StepResult(
-            samples=samples,
-            scores=scores,
-            totals=totals,
+            samples=trained.samples,
+            scores=trained.scores,
+            totals=trained.totals,
             advantages=advantages,
-            completions=completions,
+            completions=trained.completions,
             policy=policy,
             finite=finite,
             updates_applied=applied,
-            seconds={
-                "rollout": sampled - started,
-                "reward": scored - sampled,
-                "update": time.perf_counter() - scored,
-            },
+            seconds=clock.seconds,
+            sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
         )
+
+    @property
+    def reference_moves(self) -> bool:
+        """Whether there is a reference policy that follows the policy, and so belongs into a checkpoint."""
+        return bool(self.algo_config.beta != 0.0 and self.algo_config.reference_sync_steps > 0)
 
     def _mesh(self) -> jax.sharding.Mesh:
         mesh: jax.sharding.Mesh = self.rl_cluster.r2m[rl_cluster_lib.Role.ACTOR]
         return mesh
+
+    def _sample(self, step: int, number: int, batch: PromptBatch, settings: "StepSettings") -> Completions:
+        """G completions of each prompt of a round."""
+        rollout: Rollout = self.rl_cluster.rollout
+        config = settings.config
+        key = jax.random.fold_in(jax.random.key(config.seed), step)
+        if number > 0:  # apart from the keys of the first round's tokens, which are folded from 0 upwards
+            key = jax.random.fold_in(jax.random.fold_in(key, _MORE_ROUNDS), number)
+        with compat.entered(self._mesh()):
+            return rollout.sample(
+                batch.token_ids,
+                key,
+                settings.sampling,
+                num_generations=config.grpo.num_generations,
+                max_prompt_length=config.generation.max_prompt_length,
+            )
+
+    def _score(
+        self, step: int, number: int, batch: PromptBatch, completions: Completions, settings: "StepSettings"
+    ) -> Scored:
+        samples = make_samples(
+            step,
+            settings.max_steps,
+            batch,
+            completions,
+            settings.config,
+            settings.config.grpo.num_generations,
+            first_group=number * len(batch.prompts),
+        )
+        info = self.reward_manager(
+            prompts=[sample.prompt for sample in samples], completions=completions.texts, samples=samples
+        )
+        return Scored(completions, samples, info["scores"], info["rewards"])
 
     def _update(
         self, completions: Completions, advantages: np.ndarray, fixed: Sequence[FixedLogps]
@@ -163,9 +223,11 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         trainer = self.rl_cluster.actor_trainer
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
+        mask, weights = self._weigh(completions)
+        micro_rows = list(self._micro_rows(completions))
         micro_batches = [
-            self._make_example(rows, completions, advantages, logps)
-            for rows, logps in zip(self._micro_rows(completions), fixed, strict=True)
+            self._make_example(rows, completions, advantages, logps, mask, weights * len(micro_rows))
+            for rows, logps in zip(micro_rows, fixed, strict=True)
         ]
         records: list[dict[str, Any]] = []
         for number in range(self.algo_config.num_iterations * len(micro_batches)):
@@ -176,35 +238,20 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
                 compat.reset_accumulation(trainer.optimizer)
                 break
         finite = bool(records[-1]["finite"])
-        tokens = [int(np.asarray(example.completion_mask).sum()) for example in micro_batches]
-        policy = self._describe_updates(records, np.resize(tokens, len(records)), accumulation)
+        policy = describe_updates(
+            records,
+            np.resize([int(mask[rows].sum()) for rows in micro_rows], len(records)),
+            accumulation,
+            total_weight=float((weights * mask.sum(axis=1)).sum()),
+        )
         return policy, finite, (len(records) - (not finite)) // accumulation
 
-    def _describe_updates(
-        self, records: Sequence[Mapping[str, Any]], tokens: np.ndarray, accumulation: int
-    ) -> dict[str, float | None]:
-        """Means over the micro-batches of a step, each weighed as it was in the updates.
-
-        An update is the plain mean of its micro-batches' gradients, so that loss, KL and entropy, which are means over
-        a micro-batch as `grpo.loss_agg_mode` has it, are plain means too. The share of tokens that are clipped counts
-        tokens, and the gradient's norm is that of the whole update, before clipping.
-
-        Args:
-            records: What each micro-batch gave; the last one may not be finite.
-            tokens: Tokens that count in each.
-            accumulation: Micro-batches an update.
-        """
-        names = ("loss", "kl_loss", "pg_clipfrac", "entropy", "update_norm")
-        found = {name: np.array([record[name] for record in records], np.float64) for name in names}
-        ends = [n for n, record in enumerate(records, 1) if n % accumulation == 0 or not record["finite"]]
-        return {
-            "loss": float(found["loss"].mean()),
-            # Tunix's own `kl` counts tokens, whatever the loss does; this is what β weighs.
-            "kl": float(found["kl_loss"].mean()) if self.algo_config.beta != 0.0 else None,
-            "clip_share": float(np.average(found["pg_clipfrac"], weights=tokens)),
-            "entropy": float(found["entropy"].mean()),
-            "grad_norm": float(found["update_norm"][np.array(ends) - 1].mean()),
-        }
+    def _weigh(self, completions: Completions) -> tuple[np.ndarray, np.ndarray]:
+        """[N, T] the tokens that take part in the loss, and [N] what each token of a completion counts for."""
+        mask = completions.mask
+        if self.algo_config.mask_truncated:
+            mask = mask & completions.ended[:, None]
+        return mask, completion_weights(mask.sum(axis=1), self.algo_config.loss_agg_mode, mask.shape[1])
 
     def _micro_rows(self, completions: Completions) -> Iterator[slice]:
         size = self._training_config.train_micro_batch_size * self.algo_config.num_generations
@@ -218,28 +265,51 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         for rows in self._micro_rows(completions):
             prompt_NP, tokens_NT = jnp.asarray(completions.prompt_tokens[rows]), jnp.asarray(completions.tokens[rows])
             reference = old = None
-            if self.algo_config.beta != 0.0:
-                reference = self.rl_cluster.get_ref_per_token_logps(prompt_NP, tokens_NT, pad, eos)
-            if self.algo_config.num_iterations > 1:
-                old = self.rl_cluster.get_old_per_token_logps(prompt_NP, tokens_NT)
+            with compat.entered(self._mesh()):
+                if self.algo_config.beta != 0.0:
+                    reference = self.rl_cluster.get_ref_per_token_logps(prompt_NP, tokens_NT, pad, eos)
+                if self.algo_config.num_iterations > 1:
+                    old = self.rl_cluster.get_old_per_token_logps(prompt_NP, tokens_NT)
             fixed.append(FixedLogps(reference, old))
         return fixed
 
     def _make_example(
-        self, rows: slice, completions: Completions, advantages: np.ndarray, logps: FixedLogps
-    ) -> common.TrainExample:
-        """What Tunix's loss reads of one micro-batch."""
+        self,
+        rows: slice,
+        completions: Completions,
+        advantages: np.ndarray,
+        logps: FixedLogps,
+        mask: np.ndarray,
+        weights: np.ndarray,
+    ) -> WeighedExample:
+        """What the loss reads of one micro-batch."""
         prompt_NP = jnp.asarray(completions.prompt_tokens[rows])
-        example = grpo_learner.TrainExample(
+        example = WeighedExample(
             prompt_ids=prompt_NP,
             prompt_mask=prompt_NP != self.rl_cluster.rollout.pad_id(),
             completion_ids=jnp.asarray(completions.tokens[rows]),
-            completion_mask=jnp.asarray(completions.mask[rows]),
+            completion_mask=jnp.asarray(mask[rows]),
             advantages=jnp.asarray(advantages[rows]),
             ref_per_token_logps=logps.reference,
             old_per_token_logps=logps.old,
+            weights=jnp.asarray(weights[rows], jnp.float32),
         )
-        return sharding_utils.shard_input(example, self._training_config.data_sharding_axis)
+        sharded: WeighedExample = sharding_utils.shard_input(example, self._training_config.data_sharding_axis)
+        return sharded
+
+
+class _Clock:
+    """Wall time by what it was spent on."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """What has passed since the last lap went to this."""
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
+        self._last = now
 
 
 @dataclass(frozen=True)
@@ -252,12 +322,20 @@ class StepSettings:
 
 
 def make_samples(
-    step: int, max_steps: int, batch: PromptBatch, completions: Completions, config: Config, num_generations: int
+    step: int,
+    max_steps: int,
+    batch: PromptBatch,
+    completions: Completions,
+    config: Config,
+    num_generations: int,
+    *,
+    first_group: int = 0,
 ) -> list[Sample]:
-    """The N completions with everything that is known of them."""
+    """The N completions with everything that is known of them; their groups are numbered from `first_group`."""
     samples = []
     for row, text in enumerate(completions.texts):
         prompt, generation = divmod(row, num_generations)
+        group = first_group + prompt
         messages = (*batch.messages[prompt], {"role": "assistant", "content": text})
         samples.append(
             Sample(
@@ -268,18 +346,19 @@ def make_samples(
                 format=config.prompt.format,
                 step=step,
                 max_steps=max_steps,
-                group_id=prompt,
-                rollout_id=f"{step}_{prompt}_{generation}",
+                group_id=group,
+                rollout_id=f"{step}_{group}_{generation}",
                 num_tokens=int(completions.lengths[row]),
                 tokens=tuple(completions.tokens[row, : completions.lengths[row]].tolist()),
                 ended=bool(completions.ended[row]),
-                index=row,
+                index=first_group * num_generations + row,
             )
         )
     return samples
 
 
-def _check_failure_rate(scores: Sequence[Score], allowed: float, step: int) -> None:
+def _check_failure_rate(rounds: Sequence[Scored], allowed: float, step: int) -> None:
+    scores = [score for scored in rounds for score in scored.scores]
     failed = [score for score in scores if score.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE)]
     if len(failed) > allowed * len(scores):
         reasons = sorted({f"{score.outcome}: {score.detail}" for score in failed})

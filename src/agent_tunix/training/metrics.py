@@ -6,6 +6,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.measuring import RewardMetrics
+from agent_tunix.training.collecting import SamplingTally
 from agent_tunix.training.learner import StepResult
 
 
@@ -56,9 +57,25 @@ class StepMetrics:
         row["policy/updates"] = result.updates_applied
         row |= {f"time/{name}_s": seconds for name, seconds in result.seconds.items()}
         row["time/step_s"] = step_seconds
-        row["throughput/tokens_per_s"] = int(completions.lengths.sum()) / step_seconds
-        row["throughput/samples_per_s"] = len(completions.texts) / step_seconds
+        tokens, samples = int(completions.lengths.sum()), len(completions.texts)
+        if result.sampled is not None:
+            row |= _sampling_metrics(result.sampled)
+            tokens, samples = result.sampled.num_tokens, result.sampled.num_completions
+        row["throughput/tokens_per_s"] = tokens / step_seconds
+        row["throughput/samples_per_s"] = samples / step_seconds
         return row | judging_metrics(self._mixture)
+
+
+def _sampling_metrics(sampled: SamplingTally) -> dict[str, Any]:
+    """All that dynamic sampling sampled; every other metric is of what trained."""
+    row: dict[str, Any] = {
+        "sampling/rounds": sampled.rounds,
+        "sampling/groups": sampled.groups,
+        "sampling/dead_groups": sampled.dead_groups,
+        "sampling/surplus_groups": sampled.surplus_groups,
+        "sampling/reward_mean": sampled.reward_mean,
+    }
+    return row | {f"sampling/outcomes/{outcome}": count for outcome, count in sampled.outcomes.items()}
 
 
 def judging_metrics(mixture: Mixture, prefix: str = "throughput") -> dict[str, float]:

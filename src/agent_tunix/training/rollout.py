@@ -75,6 +75,27 @@ class Completions:
         return mask
 
 
+def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int]]) -> Completions:
+    """Some completions of several samplings, all of the same P and T.
+
+    Args:
+        parts: The samplings.
+        rows: (which of them, which of its rows), in the order wanted.
+    """
+
+    def take(name: str) -> np.ndarray:
+        return np.stack([getattr(parts[part], name)[row] for part, row in rows])
+
+    return Completions(
+        prompt_tokens=take("prompt_tokens"),
+        tokens=take("tokens"),
+        lengths=take("lengths"),
+        ended=take("ended"),
+        texts=[parts[part].texts[row] for part, row in rows],
+        logps=take("logps"),
+    )
+
+
 class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
     """Samples from the policy that is being trained, sharing its weights."""
 

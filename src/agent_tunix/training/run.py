@@ -217,7 +217,9 @@ class Run:
         is_last = step == self._max_steps
         started = time.perf_counter()
         try:
-            result = self._material.learner.run_step(step, self._batch(step), self._settings)
+            result = self._material.learner.run_step(
+                step, self._batch(step), self._settings, lambda number: self._more_prompts(step, number)
+            )
         except (RewardFailureRateError, RewardError) as error:
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
@@ -261,6 +263,14 @@ class Run:
         rows = self._material.order.batch_indices(step)
         return self._material.train.batch(rows, self._config)
 
+    def _more_prompts(self, step: int, number: int) -> PromptBatch:
+        """The prompts of a further round of dynamic sampling: those of the steps that follow, past the last the first.
+
+        So they follow from the step's number, as its own prompts do, keep to the order of the data, and leave that of
+        the other steps as it is: a prompt that was sampled early is sampled again at its own step.
+        """
+        return self._batch((step - 1 + number) % self._max_steps + 1)
+
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
         return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
@@ -280,6 +290,12 @@ class Run:
             raise CheckpointError(
                 "the training rows are not those that the checkpoint was trained on, so the data position means"
                 " nothing; restore the data, or start a new run"
+            )
+        if restored.metadata.get("reference_sync_steps", 0) > 0 and not self._material.learner.reference_moves:
+            raise CheckpointError(
+                "the checkpoint's reference policy is not what training began with, which this run would take instead;"
+                f" resume with grpo.reference_sync_steps={restored.metadata['reference_sync_steps']} and grpo.beta"
+                f" above 0, or start a new run"
             )
         write_state(self._material.learner, restored.state)
         self._mixture.load_state_dict(restored.metadata.get("mixture", {}))

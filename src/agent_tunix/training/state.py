@@ -1,7 +1,8 @@
 """What a checkpoint holds of the learner, as flat names → arrays, and back.
 
-Weights that train and the optimiser's state (its counters are the schedule's position) are the whole of it: the data
-position and the sampling key follow from the step and the seed, frozen weights from the model directory.
+Weights that train, the optimiser's state (its counters are the schedule's position), and the reference policy where it
+moves, are the whole of it: the data position and the sampling key follow from the step and the seed, frozen weights and
+a reference that stays from the model directory.
 """
 
 import hashlib
@@ -14,17 +15,21 @@ from flax import nnx
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example
-from agent_tunix.policy.model import has_adapter
+from agent_tunix.policy import compat
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.training.checkpoints import State
 from agent_tunix.training.learner import GrpoLearner
+from agent_tunix.training.reference import trained_kind
 
 
 def read_state(learner: GrpoLearner) -> dict[str, dict[str, jax.Array]]:
-    """`weights` that train and the `optimizer`'s state, each name → array."""
+    """`weights` that train, the `optimizer`'s state, and the `reference` where it moves, each name → array."""
     trainer = learner.rl_cluster.actor_trainer
-    return {"weights": read_weights(trainer.model), "optimizer": _named(nnx.state(trainer.optimizer))}
+    state = {"weights": read_weights(trainer.model), "optimizer": _named(nnx.state(trainer.optimizer))}
+    if learner.reference_moves:
+        state["reference"] = read_weights(learner.rl_cluster.inference_worker.get_model("reference"))
+    return state
 
 
 def write_state(learner: GrpoLearner, state: State) -> None:
@@ -32,20 +37,20 @@ def write_state(learner: GrpoLearner, state: State) -> None:
     trainer = learner.rl_cluster.actor_trainer
     write_weights(trainer.model, state["weights"])
     nnx.update(trainer.optimizer, _unnamed(nnx.state(trainer.optimizer), state["optimizer"]))
+    if learner.reference_moves:
+        worker = learner.rl_cluster.inference_worker
+        reference = worker.get_model("reference")
+        compat.update_reference(worker, _unnamed(nnx.state(reference, trained_kind(reference)), state["reference"]))
 
 
 def read_weights(model: nnx.Module) -> dict[str, jax.Array]:
     """Name → array of every weight that trains."""
-    return _named(nnx.state(model, _trained(model)))
+    return _named(nnx.state(model, trained_kind(model)))
 
 
 def write_weights(model: nnx.Module, arrays: Mapping[str, jax.Array]) -> None:
     """Put what `read_weights` gave into the model."""
-    nnx.update(model, _unnamed(nnx.state(model, _trained(model)), arrays))
-
-
-def _trained(model: nnx.Module) -> type[nnx.Variable[Any]]:
-    return nnx.LoRAParam if has_adapter(model) else nnx.Param
+    nnx.update(model, _unnamed(nnx.state(model, trained_kind(model)), arrays))
 
 
 def _named(tree: Any) -> dict[str, jax.Array]:
@@ -73,6 +78,7 @@ def make_metadata(config: Config, mixture: Mixture, data: str, max_steps: int) -
         "batch_size": config.training.batch_size,
         "num_generations": config.grpo.num_generations,
         "advantage_scaling": config.grpo.advantage_scaling,
+        "reference_sync_steps": config.grpo.reference_sync_steps,
         "max_steps": max_steps,
         "data": data,
         "reward": fingerprint(mixture).to_data(),
@@ -81,10 +87,11 @@ def make_metadata(config: Config, mixture: Mixture, data: str, max_steps: int) -
 
 def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """One line for each thing, the reward apart, that is not as it was when the checkpoint was written."""
+    before = {"reference_sync_steps": 0} | metadata  # older checkpoints do not say so
     return [
-        f"{name} was {metadata.get(name)!r}, is {value!r}"
+        f"{name} was {before.get(name)!r}, is {value!r}"
         for name, value in now.items()
-        if name != "reward" and metadata.get(name) != value
+        if name != "reward" and before.get(name) != value
     ]
 
 

@@ -71,6 +71,7 @@ def naive_parts(totals: Any, values: Any, weights: Any, scaling: str) -> list[li
                 "group": std([totals[i] for i in group]) + epsilon,
                 "batch": std([total for total in totals if not math.isnan(total)]) + epsilon,
                 "none": 1.0,
+                "leave_one_out": (len(group) - 1) / len(group),
                 "component": std(own) + epsilon,
             }[scaling]
             parts[c][index] = part / divisor
@@ -127,7 +128,7 @@ def test_dividing_by_the_groups_spread_gives_each_group_the_same_say() -> None:
         for scaling in SCALINGS
     }
     assert shares["group"] == pytest.approx(0.5, abs=1e-5)
-    assert (shares["none"], shares["batch"]) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert (shares["none"], shares["batch"], shares["leave_one_out"]) == (pytest.approx(0.1),) * 3
     assert shares["component"] == pytest.approx(0.5, abs=1e-5)
 
 

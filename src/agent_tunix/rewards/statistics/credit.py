@@ -3,10 +3,11 @@
 Under every `grpo.advantage_scaling` an advantage is a sum over the components. With v_c what a component was weighed
 with, w_c its weight, r the total, and means and deviations over the scored members of a completion's group,
 
-    group        A = Σ_c w_c · (v_c − mean(v_c)) / (std(r) + ε)
-    batch        A = Σ_c w_c · (v_c − mean(v_c)) / (STD(r) + ε)
-    none         A = Σ_c w_c · (v_c − mean(v_c))
-    component    A = Σ_c w_c · (v_c − mean(v_c)) / (std(v_c) + ε) / (STD(S) + ε)
+    group            A = Σ_c w_c · (v_c − mean(v_c)) / (std(r) + ε)
+    batch            A = Σ_c w_c · (v_c − mean(v_c)) / (STD(r) + ε)
+    none             A = Σ_c w_c · (v_c − mean(v_c))
+    leave_one_out    A = Σ_c w_c · (v_c − mean(v_c)) · n / (n − 1)
+    component        A = Σ_c w_c · (v_c − mean(v_c)) / (std(v_c) + ε) / (STD(S) + ε)
 
 so that A = Σ_c a_c with parts a_c that sum to zero in each group, as A does. The variance of the advantages then
 divides without a rest into the components' covariances with them,
@@ -18,8 +19,8 @@ and there is no variance between groups. This is the natural decomposition of va
 A. F. Shorrocks, "Inequality Decomposition by Factor Components", Econometrica 50 (1982), pages 193-211. A share is
 negative where a component works against the outcome, and then others are above 1 together. Weights count, gates and
 transforms too, and a component of large values that never differ within a group has the share 0. A divisor that is the
-same for the whole batch cancels, so that `batch` and `none` have the same shares; `group` gives each live group the
-same say, however small its spread.
+same for the whole batch cancels, so that `batch`, `none` and, with every completion scored, `leave_one_out` have the
+same shares; `group` gives each live group the same say, however small its spread.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_tunix.rewards.advantages import centre, group_std, is_dead, standardise, unbiased_std
+from agent_tunix.rewards.advantages import centre, group_std, is_dead, leave_one_out, standardise, unbiased_std
 
 Array = NDArray[np.float64]
 
@@ -70,6 +71,8 @@ def advantage_parts(
         parts_CPG = parts_CPG / (group_std(totals_PG) + epsilon)
     elif scaling == "batch":
         parts_CPG = parts_CPG / (unbiased_std(totals_PG, scored_PG) + epsilon)
+    elif scaling == "leave_one_out":
+        parts_CPG = parts_CPG * leave_one_out(totals_PG)
     return parts_CPG.reshape(values_CB.shape)
 
 

@@ -1,0 +1,124 @@
+"""The objectives once more, in NumPy and float64, as loops over the papers' sums; and batches to try them on."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from agent_tunix.training.losses import ObjectiveSettings
+
+Array = NDArray[np.float64]
+MAX_LENGTH = 6
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an objective is given, in float64; a mask need not be a prefix."""
+
+    logps: Array
+    old: Array
+    reference: Array
+    advantages: Array
+    mask: NDArray[np.bool_]
+
+
+@st.composite
+def batches(draw: st.DrawFn, *, shift: float = 30.0) -> Batch:
+    """Ragged batches: rows without a token, ratios from e^-shift to e^shift, advantages of 0."""
+    rows = draw(st.integers(1, 5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    scale = draw(st.sampled_from([0.0, 1e-4, 0.1, 1.0, shift / 3]))
+
+    def moved(logps: Array) -> Array:
+        return logps + np.clip(scale * rng.normal(size=logps.shape), -shift, shift)
+
+    logps = -rng.exponential(2.0, (rows, MAX_LENGTH))
+    lengths = np.array(draw(st.lists(st.integers(0, MAX_LENGTH), min_size=rows, max_size=rows)))
+    advantages = np.array(draw(st.lists(st.sampled_from([-1.5, -0.3, 0.0, 0.7, 2.0]), min_size=rows, max_size=rows)))
+    mask = np.arange(MAX_LENGTH) < lengths[:, None]
+    # In float32 first, so that both sides are given the same numbers.
+    logps, old, reference = (x.astype(np.float32).astype(np.float64) for x in (logps, moved(logps), moved(logps)))
+    return Batch(logps, old, reference, advantages.astype(np.float32).astype(np.float64), mask)
+
+
+# --- the surrogates: minus the gain of each token ---------------------------------------------------------------------
+
+
+def clipped_gain(ratio: float, advantage: float, settings: ObjectiveSettings) -> float:
+    """min(r A, clip(r, 1 − ε, 1 + ε_high) A), and at least c A for A < 0."""
+    bounded = min(max(ratio, 1 - settings.epsilon), 1 + settings.epsilon_high)
+    gain = min(ratio * advantage, bounded * advantage)
+    if settings.epsilon_c is not None and advantage < 0:
+        gain = max(gain, settings.epsilon_c * advantage)
+    return gain
+
+
+def cut(log_ratio: float) -> float:
+    return min(max(log_ratio, -20.0), 20.0)
+
+
+def token_loss(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
+    advantage = batch.advantages[i]
+    if settings.loss == "reinforce":
+        return float(-advantage * batch.logps[i, t])
+    if settings.loss == "grpo":
+        ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t]))
+    else:  # the value of GSPO-token is that of GSPO
+        members = np.flatnonzero(batch.mask[i]).tolist()
+        ratio = math.exp(cut(sum(batch.logps[i, s] - batch.old[i, s] for s in members) / len(members)))
+    return float(-clipped_gain(ratio, advantage, settings))
+
+
+def divergence(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
+    d = batch.reference[i, t] - batch.logps[i, t]
+    return float(d * d / 2 if settings.kl_estimator == "mse_kl" else math.exp(d) - d - 1)
+
+
+def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: int = MAX_LENGTH) -> float:
+    """The loss, sum by sum."""
+    rows = []
+    for i in range(len(batch.mask)):
+        members = np.flatnonzero(batch.mask[i]).tolist()
+        rows.append(
+            [token_loss(batch, i, t, settings) + settings.beta * divergence(batch, i, t, settings) for t in members]
+        )
+    present = [row for row in rows if row]
+    if not present:
+        return 0.0
+    if mode == "sequence-mean-token-mean":
+        return float(np.mean([np.mean(row) for row in present]))
+    if mode == "token-mean":
+        return float(np.mean(np.concatenate(present)))
+    if mode == "sequence-mean-token-sum":
+        return float(np.mean([np.sum(row) for row in present]))
+    assert mode == "sequence-mean-token-sum-norm"
+    return float(np.mean([np.sum(row) / max_length for row in rows]))
+
+
+def gradient(batch: Batch, settings: ObjectiveSettings, mode: str) -> Array:
+    """∂ objective / ∂ logps by central differences, of a batch that is far enough from every kink."""
+    result = np.zeros_like(batch.logps)
+    h = 1e-6
+    for i, t in np.argwhere(batch.mask):
+        up, down = batch.logps.copy(), batch.logps.copy()
+        up[i, t] += h
+        down[i, t] -= h
+        result[i, t] = (
+            objective(replace(batch, logps=up), settings, mode) - objective(replace(batch, logps=down), settings, mode)
+        ) / (2 * h)
+    return result
+
+
+def near_a_kink(batch: Batch, settings: ObjectiveSettings, width: float = 1e-4) -> bool:
+    """Whether a ratio is so near a bound that float32, or a difference, may see its other side."""
+    if settings.loss == "reinforce":
+        return False
+    logs = np.where(batch.mask, batch.logps - batch.old, 0.0)
+    if settings.loss != "grpo":
+        logs = logs.sum(axis=1) / np.maximum(batch.mask.sum(axis=1), 1)
+    bounds = [math.log(1 - settings.epsilon), math.log(1 + settings.epsilon_high), -20.0, 20.0]
+    if settings.epsilon_c is not None:
+        bounds.append(math.log(settings.epsilon_c))
+    return bool(min(np.abs(logs - bound).min() for bound in bounds) < width)

@@ -1,0 +1,270 @@
+"""Every objective in every aggregation, values and gradients, against the papers' sums in NumPy."""
+
+import functools
+import itertools
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from agent_tunix.training.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
+from tests.training.losses.support import MAX_LENGTH, Batch, batches, gradient, near_a_kink, objective
+
+OBJECTIVES = {
+    "GRPO": (ObjectiveSettings("grpo", 0.2, 0.2, None, 0.04), "sequence-mean-token-mean"),
+    "GRPO with k2": (ObjectiveSettings("grpo", 0.2, 0.2, None, 0.5, "mse_kl"), "sequence-mean-token-mean"),
+    "GRPO with a dual clip": (ObjectiveSettings("grpo", 0.2, 0.2, 3.0), "sequence-mean-token-mean"),
+    "Dr. GRPO": (ObjectiveSettings("grpo", 0.2, 0.2), "sequence-mean-token-sum-norm"),
+    "DAPO": (ObjectiveSettings("grpo", 0.2, 0.28), "token-mean"),
+    "GSPO": (ObjectiveSettings("gspo", 3e-4, 4e-4), "sequence-mean-token-mean"),
+    "GSPO of wide bounds": (ObjectiveSettings("gspo", 0.2, 0.28, 3.0, 0.1), "sequence-mean-token-mean"),
+    "GSPO-token": (ObjectiveSettings("gspo_token", 0.2, 0.28), "sequence-mean-token-mean"),
+    "GSPO-token over all tokens": (ObjectiveSettings("gspo_token", 0.2, 0.28), "token-mean"),
+    "RLOO": (ObjectiveSettings("reinforce", beta=0.04), "sequence-mean-token-sum"),
+}
+
+
+def as_jax(batch: Batch, mode: str, rows: slice = slice(None), *, on_policy: bool = False) -> LossBatch:
+    """Some rows of a batch, with weights taken over all of it; NaN wherever nothing may be read."""
+
+    def hidden(values: NDArray[np.float64]) -> jax.Array:
+        return jnp.asarray(np.where(batch.mask, values, np.nan)[rows], jnp.float32)
+
+    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH)
+    return LossBatch(
+        logps=hidden(batch.logps),
+        old_logps=None if on_policy else hidden(batch.old),
+        reference_logps=hidden(batch.reference),
+        advantages=jnp.asarray(batch.advantages[rows], jnp.float32),
+        mask=jnp.asarray(batch.mask[rows]),
+        weights=jnp.asarray(weights[rows], jnp.float32),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def value_and_gradient(batch: LossBatch, chosen: ObjectiveSettings) -> tuple[jax.Array, jax.Array]:
+    def loss(logps: jax.Array) -> jax.Array:
+        return policy_objective(batch._replace(logps=logps), chosen)[0]
+
+    value, slope = jax.value_and_grad(loss)(batch.logps)
+    return value, slope
+
+
+each_objective = pytest.mark.parametrize("name", OBJECTIVES)
+
+
+@each_objective
+@settings(max_examples=60, deadline=None)
+@given(batch=batches(shift=25.0))
+def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
+    chosen, mode = OBJECTIVES[name]
+    assume(not near_a_kink(batch, chosen, 1e-6))
+    value, _ = value_and_gradient(as_jax(batch, mode), chosen)
+    np.testing.assert_allclose(value, objective(batch, chosen, mode), rtol=2e-4, atol=2e-5)
+
+
+@each_objective
+@settings(max_examples=60, deadline=None)
+@given(batch=batches(shift=5.0))
+def test_the_gradient_is_that_of_the_paper(name: str, batch: Batch) -> None:
+    """With old log-probabilities that are the policy's own, too, where every ratio is 1."""
+    chosen, mode = OBJECTIVES[name]
+    assume(not near_a_kink(batch, chosen))
+    _, slope = value_and_gradient(as_jax(batch, mode), chosen)
+    expected = paper_gradient(batch, chosen, mode)
+    np.testing.assert_allclose(slope, expected, rtol=2e-3, atol=1e-4 * max(1.0, float(np.abs(expected).max())))
+
+
+def paper_gradient(batch: Batch, chosen: ObjectiveSettings, mode: str) -> NDArray[np.float64]:
+    """Central differences; of GSPO-token, whose ratio has a stopped factor, in closed form.
+
+    ∇ = sg[s_i] Â_i ∇ log π(o_it) for each token that is not clipped, weighed as it is aggregated.
+    """
+    if chosen.loss != "gspo_token":
+        return gradient(batch, chosen, mode)
+    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH)
+    lengths = np.maximum(batch.mask.sum(axis=1), 1)
+    ratios = np.exp(np.where(batch.mask, batch.logps - batch.old, 0.0).sum(axis=1) / lengths)
+    clipped = np.where(batch.advantages > 0, ratios > 1 + chosen.epsilon_high, ratios < 1 - chosen.epsilon)
+    return np.where(batch.mask, (-weights * ratios * batch.advantages * ~clipped)[:, None], 0.0)
+
+
+@each_objective
+@settings(max_examples=40, deadline=None)
+@given(batch=batches(), cuts=st.sets(st.integers(1, 4)))
+def test_parts_of_a_batch_sum_to_the_whole(name: str, batch: Batch, cuts: set[int]) -> None:
+    """Loss and gradient, however the rows are divided and however ragged they are."""
+    chosen, mode = OBJECTIVES[name]
+    rows = len(batch.mask)
+    edges = [0, *sorted(cut for cut in cuts if cut < rows), rows]
+    parts = [
+        value_and_gradient(as_jax(batch, mode, slice(start, stop)), chosen) for start, stop in itertools.pairwise(edges)
+    ]
+    value, slope = value_and_gradient(as_jax(batch, mode), chosen)
+    scale = max(1.0, float(np.abs(np.asarray(slope)).max()))
+    # The losses of tokens may cancel; they are about as large as their gradients.
+    np.testing.assert_allclose(sum(float(part[0]) for part in parts), value, rtol=1e-4, atol=1e-5 * scale)
+    np.testing.assert_allclose(np.concatenate([part[1] for part in parts]), slope, rtol=1e-5, atol=1e-6 * scale)
+
+
+@each_objective
+def test_nothing_outside_the_mask_reaches_the_gradient(name: str) -> None:
+    """Not even NaN, of which `as_jax` puts one into every such place."""
+    chosen, mode = OBJECTIVES[name]
+    ones = np.full((3, MAX_LENGTH), -1.0)
+    batch = Batch(ones, ones, ones, np.array([1.0, -1.0, 1.0]), np.arange(MAX_LENGTH) < np.array([[2], [0], [5]]))
+    value, slope = value_and_gradient(as_jax(batch, mode), chosen)
+    assert np.isfinite(value)
+    assert np.isfinite(slope).all()
+    assert (np.asarray(slope)[~batch.mask] == 0).all()
+
+
+@each_objective
+def test_a_batch_of_which_nothing_takes_part_has_no_loss_and_no_gradient(name: str) -> None:
+    chosen, mode = OBJECTIVES[name]
+    ones = np.full((3, MAX_LENGTH), -1.0)
+    batch = Batch(ones, ones, ones, np.ones(3), np.zeros((3, MAX_LENGTH), bool))
+    value, slope = value_and_gradient(as_jax(batch, mode), chosen)
+    assert float(value) == 0.0
+    assert not np.asarray(slope).any()
+
+
+@each_objective
+@given(batch=batches(shift=5.0))
+@settings(max_examples=20, deadline=None)
+def test_without_old_logps_every_ratio_is_one_and_nothing_is_clipped(name: str, batch: Batch) -> None:
+    chosen, mode = OBJECTIVES[name]
+    _, statistics = policy_objective(as_jax(batch, mode, on_policy=True), chosen)
+    present = float(batch.mask.any())
+    assert float(statistics["ratio_mean"]) == present
+    assert float(statistics["ratio_max"]) == present
+    assert float(statistics["clip_share_low"]) == float(statistics["clip_share_high"]) == 0.0
+
+
+@given(batch=batches(shift=5.0))
+@settings(max_examples=30, deadline=None)
+def test_on_policy_all_families_have_the_gradient_of_reinforce(batch: Batch) -> None:
+    """Each is the policy gradient where the ratio is 1; they differ only in what they do away from there."""
+    mode = "sequence-mean-token-mean"
+    data = as_jax(batch, mode, on_policy=True)._replace(reference_logps=None)
+    _, expected = value_and_gradient(data, ObjectiveSettings("reinforce"))
+    for loss in ("grpo", "gspo", "gspo_token"):
+        _, found = value_and_gradient(data, ObjectiveSettings(loss))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7, err_msg=loss)
+
+
+# --- statistics -------------------------------------------------------------------------------------------------------
+
+
+def shares(ratio: float, advantage: float, chosen: ObjectiveSettings) -> tuple[float, float, float]:
+    """Clip shares, low and high, and the size of the gradient, of one token of that ratio."""
+    logps = jnp.log(jnp.full((1, 1), 0.5))
+    batch = LossBatch(
+        logps=logps,
+        old_logps=logps - jnp.log(ratio),
+        reference_logps=None,
+        advantages=jnp.array([advantage]),
+        mask=jnp.ones((1, 1), bool),
+        weights=jnp.ones(1),
+    )
+    _, statistics = policy_objective(batch, chosen)
+    _, slope = value_and_gradient(batch, chosen)
+    return float(statistics["clip_share_low"]), float(statistics["clip_share_high"]), abs(float(slope[0, 0]))
+
+
+@pytest.mark.parametrize("loss", ["grpo", "gspo", "gspo_token"])
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "low", "high"),
+    [
+        (0.5, 1.0, 0, 0),  # too unlikely, and good: it may come back
+        (0.5, -1.0, 1, 0),
+        (0.79, -1.0, 1, 0),
+        (0.81, -1.0, 0, 0),
+        (1.0, 1.0, 0, 0),
+        (1.29, 1.0, 0, 0),
+        (1.31, 1.0, 0, 1),
+        (2.9, -1.0, 0, 0),  # too likely, and bad: it may come back
+        (3.1, -1.0, 0, 1),  # but only so far
+        (9.0, 0.0, 0, 0),
+    ],
+)
+def test_a_token_counts_as_clipped_exactly_where_its_gradient_is_gone(
+    loss: str, ratio: float, advantage: float, low: int, high: int
+) -> None:
+    found = shares(ratio, advantage, ObjectiveSettings(loss, 0.2, 0.3, 3.0))
+    assert found[:2] == (low, high)
+    assert (found[2] == 0) == bool(low or high or advantage == 0)
+
+
+def test_the_kl_is_what_beta_weighs() -> None:
+    rng = np.random.default_rng(0)
+    logps, reference = -rng.exponential(size=(2, 3, MAX_LENGTH))
+    batch = Batch(logps, logps, reference, np.zeros(3), np.arange(MAX_LENGTH) < np.array([[6], [1], [3]]))
+    for mode in AGGREGATIONS:
+        data = as_jax(batch, mode)
+        loss, statistics = policy_objective(data, ObjectiveSettings(beta=0.3))
+        assert float(loss) == pytest.approx(0.3 * float(statistics["kl"]), rel=1e-6)
+        assert float(statistics["kl"]) == pytest.approx(objective(batch, ObjectiveSettings(beta=1.0), mode), rel=1e-5)
+
+
+def test_a_reference_that_is_the_policy_has_no_divergence_and_no_pull() -> None:
+    logps = -np.random.default_rng(1).exponential(size=(2, MAX_LENGTH))
+    batch = Batch(logps, logps, logps, np.zeros(2), np.ones((2, MAX_LENGTH), bool))
+    for estimator in ("low_var_kl", "mse_kl"):
+        chosen = ObjectiveSettings(beta=1.0, kl_estimator=estimator)
+        value, slope = value_and_gradient(as_jax(batch, "token-mean"), chosen)
+        assert float(value) == 0.0
+        assert not np.asarray(slope).any()
+
+
+# --- what a loss rewards ----------------------------------------------------------------------------------------------
+
+
+def test_a_small_divergence_is_not_lost_to_rounding() -> None:
+    """exp(d) − d − 1 in float32 is 0 or negative for d = 1e-4; half its square is 5e-9."""
+    logps = np.full((1, MAX_LENGTH), -1.0)
+    reference = (logps - 1e-4).astype(np.float32).astype(np.float64)
+    batch = Batch(logps, logps, reference, np.zeros(1), np.ones((1, MAX_LENGTH), bool))
+    _, statistics = policy_objective(as_jax(batch, "token-mean"), ObjectiveSettings(beta=1.0))
+    assert float(statistics["kl"]) == pytest.approx(5e-9, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("sequence-mean-token-mean", 5.0),  # a token of the short one counts five times as much
+        ("token-mean", 1.0),
+        ("sequence-mean-token-sum", 1.0),
+        ("sequence-mean-token-sum-norm", 1.0),
+    ],
+)
+def test_which_modes_are_free_of_length_bias(mode: str, expected: float) -> None:
+    short, long = completion_weights([1, 5], mode, MAX_LENGTH)
+    assert short / long == pytest.approx(expected)
+
+
+def test_a_completion_without_tokens_is_in_no_mean_but_in_the_constant() -> None:
+    for mode in AGGREGATIONS:
+        with_it, without_it = completion_weights([2, 0, 4], mode, 8), completion_weights([2, 4], mode, 8)
+        share = 2 / 3 if mode == "sequence-mean-token-sum-norm" else 1.0
+        np.testing.assert_allclose(with_it[[0, 2]], share * without_it)
+        assert with_it[1] == 0.0
+
+
+def test_an_unknown_aggregation_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"must be one of .*token-mean.*, not 'mean'"):
+        completion_weights([1], "mean", 1)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_is_computed_in_float32(dtype: jnp.dtype) -> None:
+    logps = jnp.full((1, 4), -1.5, dtype)
+    batch = LossBatch(logps, logps, None, jnp.ones(1, dtype), jnp.ones((1, 4), bool), jnp.full(1, 0.25))
+    loss, _ = policy_objective(batch, replace(ObjectiveSettings(), loss="grpo"))
+    assert loss.dtype == jnp.float32
+    assert float(loss) == -1.0

@@ -1,0 +1,94 @@
+"""Which groups a step trains on with dynamic sampling, and what is counted of all."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.training.collecting import Scored, count_sampled, fill_places, is_full
+from agent_tunix.training.rollout import Completions
+
+G = 2
+LIVE, DEAD, UNSCORED = (0.0, 1.0), (1.0, 1.0), (np.nan, 1.0)
+
+
+def scored(number: int, *groups: tuple[float, float]) -> Scored:
+    """A round; each completion's first token says which it is."""
+    totals = np.array(groups).reshape(-1)
+    n = len(totals)
+    names = [f"{number}_{row // G}_{row % G}" for row in range(n)]
+    return Scored(
+        Completions(
+            prompt_tokens=np.full((n, 3), number),
+            tokens=np.arange(n)[:, None] + 100 * number,
+            lengths=np.ones(n, np.int32),
+            ended=np.ones(n, bool),
+            texts=names,
+            logps=np.zeros((n, 1), np.float32),
+        ),
+        [Sample(name, rollout_id=name) for name in names],
+        [
+            Score(None, outcome=Outcome.ERROR, detail="no") if np.isnan(total) else Score(float(total))
+            for total in totals
+        ],
+        totals,
+    )
+
+
+def groups_of(batch: Scored) -> list[str]:
+    return [name.rpartition("_")[0] for name in batch.completions.texts[::G]]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([(LIVE, LIVE)], ["0_0", "0_1"]),
+        ([(LIVE, DEAD)], ["0_0", "0_1"]),  # there was no other round
+        ([(LIVE, DEAD), (DEAD, LIVE)], ["0_0", "1_1"]),
+        ([(DEAD, LIVE), (LIVE, LIVE)], ["1_0", "0_1"]),  # one is left over
+        ([(DEAD, DEAD), (DEAD, LIVE), (DEAD, LIVE)], ["1_1", "2_1"]),
+        ([(DEAD, DEAD), (DEAD, LIVE), (DEAD, DEAD)], ["1_1", "0_1"]),  # not enough: a dead one keeps its place
+        ([(UNSCORED, LIVE), (LIVE, DEAD)], ["1_0", "0_1"]),  # one scored member compares with nobody
+    ],
+)
+def test_dead_groups_give_their_places_to_living_ones(
+    rounds: Sequence[tuple[tuple[float, float], ...]], expected: list[str]
+) -> None:
+    batch = fill_places([scored(number, *groups) for number, groups in enumerate(rounds)], G)
+    assert groups_of(batch) == expected
+
+
+def test_whatever_is_known_of_a_completion_moves_with_it() -> None:
+    batch = fill_places([scored(0, DEAD, LIVE), scored(1, LIVE, LIVE)], G)
+    assert batch.completions.texts == [sample.response for sample in batch.samples]
+    assert batch.totals.tolist() == [score.value for score in batch.scores] == [0.0, 1.0, 0.0, 1.0]
+    assert batch.completions.tokens[:, 0].tolist() == [100, 101, 2, 3]
+    assert batch.completions.prompt_tokens[:, 0].tolist() == [1, 1, 0, 0]
+
+
+@given(st.lists(st.lists(st.sampled_from([LIVE, DEAD, UNSCORED]), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_every_group_sampled_is_counted_once(rounds: list[list[tuple[float, float]]]) -> None:
+    sampled = [scored(number, *groups) for number, groups in enumerate(rounds)]
+    tally, batch = count_sampled(sampled, G), fill_places(sampled, G)
+    living = sum(group == LIVE for groups in rounds for group in groups)
+    trained = sum(group == LIVE for group in zip(batch.totals[::G], batch.totals[1::G], strict=True))
+    assert tally.rounds == len(rounds)
+    assert tally.groups == 3 * len(rounds) == tally.dead_groups + living
+    assert trained == min(living, 3) == living - tally.surplus_groups
+    assert is_full(sampled, G) == (trained == 3)
+    assert len(batch.samples) == len({sample.rollout_id for sample in batch.samples}) == 6
+    assert sum(tally.outcomes.values()) == tally.num_completions == tally.num_tokens == 6 * len(rounds)
+
+
+def test_rewards_and_outcomes_of_discarded_groups_are_counted() -> None:
+    tally = count_sampled([scored(0, LIVE, DEAD), scored(1, UNSCORED, LIVE)], G)
+    assert tally.reward_mean == pytest.approx((0 + 1 + 1 + 1 + 1 + 0 + 1) / 7)
+    assert tally.outcomes[Outcome.SCORED] == 7
+    assert tally.outcomes[Outcome.ERROR] == 1
+
+
+def test_without_a_scored_completion_there_is_no_mean() -> None:
+    assert count_sampled([scored(0, (np.nan, np.nan))], G).reward_mean is None

@@ -1,0 +1,67 @@
+"""How the micro-batches of a step become one row."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_tunix.training.update_metrics import describe_updates
+
+
+def record(**values: Any) -> dict[str, Any]:
+    defaults = dict.fromkeys(("clip_share_low", "clip_share_high", "entropy", "kl", "loss", "update_norm"), 0.0)
+    return {**defaults, "ratio_mean": 1.0, "ratio_max": 1.0, "finite": True, **values}
+
+
+def describe(*records: dict[str, Any], tokens: list[int], accumulation: int = 2, total_weight: float = 1.0) -> Any:
+    return describe_updates(records, np.array(tokens), accumulation, total_weight=total_weight)
+
+
+def test_losses_are_plain_means_because_they_are_weighed_already() -> None:
+    assert describe(record(loss=1.0), record(loss=3.0), tokens=[1, 99])["loss"] == 2.0
+
+
+def test_shares_and_ratios_count_tokens() -> None:
+    found = describe(
+        record(clip_share_low=1.0, ratio_mean=2.0, ratio_max=5.0),
+        record(clip_share_high=0.5, ratio_mean=1.0, ratio_max=3.0),
+        tokens=[10, 30],
+    )
+    assert (found["clip_share_low"], found["clip_share_high"]) == (0.25, 0.375)
+    assert found["clip_share"] == 0.625
+    assert (found["ratio_mean"], found["ratio_max"]) == (1.25, 5.0)
+
+
+def test_a_micro_batch_without_tokens_counts_for_nothing() -> None:
+    found = describe(record(ratio_mean=2.0), record(ratio_mean=0.0, ratio_max=0.0), tokens=[10, 0])
+    assert found["ratio_mean"] == 2.0
+
+
+def test_divergence_and_entropy_are_nats_a_token_even_where_the_loss_is_a_sum() -> None:
+    """Diagnosis judges them by one measure, whatever the algorithm."""
+    found = describe(record(kl=8.0, entropy=40.0, loss=8.0), tokens=[80], accumulation=1, total_weight=20.0)
+    assert (found["kl"], found["entropy"], found["loss"]) == (0.4, 2.0, 8.0)
+
+
+def test_where_no_token_takes_part_there_are_no_means() -> None:
+    found = describe(record(), tokens=[0], accumulation=1, total_weight=0.0)
+    assert found == {
+        **dict.fromkeys(
+            ("kl", "clip_share", "clip_share_low", "clip_share_high", "ratio_mean", "ratio_max", "entropy")
+        ),
+        "loss": 0.0,
+        "grad_norm": 0.0,
+    }
+
+
+def test_without_a_reference_there_is_no_divergence() -> None:
+    without = record()
+    del without["kl"]
+    assert describe(without, tokens=[3], accumulation=1)["kl"] is None
+
+
+def test_the_norm_is_that_of_whole_updates_and_of_the_one_that_was_not_finite() -> None:
+    norms = [record(update_norm=value) for value in (1.0, 2.0, 9.0, 4.0)]
+    assert describe(*norms, tokens=[1, 1, 1, 1])["grad_norm"] == 3.0
+    broken = [*norms[:2], record(update_norm=np.inf, finite=False)]
+    assert describe(*broken, tokens=[1, 1, 1])["grad_norm"] == pytest.approx(np.inf)
