@@ -6,54 +6,10 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
-from agent_tunix.policy.optimizer import make_optimizer, make_schedule
+from agent_tunix.policy.optimizer import make_optimizer
+from agent_tunix.policy.schedules import make_schedule
 
 PEAK = 0.4
-
-
-def rates(kind: str, num_updates: int, warmup_ratio: float, final_ratio: float = 0.1) -> np.ndarray:
-    schedule = jax.jit(
-        make_schedule(
-            OptimizerConfig(learning_rate=PEAK, warmup_ratio=warmup_ratio),
-            SchedulerConfig(kind=kind, final_ratio=final_ratio),
-            num_updates,
-        )
-    )
-    return np.array([schedule(update) for update in range(num_updates)])
-
-
-def oracle(kind: str, num_updates: int, warmup: int, final_ratio: float) -> np.ndarray:
-    rates = []
-    for update in range(num_updates):
-        done = (update - warmup) / (num_updates - warmup)
-        if update < warmup:
-            share = (update + 1) / warmup
-        elif kind == "cosine":
-            share = final_ratio + (1 - final_ratio) * (1 + np.cos(np.pi * done)) / 2
-        else:
-            share = 1 - (1 - final_ratio) * done if kind == "linear" else 1.0
-        rates.append(PEAK * share)
-    return np.array(rates)
-
-
-@pytest.mark.parametrize("kind", ["cosine", "linear", "constant"])
-@pytest.mark.parametrize(("num_updates", "warmup"), [(20, 4), (20, 1), (20, 0), (10, 5), (2, 1), (1, 0)])
-@pytest.mark.parametrize("final_ratio", [0.0, 0.1])
-def test_rates_are_a_warm_up_and_then_the_schedulers(
-    kind: str, num_updates: int, warmup: int, final_ratio: float
-) -> None:
-    found = rates(kind, num_updates, warmup / num_updates, final_ratio)
-    np.testing.assert_allclose(found, oracle(kind, num_updates, warmup, final_ratio), rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["cosine", "linear", "constant"])
-@pytest.mark.parametrize("num_updates", [1, 2, 3, 100])
-@pytest.mark.parametrize("warmup_ratio", [0.0, 0.5, 1.0])
-def test_every_update_learns_and_none_above_the_peak(kind: str, num_updates: int, warmup_ratio: float) -> None:
-    found = rates(kind, num_updates, warmup_ratio)
-    assert (found > 0).all()
-    assert (found <= PEAK * (1 + 1e-6)).all()
-    assert found.max() == pytest.approx(PEAK)
 
 
 def adamw(gradients: np.ndarray, c: OptimizerConfig) -> np.ndarray:

@@ -152,6 +152,13 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             },
         )
 
+    @property
+    def num_updates(self) -> int:
+        """Updates that the optimiser has made, those of the run before a resumed one included."""
+        trainer = self.rl_cluster.actor_trainer
+        accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
+        return int(trainer.optimizer.step.get_value()) // int(accumulation)
+
     def _mesh(self) -> jax.sharding.Mesh:
         mesh: jax.sharding.Mesh = self.rl_cluster.r2m[rl_cluster_lib.Role.ACTOR]
         return mesh
@@ -170,8 +177,8 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         records: list[dict[str, Any]] = []
         for number in range(self.algo_config.num_iterations * len(micro_batches)):
             example = micro_batches[number % len(micro_batches)]
-            loss, aux, grad_norm = train_step(example)
-            records.append(jax.device_get({"loss": loss, "grad_norm": grad_norm, **aux}))
+            loss, aux, _ = train_step(example)
+            records.append(jax.device_get({"loss": loss, **aux}))
             if not records[-1]["finite"]:
                 compat.reset_accumulation(trainer.optimizer)
                 break
@@ -194,7 +201,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             tokens: Tokens that count in each.
             accumulation: Micro-batches an update.
         """
-        names = ("loss", "kl_loss", "pg_clipfrac", "entropy", "update_norm")
+        names = ("loss", "kl_loss", "pg_clipfrac", "entropy", "grad_norm")
         found = {name: np.array([record[name] for record in records], np.float64) for name in names}
         ends = [n for n, record in enumerate(records, 1) if n % accumulation == 0 or not record["finite"]]
         return {
@@ -203,7 +210,8 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             "kl": float(found["kl_loss"].mean()) if self.algo_config.beta != 0.0 else None,
             "clip_share": float(np.average(found["pg_clipfrac"], weights=tokens)),
             "entropy": float(found["entropy"].mean()),
-            "grad_norm": float(found["update_norm"][np.array(ends) - 1].mean()),
+            "grad_norm": float(found["grad_norm"][np.array(ends) - 1].mean()),
+            **describe_norms([records[end - 1] for end in ends]),
         }
 
     def _micro_rows(self, completions: Completions) -> Iterator[slice]:
@@ -240,6 +248,24 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             old_per_token_logps=logps.old,
         )
         return sharding_utils.shard_input(example, self._training_config.data_sharding_axis)
+
+
+def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """How far updates moved the weights that train: means over the updates, for all weights and for each group.
+
+    Args:
+        updates: Of each update, `update_norm` and `weight_norm`: name of a group, "" for all → norm.
+    """
+    described = {}
+    for name in updates[0]["update_norm"]:
+        sizes = np.array([update["update_norm"][name] for update in updates], np.float64)
+        weights = np.array([update["weight_norm"][name] for update in updates], np.float64)
+        leaf = f"/{name}" if name else ""
+        described[f"update_norm{leaf}"] = float(sizes.mean())
+        # Weights that are all 0, as one half of a new adapter is, have no size to compare with.
+        ratios = np.divide(sizes, weights, out=np.full_like(sizes, np.nan), where=weights > 0)
+        described[f"update_ratio{leaf}"] = float(ratios.mean())
+    return described
 
 
 @dataclass(frozen=True)

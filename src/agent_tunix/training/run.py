@@ -17,6 +17,7 @@ import absl.logging
 import jax
 
 from agent_tunix.config.compose import from_yaml, to_yaml
+from agent_tunix.config.optimizers import filled
 from agent_tunix.config.schema import Config, RewardConfig
 from agent_tunix.errors import (
     CheckpointError,
@@ -87,6 +88,7 @@ def train(checked: Checked, root: Path) -> Summary:
         RewardFailureRateError, NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
     config = run_directory.with_absolute_places(checked.config)
+    config = replace(config, optimizer=filled(config.optimizer), scheduler=filled(config.scheduler))
     checked = replace(checked, config=config)
     places = run_directory.claim(config, root)
     _quieten_libraries()
@@ -226,8 +228,8 @@ class Run:
             _LOGGER.warning(
                 "step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail
             )
-        updates = step * self._config.grpo.num_iterations
-        learning_rate = float(self._material.schedule(updates - 1))
+        # Of the last update that was made, whatever a step skipped.
+        learning_rate = float(self._material.schedule(max(self._material.learner.num_updates - 1, 0)))
         seconds = time.perf_counter() - started
         row = self._metrics.row(step, result, learning_rate, seconds)
         row |= self._recorder.store(to_stored(step, result, self._scoring))
