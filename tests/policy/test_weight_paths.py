@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from optax import contrib
+from optax.contrib._muon import _compute_muon_reshape
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy.directory import find_model_directory
@@ -39,7 +39,7 @@ def test_a_tensor_of_attention_is_the_matrix_of_its_projection(
     axes = matrix_axes(path, weight)
     assert axes is not None
     # Optax's own reading of the axes: several matrices first, then the input and the output.
-    reshape, restore = contrib._muon._compute_muon_reshape(weight, axes)
+    reshape, restore = _compute_muon_reshape(weight, axes)
     assert reshape(weight).shape[1:] == matrix
     assert restore(reshape(weight)).shape == shape
 

@@ -120,14 +120,13 @@ def _group_problems(name: object, values: Any) -> Iterator[str]:
     if not isinstance(values, dict) or "match" not in values:
         yield f" must be {{match: REGULAR_EXPRESSION, …}}, not {values!r}"
         return
-    value: Any
     for key, value in values.items():
         kinds = _GROUP_KEYS.get(key)
         if kinds is None:
             yield f".{key} does not exist; there are {', '.join(_GROUP_KEYS)}"
         elif not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             yield f".{key} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r}"
-        elif float in kinds and not 0 <= value < math.inf:
+        elif isinstance(value, float | int) and not 0 <= value < math.inf:
             yield f".{key} must be at least 0 and finite, not {value}"
     if isinstance(values["match"], str):
         try:

@@ -10,6 +10,7 @@ scaled to the size of AdamW's (https://arxiv.org/abs/2502.16982), so that one le
 rest.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from agent_tunix.config.optimizers import REST, ParameterGroup, filled, paramete
 from agent_tunix.config.schema import OptimizerConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.model import has_adapter
-from agent_tunix.policy.weight_paths import is_vector, list_weights, map_weights, matrix_axes
+from agent_tunix.policy.weight_paths import is_vector, list_weights, map_weights, matrix_axes, matrix_shape
 
 # Root mean square of AdamW's updates, to which Muon's are scaled.
 _ADAMW_RMS = 0.2
@@ -153,11 +154,14 @@ def _muon(config: OptimizerConfig) -> optax.GradientTransformation:
     def axes(weights: Any) -> Any:
         return map_weights(matrix_axes, weights)
 
+    def scale(path: str, update: Any) -> Any:
+        return update * (_ADAMW_RMS * math.sqrt(max(matrix_shape(path, update))))
+
     return optax.chain(
         contrib.scale_by_muon(
             beta=config.momentum, eps=config.epsilon, nesterov=config.nesterov, weight_dimension_numbers=axes
         ),
-        contrib.scale_by_shape(weight_dimension_numbers=axes, consistent_rms=_ADAMW_RMS),
+        optax.stateless(lambda updates, _: map_weights(scale, updates)),
     )
 
 

@@ -4,6 +4,7 @@ Groups of weights, weight decay and Muon all ask the same questions of a path an
 the models of Tunix and the adapters of Qwix.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -50,8 +51,16 @@ def matrix_axes(path: str, weight: Any) -> contrib.MuonDimensionNumbers | None:
     if leaf.endswith("_lora_b"):  # (rank, output…), or (rank, matrices, output…)
         return contrib.MuonDimensionNumbers(axes[:1], axes[2:] if weight.ndim == 4 else axes[1:])
     if weight.ndim == 2:
-        return contrib.MuonDimensionNumbers(0, 1)
+        return contrib.MuonDimensionNumbers((0,), (1,))
     return _EINSUM_AXES.get((layer, weight.ndim))
+
+
+def matrix_shape(path: str, weight: Any) -> tuple[int, int]:
+    """Inputs and outputs of the matrix, or of each, that `matrix_axes` finds in a weight."""
+    axes = matrix_axes(path, weight)
+    assert axes is not None, path
+    inputs, outputs = (math.prod(weight.shape[axis] for axis in group) for group in axes)
+    return inputs, outputs
 
 
 # (layer, axes of its tensor) → the axes of its input and of its output. N heads, K heads of keys, H their size, D the
