@@ -298,6 +298,10 @@ class TrackingConfig:
         10, "Show completions in TensorBoard and Weights & Biases at step 1 and every so many steps; 0: never."
     )
     num_samples: int = key(4, "How many of a step are shown then: the best half and the worst half; 0: none.")
+    mlflow: bool = key(False, "Send metrics, the configuration and the report to MLflow (extra `mlflow`).")
+    mlflow_uri: str | None = key(
+        None, "MLflow's store; null: MLFLOW_TRACKING_URI, or else sqlite:///mlflow.db in the working directory."
+    )
     report: bool = key(True, "Draw report.html and plots/*.png as the run ends.")
 
 
