@@ -9,6 +9,7 @@ import logging
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from agent_tunix.policy.directory import find_model_directory, fingerprint_token
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
+from agent_tunix.tracking.outcome import recorded_outcome
 from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.checkpoints import Checkpoints
@@ -76,12 +78,13 @@ class Summary:
     places: RunDirectory
 
 
-def train(checked: Checked, root: Path) -> Summary:
+def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summary:
     """Run GRPO as configured.
 
     Args:
         checked: A configuration that passed `preflight`, and its reward.
         root: The run's directory.
+        overrides: What was asked for on the command line; kept beside how the run ended.
 
     Raises:
         RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
@@ -94,6 +97,7 @@ def train(checked: Checked, root: Path) -> Summary:
     _quieten_libraries()
     with (
         run_directory.hold(root),
+        recorded_outcome(root, overrides),
         RunLog(places.log, config.training.log_level),
         StopRequest() as stop,
         make_reward_runner(checked.mixture, config.rewards) as rewards,
