@@ -27,6 +27,7 @@ from typing import Any
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
+from agent_tunix.rewards.execution.linux import die_with_parent
 from agent_tunix.tracking.metrics_file import read_rows
 from agent_tunix.tracking.values import is_number
 
@@ -238,6 +239,7 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=die_with_parent,  # a search that is killed leaves no run behind
         )
         try:
             while process.poll() is None:
