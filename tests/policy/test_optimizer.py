@@ -164,31 +164,10 @@ def test_a_matrix_is_updated_by_muon(shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(found, muon(weight, gradients, 0.1), rtol=1e-3, atol=1e-5)
 
 
-def test_a_projection_of_attention_is_one_matrix_over_all_its_heads() -> None:
-    config = OptimizerConfig(kind="muon", learning_rate=RATE, max_grad_norm=0.0)
-    weight, gradients = draw(8, 3, 4)
-    found = one(config, weight, gradients, "layers.0.attn.q_proj.w")
-    expected = muon(weight.reshape(8, 12), [g.reshape(8, 12) for g in gradients], 0.0)
-    np.testing.assert_allclose(found.reshape(8, 12), expected, rtol=1e-3, atol=1e-5)
-
-
-def test_keys_and_values_of_one_tensor_are_two_matrices() -> None:
-    config = OptimizerConfig(kind="muon", learning_rate=RATE, max_grad_norm=0.0)
-    weight, gradients = draw(2, 3, 8, 4)
-    found = one(config, weight, gradients, "layers.0.attn.kv_einsum.w")
-
-    def matrix(array: np.ndarray, which: int) -> np.ndarray:
-        return np.asarray(np.moveaxis(array[which], 1, 0).reshape(8, 12))
-
-    for which in (0, 1):
-        expected = muon(matrix(weight, which), [matrix(g, which) for g in gradients], 0.0)
-        np.testing.assert_allclose(matrix(found, which), expected, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("path", ["embedder.input_embedding", "lm_head.w", "final_norm.w"])
+@pytest.mark.parametrize("path", ["embed_tokens.embedding", "lm_head.kernel", "norm.weight"])
 def test_embeddings_heads_and_norms_are_updated_by_adamw_under_muon(path: str) -> None:
     config = OptimizerConfig(kind="muon", learning_rate=RATE, max_grad_norm=0.0)
-    weight, gradients = draw(6) if path == "final_norm.w" else draw(6, 8)
+    weight, gradients = draw(6) if path == "norm.weight" else draw(6, 8)
     np.testing.assert_allclose(
         one(config, weight, gradients, path), adamw(weight, gradients, filled(config)), rtol=1e-5
     )
@@ -231,10 +210,10 @@ def test_rates_of_a_schedule_are_applied_one_an_update() -> None:
 @pytest.mark.parametrize("decay_vectors", [False, True])
 def test_norms_and_biases_decay_only_where_asked(kind: str, decay_vectors: bool) -> None:
     config = OptimizerConfig(kind=kind, learning_rate=0.1, weight_decay=0.5, decay_vectors=decay_vectors)
-    weights = {"mlp.kernel": np.ones((2, 2)), "norm.w": np.ones(2), "attn.q_bias": np.ones((2, 2))}
+    weights = {"mlp.kernel": np.ones((2, 2)), "norm.w": np.ones(2), "attn.bias": np.ones((2, 2))}
     found = take(config, [{path: np.zeros_like(weight) for path, weight in weights.items()}], weights)
     np.testing.assert_allclose(found["mlp.kernel"], 0.95)
-    for path in ("norm.w", "attn.q_bias"):
+    for path in ("norm.w", "attn.bias"):
         np.testing.assert_allclose(found[path], 0.95 if decay_vectors else 1.0)
 
 
@@ -294,7 +273,7 @@ def model() -> nnx.Module:
 
 
 def test_groups_find_the_weights_of_a_model(model: nnx.Module) -> None:
-    groups = {"embedding": {"match": "embedder"}, "norms": {"match": "norm"}}
+    groups = {"embedding": {"match": "embed_tokens"}, "norms": {"match": "norm"}}
     counts = check_groups(OptimizerConfig(groups=groups), model)
     num_layers = len(model.layers)  # type: ignore[attr-defined]
     assert counts == {"embedding": 1, "norms": 4 * num_layers + 1}
@@ -307,7 +286,10 @@ def test_groups_find_the_weights_of_a_model(model: nnx.Module) -> None:
             {"a": {"match": "q_einsum"}},
             r"groups\.a\.match 'q_einsum' matches no weight that trains; these train: embed",
         ),
-        ({"a": {"match": "attn"}, "b": {"match": "q_proj"}}, r"groups\.b\.match .* only weights that groups before it"),
+        (
+            {"a": {"match": "self_attn"}, "b": {"match": "q_proj"}},
+            r"groups\.b\.match .* only weights that groups before it",
+        ),
         ({"a": {"match": ".", "freeze": True}}, "freezes every weight"),
     ],
 )

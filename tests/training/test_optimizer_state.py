@@ -15,7 +15,10 @@ from agent_tunix.training.state import read_state, write_state
 from tests.training.support import Bench, BenchMaker, assert_same, changed
 
 ADVANTAGES = np.tile([1.0, -0.5, 0.25, -0.75], 4)
-GROUPS = {"embedding": {"match": "embedder", "freeze": True}, "norms": {"match": "norm", "learning_rate_scale": 0.5}}
+GROUPS = {
+    "embedding": {"match": "embed_tokens", "freeze": True},
+    "norms": {"match": "norm", "learning_rate_scale": 0.5},
+}
 
 
 def bench_of(make_bench: BenchMaker, optimizer: OptimizerConfig, **grpo: Any) -> Bench:
@@ -63,7 +66,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_the_unbroken_one(
     assert [take_step(bench, step) for step in (2, 3)] == unbroken[1:]
     assert_same(bench.state(), expected)
     still = {name for name in expected["weights"] if name not in changed(expected, bench.initial)}
-    assert still == {name for name in expected["weights"] if groups and "embedder" in name}
+    assert still == {name for name in expected["weights"] if groups and "embed_tokens" in name}
 
 
 def test_a_checkpoint_of_another_optimiser_is_refused(make_bench: BenchMaker, tmp_path: Path) -> None:
@@ -110,7 +113,7 @@ def test_frozen_weights_are_not_in_the_norm_of_the_gradient(make_bench: BenchMak
             assert policy["grad_norm"] == pytest.approx(policy["update_norm"], rel=1e-3)
         return number(policy["grad_norm"])
 
-    still = {"embedding": {"match": "embedder", "freeze": True}}
+    still = {"embedding": {"match": "embed_tokens", "freeze": True}}
     assert 0.0 < grad_norm(still) < grad_norm({})
 
 

@@ -155,8 +155,8 @@ class OptimizerConfig:
     groups: dict[str, Any] = key(
         {},
         "Weights apart, by name: {match, learning_rate or learning_rate_scale, weight_decay, freeze}. `match` is a"
-        " regular expression found in the weight's path, such as layers.0.attn.q_proj.w; the first group that matches"
-        " has it.",
+        " regular expression found in the weight's path, such as layers.0.self_attn.q_proj.kernel; the first group that"
+        " matches has it.",
     )
 
 

@@ -23,7 +23,7 @@ from agent_tunix.config.optimizers import REST, ParameterGroup, filled, paramete
 from agent_tunix.config.schema import OptimizerConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.model import has_adapter
-from agent_tunix.policy.weight_paths import is_vector, list_weights, map_weights, matrix_axes, matrix_shape
+from agent_tunix.policy.weight_paths import is_matrix, is_vector, list_weights, map_weights
 
 # Root mean square of AdamW's updates, to which Muon's are scaled.
 _ADAMW_RMS = 0.2
@@ -111,7 +111,7 @@ def _update_rule(config: OptimizerConfig, schedule: optax.Schedule, decay: float
             "other": _finish(config, _adam(config), schedule, decay),
         }
         return optax.partition(
-            rules, lambda weights: map_weights(lambda *w: "matrix" if matrix_axes(*w) else "other", weights)
+            rules, lambda weights: map_weights(lambda *w: "matrix" if is_matrix(*w) else "other", weights)
         )
     return _finish(config, _DIRECTIONS[config.kind](config), schedule, decay)
 
@@ -151,17 +151,17 @@ def _adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def _muon(config: OptimizerConfig) -> optax.GradientTransformation:
-    def axes(weights: Any) -> Any:
-        return map_weights(matrix_axes, weights)
+    def scale(update: Any) -> Any:
+        return update * (_ADAMW_RMS * math.sqrt(max(update.shape)))
 
-    def scale(path: str, update: Any) -> Any:
-        return update * (_ADAMW_RMS * math.sqrt(max(matrix_shape(path, update))))
+    def axes(weights: Any) -> Any:
+        return jax.tree.map(lambda _: contrib.MuonDimensionNumbers(reduction_axis=0, output_axis=1), weights)
 
     return optax.chain(
         contrib.scale_by_muon(
             beta=config.momentum, eps=config.epsilon, nesterov=config.nesterov, weight_dimension_numbers=axes
         ),
-        optax.stateless(lambda updates, _: map_weights(scale, updates)),
+        optax.stateless(lambda updates, _: jax.tree.map(scale, updates)),
     )
 
 
