@@ -1,4 +1,4 @@
-"""Optimisers whose state has not the shapes of the weights train on several devices, from the command line to the end."""
+"""Optimisers whose state has not the shapes of the weights train on several devices, from the command line on."""
 
 import json
 import subprocess
