@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_tunix.config.checks import check, micro_batch_size, suggest_key
+from agent_tunix.config.optimizers import OPTIMIZERS, SCHEDULES
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 
@@ -304,3 +305,72 @@ def test_the_key_that_was_meant(key: str, suggestion: str) -> None:
 def test_keys_of_another_program_are_not_suggested() -> None:
     assert suggest_key("checkpoint_dri", EvaluateConfig) == "; did you mean checkpoint_dir?"
     assert suggest_key("optimzer", EvaluateConfig) == ""
+
+
+# What the chosen optimiser and schedule read.
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "readers"),
+    [
+        ("sgd", "beta2", 0.9, "adamw, lion, muon"),
+        ("sgd", "epsilon", 1e-8, "adamw, adafactor, muon"),
+        ("adamw", "momentum", 0.9, "adafactor, muon, sgd"),
+        ("adamw", "nesterov", False, "muon, sgd"),
+        ("lion", "decay_rate", 0.8, "adafactor"),
+        ("muon", "scale_by_weights", True, "adafactor"),
+    ],
+)
+def test_a_key_that_the_optimiser_does_not_read_is_refused(kind: str, key: str, value: Any, readers: str) -> None:
+    message = refusal_of(config_with(optimizer__kind=kind, **{f"optimizer__{key}": value}))
+    assert message.startswith(f"optimizer.{key} {value} is not read by optimizer.kind={kind}, but by {readers};")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [("constant", "final_ratio", 1.0), ("cosine", "decay_ratio", 0.1), ("inverse_sqrt", "decay_shape", "sqrt")],
+)
+def test_a_key_that_the_schedule_does_not_read_is_refused(kind: str, key: str, value: Any) -> None:
+    message = refusal_of(config_with(scheduler__kind=kind, **{f"scheduler__{key}": value}))
+    assert message.startswith(f"scheduler.{key} {value} is not read by scheduler.kind={kind}")
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_every_optimiser_passes_with_all_that_it_reads_given(kind: str) -> None:
+    check(config_with(optimizer__kind=kind, **{f"optimizer__{key}": value for key, value in OPTIMIZERS[kind].items()}))
+
+
+@pytest.mark.parametrize("kind", SCHEDULES)
+def test_every_schedule_passes_with_all_that_it_reads_given(kind: str) -> None:
+    check(config_with(scheduler__kind=kind, **{f"scheduler__{key}": value for key, value in SCHEDULES[kind].items()}))
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ("norm", "optimizer.groups.a must be {match: REGULAR_EXPRESSION, …}, not 'norm'"),
+        ({"freeze": True}, "optimizer.groups.a must be {match: REGULAR_EXPRESSION, …}"),
+        ({"match": "("}, "optimizer.groups.a.match must be a regular expression, not '(': "),
+        ({"match": 3}, "optimizer.groups.a.match must be str, not 3"),
+        ({"match": "x", "lr": 1}, "optimizer.groups.a.lr does not exist; there are match, learning_rate,"),
+        ({"match": "x", "learning_rate": -1}, "optimizer.groups.a.learning_rate must be at least 0 and finite, not -1"),
+        ({"match": "x", "learning_rate": "1"}, "optimizer.groups.a.learning_rate must be int or float, not '1'"),
+        ({"match": "x", "weight_decay": True}, "optimizer.groups.a.weight_decay must be int or float, not True"),
+        ({"match": "x", "weight_decay": float("nan")}, "optimizer.groups.a.weight_decay must be at least 0 and finite"),
+        ({"match": "x", "freeze": 1}, "optimizer.groups.a.freeze must be bool, not 1"),
+        ({"match": "x", "learning_rate": 1, "learning_rate_scale": 1}, "optimizer.groups.a has learning_rate and"),
+        ({"match": "x", "freeze": True, "weight_decay": 1}, "optimizer.groups.a is frozen, so weight_decay would do"),
+    ],
+)
+def test_a_group_that_means_nothing_is_refused(group: Any, message: str) -> None:
+    assert refusal_of(config_with(optimizer__groups={"a": group})).startswith(message)
+
+
+@pytest.mark.parametrize("name", ["", "1st", "a b", "a.b", "rest", 3])
+def test_a_groups_name_must_do_for_a_metric(name: Any) -> None:
+    assert "must be named by letters" in refusal_of(config_with(optimizer__groups={name: {"match": "x"}}))
+
+
+def test_a_groups_rate_needs_a_schedule_to_follow() -> None:
+    groups = {"a": {"match": "x", "learning_rate": 1.0}}
+    assert "which is 0" in refusal_of(config_with(optimizer__groups=groups, optimizer__learning_rate=0.0))

@@ -215,7 +215,7 @@ class Broken:
     def flush(self) -> None:
         raise RuntimeError("no route to host")
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
         raise RuntimeError("no route to host")
 
 

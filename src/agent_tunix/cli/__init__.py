@@ -1,4 +1,4 @@
-"""`agent-tunix train | evaluate | verify-resume | export | report | rewards …`.
+"""`agent-tunix train | evaluate | verify-resume | export | report | compare | tune | rewards …`.
 
 The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
 """
@@ -8,9 +8,10 @@ import sys
 import click
 
 from agent_tunix import __version__
-from agent_tunix.cli import plans, recorded_runs, rewards, stored_rewards
+from agent_tunix.cli import comparing, plans, recorded_runs, rewards, stored_rewards
 from agent_tunix.cli.export import export
 from agent_tunix.cli.report import report
+from agent_tunix.cli.tuning import tune
 from agent_tunix.errors import AgentTunixError
 
 _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
@@ -71,6 +72,8 @@ def verify_resume(kills: int, random_seed: int, directory: str | None, overrides
 
 main.add_command(export)
 main.add_command(report)
+main.add_command(comparing.compare)
+main.add_command(tune)
 main.add_command(rewards.rewards)
 for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):
     rewards.rewards.add_command(_command)

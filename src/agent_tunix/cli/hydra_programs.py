@@ -25,6 +25,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from agent_tunix.cli.comparing import describe_sweep
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
@@ -36,6 +37,7 @@ from agent_tunix.errors import (
     NonFiniteUpdateError,
     RewardFailureRateError,
 )
+from agent_tunix.tracking.outcome import record_failure
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -61,23 +63,34 @@ class OwnConf(SearchPathPlugin):
             search_path.append("working directory", f"file://{own}")
 
 
+def find_own_conf() -> None:
+    """Have whatever Hydra composes see the `conf/` of the working directory."""
+    Plugins.instance().register(OwnConf)
+
+
 def _run(task: Callable[[DictConfig], None], config_name: str, command: str, overrides: Sequence[str] | None) -> None:
     if overrides is not None:
         sys.argv = [f"agent-tunix {command}", *overrides]
     compose.register_schema()
-    Plugins.instance().register(OwnConf)
+    find_own_conf()
     wants_trace = os.environ.get(_FULL_ERROR) == "1"
     # Lets what Hydra refuses come up to here, where it is explained without a traceback.
     os.environ[_FULL_ERROR] = "1"
+
+    sweep: list[Path] = []
 
     def guarded(cfg: DictConfig) -> None:
         job = HydraConfig.get()
         in_sweep = job.mode == RunMode.MULTIRUN
         if in_sweep:  # what the job would be told alone; it prints how to resume it
             sys.argv[1:] = job.overrides.task
+            sweep[:] = [Path(job.sweep.dir)]
         try:
             task(cfg)
         except Exception as error:
+            root = Path(job.runtime.output_dir)
+            if in_sweep and not (root / "config.yaml").exists():  # it failed before it was a run
+                record_failure(root, error, job.overrides.task)
             if wants_trace:
                 raise
             if not isinstance(error, AgentTunixError):  # a defect of ours
@@ -106,6 +119,8 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     finally:
         if not wants_trace:
             del os.environ[_FULL_ERROR]
+        if sweep and command == "train" and (table := describe_sweep(sweep[0])):
+            print(f"\n{table}")
 
 
 def _fail(error: AgentTunixError) -> NoReturn:
@@ -151,7 +166,8 @@ def _train(cfg: DictConfig) -> None:
 
     from agent_tunix.training import run
 
-    run.train(checked, Path(HydraConfig.get().runtime.output_dir))
+    job = HydraConfig.get()
+    run.train(checked, Path(job.runtime.output_dir), job.overrides.task)
 
 
 def _evaluate(cfg: DictConfig) -> None:

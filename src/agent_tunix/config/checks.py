@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
 from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.errors import ConfigError
 
-_CHOICES = {
+_CHOICES: dict[str, tuple[str | None, ...]] = {
     "model.dtype": ("auto", "float32", "bfloat16"),
     "rewards.on_failure": ("exclude", "zero", "raise"),
     "rewards.execution": ("auto", "inline", "process", "ray"),
@@ -22,7 +23,9 @@ _CHOICES = {
     "rewards.on_change": ("warn", "refuse"),
     "grpo.loss": ("grpo", "gspo", "gspo_token", "reinforce"),
     "grpo.advantage_scaling": ("group", "batch", "none", "leave_one_out", "component"),
-    "scheduler.kind": ("cosine", "linear", "constant"),
+    "optimizer.kind": tuple(OPTIMIZERS),
+    "scheduler.kind": tuple(SCHEDULES),
+    "scheduler.decay_shape": (None, *DECAY_SHAPES),
     "grpo.kl_estimator": ("low_var_kl", "mse_kl"),
     "grpo.loss_agg_mode": (
         "sequence-mean-token-mean",
@@ -43,6 +46,7 @@ _AT_LEAST = {
     "grpo.num_iterations": 1,
     "grpo.reference_sync_steps": 0,
     "grpo.dynamic_sampling_rounds": 0,
+    "optimizer.warmup_steps": 0,
     "generation.max_prompt_length": 1,
     "generation.max_generation_steps": 1,
     "generation.top_k": 1,
@@ -79,10 +83,14 @@ _WITHIN = {
     "optimizer.learning_rate": (0.0, math.inf, True, False),
     "optimizer.beta1": (0.0, 1.0, True, False),
     "optimizer.beta2": (0.0, 1.0, True, False),
+    "optimizer.epsilon": (0.0, math.inf, True, False),
+    "optimizer.momentum": (0.0, 1.0, True, False),
+    "optimizer.decay_rate": (0.0, math.inf, False, False),
     "optimizer.warmup_ratio": (0.0, 1.0, True, True),
     "optimizer.weight_decay": (0.0, math.inf, True, False),
     "optimizer.max_grad_norm": (0.0, math.inf, True, False),
     "scheduler.final_ratio": (0.0, 1.0, True, True),
+    "scheduler.decay_ratio": (0.0, 1.0, True, True),
     "generation.temperature": (0.0, math.inf, False, False),
     "generation.top_p": (0.0, 1.0, False, True),
     "grpo.beta": (0.0, math.inf, True, False),
@@ -170,8 +178,9 @@ def _problems(config: Config) -> Iterator[str]:
     for key, choices in _CHOICES.items():
         value = _value(config, key)
         if value not in choices:
-            hint = _advice(key) or suggest(str(value), choices)
-            yield f"{key} must be one of {', '.join(choices)}, not {value!r}{hint}"
+            names = tuple(choice for choice in choices if choice is not None)
+            hint = _advice(key) or suggest(str(value), names)
+            yield f"{key} must be one of {', '.join(names)}, not {value!r}{hint}"
     for key, lowest in _AT_LEAST.items():
         value = _value(config, key)
         if value is not None and not value >= lowest:  # type: ignore[operator]
@@ -188,6 +197,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from _stopping_problems(config)
+    yield from optimizer_problems(config.optimizer, config.scheduler)
     if config.training.save_reward_analysis and config.rollouts.share == 0:
         yield (
             "training.save_reward_analysis=true reads the stored rollouts, but rollouts.share is 0; store a share of"

@@ -121,24 +121,59 @@ class RewardConfig:
 
 @dataclass
 class OptimizerConfig:
-    """AdamW with clipping by global norm."""
+    """How gradients become updates: by which optimiser, at which learning rate, and which weights apart.
 
+    A key whose default is null belongs to some optimisers only; null is the default of the one chosen, and any other
+    value is refused by an optimiser that does not read it.
+    """
+
+    kind: str = key("adamw", "adamw, adafactor, lion, muon or sgd.")
     learning_rate: float = key(1e-4, "Peak learning rate, reached after the warm-up.")
-    beta1: float = key(0.9, "Decay of Adam's first moment, 0 ≤ beta1 < 1.")
-    beta2: float = key(0.99, "Decay of Adam's second moment, 0 ≤ beta2 < 1.")
-    weight_decay: float = key(0.0, "Decoupled weight decay.")
+    beta1: float | None = key(None, "adamw, lion, muon: decay of the first moment, 0 ≤ beta1 < 1; null: 0.9.")
+    beta2: float | None = key(
+        None, "adamw, muon: decay of the second moment; lion: of its momentum; 0 ≤ beta2 < 1; null: 0.99."
+    )
+    epsilon: float | None = key(
+        None,
+        "Added to what a gradient is divided by, so that rounding noise makes no steps: adamw, muon (null: 1e-8),"
+        " adafactor (added to the squared gradient; null: 1e-30).",
+    )
+    momentum: float | None = key(
+        None, "muon (null: 0.95), sgd (null: 0.9), adafactor (null: 0, which keeps no momentum); 0 ≤ momentum < 1."
+    )
+    nesterov: bool | None = key(None, "muon (null: true), sgd (null: false): look ahead by the momentum.")
+    decay_rate: float | None = key(
+        None, "adafactor: its second moment decays by 1 - t^-decay_rate at update t; above 0, null: 0.8."
+    )
+    scale_by_weights: bool | None = key(
+        None,
+        "adafactor: a learning rate relative to the size of each weight matrix; null: false, one that is absolute.",
+    )
+    weight_decay: float = key(0.0, "Decoupled weight decay: this times the learning rate is taken off each weight.")
+    decay_vectors: bool = key(False, "Weight decay also on vectors, which are norms and biases.")
     warmup_ratio: float = key(0.1, "Share of all updates over which the learning rate rises from 0, 0 to 1.")
+    warmup_steps: int | None = key(None, "Steps over which it rises, fewer than the run has; null: warmup_ratio.")
     max_grad_norm: float = key(1.0, "Gradients are scaled down to this global norm; 0 switches clipping off.")
+    groups: dict[str, Any] = key(
+        {},
+        "Weights apart, by name: {match, learning_rate or learning_rate_scale, weight_decay, freeze}. `match` is a"
+        " regular expression found in the weight's path, such as layers.0.self_attn.q_proj.kernel; the first group that"
+        " matches has it.",
+    )
 
 
 @dataclass
 class SchedulerConfig:
-    """The learning rate after the warm-up."""
+    """The learning rate after the warm-up; keys with the default null as in `optimizer`."""
 
-    kind: str = key("cosine", "cosine, linear or constant.")
-    final_ratio: float = key(
-        0.1, "What the learning rate falls to after the last update, as a share of the peak, 0 to 1."
+    kind: str = key("cosine", "cosine, linear, constant, wsd (warm-up, stable, decay) or inverse_sqrt.")
+    final_ratio: float | None = key(
+        None,
+        "What the learning rate falls to after the last update, as a share of the peak, 0 to 1: cosine (null: 0.1),"
+        " linear and wsd (null: 0).",
     )
+    decay_ratio: float | None = key(None, "wsd: share of all updates in the final decay, 0 to 1; null: 0.2.")
+    decay_shape: str | None = key(None, "wsd: linear, cosine or sqrt (1 - √x); null: linear.")
 
 
 @dataclass
@@ -287,6 +322,10 @@ class TrackingConfig:
         10, "Show completions in TensorBoard and Weights & Biases at step 1 and every so many steps; 0: never."
     )
     num_samples: int = key(4, "How many of a step are shown then: the best half and the worst half; 0: none.")
+    mlflow: bool = key(False, "Send metrics, the configuration and the report to MLflow (extra `mlflow`).")
+    mlflow_uri: str | None = key(
+        None, "MLflow's store; null: MLFLOW_TRACKING_URI, or else sqlite:///mlflow.db in the working directory."
+    )
     report: bool = key(True, "Draw report.html and plots/*.png as the run ends.")
 
 

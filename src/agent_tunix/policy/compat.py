@@ -8,7 +8,7 @@ repair can go. The version is pinned in pyproject.toml and checked here.
 import contextlib
 import importlib.metadata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -63,28 +63,51 @@ def lora_provider(pattern: str, rank: int, alpha: float) -> Any:
     return Provider(module_path=pattern, rank=rank, alpha=alpha)
 
 
-def guard_train_step(trainer: Any) -> None:
+def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, frozen: Collection[str] = ()) -> None:
     """Make the trainer's step leave weights and optimiser as they were when the loss or a gradient is not finite.
 
     Defect: an infinite reward gives a NaN loss and Tunix goes on training with NaN weights. The step's auxiliary
-    values gain `finite`, a boolean, and `update_norm`: the norm of the gradient that is or will be applied, the mean of
-    the micro-batches accumulated so far, where Tunix gives that of the last micro-batch alone.
+    values gain
+
+    - `finite`, a boolean;
+    - `grad_norm`: the norm of the gradient that is or will be applied, the mean of the micro-batches accumulated so
+      far, where Tunix gives that of the last micro-batch alone; without frozen weights;
+    - `update_norm`, `weight_norm`: name of a group ("" for all of them) → norm of what was added to the weights that
+      train, NaN where not finite and 0 where only accumulated, and norm of these weights before.
+
+    Args:
+        trainer: Tunix's.
+        labels: A tree of weights → the name of each one's group; None where there are none.
+        frozen: Groups whose weights stay as they are.
     """
 
     def train_step(model: nnx.Module, optimizer: nnx.Optimizer[Any], inputs: Any) -> tuple[Any, Any, Any]:
         before_model, before_optimizer = nnx.state(model, optimizer.wrt), nnx.state(optimizer)
         before_model, before_optimizer = jax.tree.map(lambda x: x, (before_model, before_optimizer))
+        names = jax.tree.leaves(labels(before_model)) if labels else [""] * len(jax.tree.leaves(before_model))
+        trained = [name not in frozen for name in names]
         watched = _Watched(optimizer)
         loss, aux, grad_norm = type(trainer)._train_step(trainer, model, watched, inputs)
-        update_norm = _accumulated_norm(before_optimizer, watched.gradients, grad_norm)
         finite = jax.numpy.isfinite(loss) & jax.numpy.isfinite(grad_norm)
+        # Reductions that XLA fuses with the subtraction: no copy of the weights is made.
+        added = jax.tree.map(
+            lambda new, old: jax.numpy.where(finite, _squares(new - old), jax.numpy.nan),
+            nnx.state(model, optimizer.wrt),
+            before_model,
+        )
+        found = {
+            "finite": finite,
+            "grad_norm": _accumulated_norm(before_optimizer, watched.gradients, None if all(trained) else trained),
+            "update_norm": _norms(jax.tree.leaves(added), names),
+            "weight_norm": _norms([_squares(weight) for weight in jax.tree.leaves(before_model)], names),
+        }
 
         def keep(new: Any, old: Any) -> Any:
             return jax.tree.map(lambda n, o: jax.numpy.where(finite, n, o), new, old)
 
         nnx.update(model, keep(nnx.state(model, optimizer.wrt), before_model))
         nnx.update(optimizer, keep(nnx.state(optimizer), before_optimizer))
-        return loss, {**aux, "finite": finite, "update_norm": update_norm}, grad_norm
+        return loss, {**aux, **found}, grad_norm
 
     trainer.create_train_step_fn = lambda: train_step
 
@@ -101,14 +124,36 @@ class _Watched:
         self._optimizer.update(model, gradients)
 
 
-def _accumulated_norm(before: Any, gradients: Any, norm: Any) -> Any:
-    """The norm of the mean of the gradients accumulated so far, these included, as `optax.MultiSteps` takes it."""
+def _accumulated_norm(before: Any, gradients: Any, counted: Sequence[bool] | None) -> Any:
+    """The norm of the mean of the gradients accumulated so far, these included, as `optax.MultiSteps` takes it.
+
+    Args:
+        before: The optimiser's state before them.
+        gradients: Those of a micro-batch.
+        counted: Whether each array counts; None: all.
+    """
     state = before["opt_state"]
-    if "acc_grads" not in state:
-        return norm
-    done = state["mini_step"].get_value()
-    pairs = zip(jax.tree.leaves(state["acc_grads"]), jax.tree.leaves(gradients), strict=True)
-    return jax.numpy.sqrt(sum(((mean + (new - mean) / (done + 1)) ** 2).sum() for mean, new in pairs))
+    leaves = jax.tree.leaves(gradients)
+    if "acc_grads" in state:
+        done = state["mini_step"].get_value()
+        means = jax.tree.leaves(state["acc_grads"])
+        leaves = [mean + (new - mean) / (done + 1) for mean, new in zip(means, leaves, strict=True)]
+    return jax.numpy.sqrt(
+        sum(_squares(leaf) for leaf, counts in zip(leaves, counted or [True] * len(leaves), strict=True) if counts)
+    )
+
+
+def _squares(array: Any) -> Any:
+    return (array.astype(jax.numpy.float32) ** 2).sum()
+
+
+def _norms(squares: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Name of a group, and "" for all of them → norm."""
+    found = {"": jax.numpy.sqrt(sum(squares))}
+    for name in dict.fromkeys(names):
+        if name:
+            found[name] = jax.numpy.sqrt(sum(s for s, own in zip(squares, names, strict=True) if own == name))
+    return found
 
 
 def update_reference(worker: Any, state: Any) -> None:

@@ -1,37 +1,187 @@
-"""The optimiser and its learning-rate schedule, in Optax."""
+"""The optimiser, in Optax: what is done to the gradient, by which rate, for which weights.
 
+    frozen weights' gradients are dropped → clip by global norm → for each group of weights:
+    direction (AdamW's, Lion's …) → + weight decay · weight → · -learning rate
+
+Weight decay is decoupled for every optimiser: it does not go through the direction, only through the learning rate.
+Departures: Adafactor (https://arxiv.org/abs/1804.04235) has its momentum, where there is one, before the learning
+rate, and by default a learning rate that is absolute, not relative to the size of the weights. Muon's updates are
+scaled to the size of AdamW's (https://arxiv.org/abs/2502.16982), so that one learning rate serves matrices and the
+rest.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
 import optax
+from flax import nnx
+from optax import contrib
 
-from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
+from agent_tunix.config.optimizers import REST, ParameterGroup, filled, parameter_groups
+from agent_tunix.config.schema import OptimizerConfig
+from agent_tunix.errors import ConfigError
+from agent_tunix.policy.model import has_adapter
+from agent_tunix.policy.weight_paths import is_matrix, is_vector, list_weights, map_weights
 
+# Root mean square of AdamW's updates, to which Muon's are scaled.
+_ADAMW_RMS = 0.2
+# Adafactor's updates are scaled down to this root mean square; the paper's d.
+_ADAFACTOR_CLIP = 1.0
 
-def make_schedule(optimizer: OptimizerConfig, scheduler: SchedulerConfig, num_updates: int) -> optax.Schedule:
-    """Warm-up from 0 to the peak, then the scheduler's decay to `final_ratio` of it.
-
-    Args:
-        optimizer: Gives the peak and the warm-up's share.
-        scheduler: Gives the shape after the warm-up.
-        num_updates: Optimiser updates of the whole run, at least 1.
-    """
-    peak = optimizer.learning_rate
-    warmup = min(round(optimizer.warmup_ratio * num_updates), num_updates - 1)
-    after = max(num_updates - warmup, 1)
-    decay: optax.Schedule
-    if scheduler.kind == "cosine":
-        decay = optax.cosine_decay_schedule(peak, after, alpha=scheduler.final_ratio)
-    elif scheduler.kind == "linear":
-        decay = optax.linear_schedule(peak, peak * scheduler.final_ratio, after)
-    else:
-        decay = optax.constant_schedule(peak)
-    if warmup == 0:
-        return decay
-    # The first update already learns: the ramp is at 1/warmup there, not at 0.
-    ramp = optax.linear_schedule(peak / warmup, peak, warmup - 1) if warmup > 1 else optax.constant_schedule(peak)
-    return optax.join_schedules([ramp, decay], [warmup])
+Labels = Callable[[Any], Any]
 
 
 def make_optimizer(config: OptimizerConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """AdamW behind a clip of the global gradient norm."""
+    """The optimiser of a configuration.
+
+    Args:
+        config: One that passed `config.checks`.
+        schedule: Update → learning rate of the weights that no group has.
+    """
+    config = filled(config)
+    groups = parameter_groups(config)
     steps = [optax.clip_by_global_norm(config.max_grad_norm)] if config.max_grad_norm > 0 else []
-    steps.append(optax.adamw(schedule, b1=config.beta1, b2=config.beta2, weight_decay=config.weight_decay))
+    if not groups:
+        return optax.chain(*steps, _update_rule(config, schedule, config.weight_decay))
+    labels = make_labels(config)
+    frozen = {group.name for group in groups if group.freeze}
+    if frozen:
+        steps.insert(0, optax.masked(optax.set_to_zero(), lambda w: jax.tree.map(lambda x: x in frozen, labels(w))))
+    rules = {REST: _update_rule(config, schedule, config.weight_decay)}
+    rules |= {group.name: _group_rule(config, group, schedule) for group in groups}
+    return optax.chain(*steps, optax.partition(rules, labels))
+
+
+def make_labels(config: OptimizerConfig) -> Labels:
+    """A function of a tree of weights that gives the name of each one's group, `rest` where none has it."""
+    groups = parameter_groups(config)
+
+    def label(path: str, _: Any) -> str:
+        return next((group.name for group in groups if group.match.search(path)), REST)
+
+    return lambda weights: map_weights(label, weights)
+
+
+def check_groups(config: OptimizerConfig, model: nnx.Module) -> dict[str, int]:
+    """Refuse groups of which a model has no weight.
+
+    Args:
+        config: Its `groups`.
+        model: The policy.
+
+    Returns:
+        How many weights (tensors) each group has.
+
+    Raises:
+        ConfigError: A group matches nothing, or only what groups before it have; or everything is frozen.
+    """
+    weights = nnx.state(model, nnx.LoRAParam if has_adapter(model) else nnx.Param)
+    paths = list(list_weights(weights))
+    labels = list(list_weights(make_labels(config)(weights)).values())
+    counts = {group.name: labels.count(group.name) for group in parameter_groups(config)}
+    for group in parameter_groups(config):
+        if not counts[group.name]:
+            taken = any(group.match.search(path) for path in paths)
+            why = "only weights that groups before it have" if taken else "no weight that trains"
+            raise ConfigError(
+                f"optimizer.groups.{group.name}.match {group.match.pattern!r} matches {why}; these train:"
+                f" {', '.join(paths[:3])} … {paths[-1]}"
+            )
+    frozen = {group.name for group in parameter_groups(config) if group.freeze}
+    if frozen.issuperset(labels):
+        raise ConfigError("optimizer.groups freezes every weight, so that nothing would be learned; freeze fewer")
+    return counts
+
+
+def _group_rule(
+    config: OptimizerConfig, group: ParameterGroup, schedule: optax.Schedule
+) -> optax.GradientTransformation:
+    if group.freeze:
+        return optax.set_to_zero()
+    scale = group.learning_rate / config.learning_rate if config.learning_rate else 0.0
+    return _update_rule(config, lambda count: scale * schedule(count), group.weight_decay)
+
+
+def _update_rule(config: OptimizerConfig, schedule: optax.Schedule, decay: float) -> optax.GradientTransformation:
+    if config.kind == "muon":
+        rules = {
+            "matrix": _finish(config, _muon(config), schedule, decay),
+            "other": _finish(config, _adam(config), schedule, decay),
+        }
+        return optax.partition(
+            rules, lambda weights: map_weights(lambda *w: "matrix" if is_matrix(*w) else "other", weights)
+        )
+    return _finish(config, _DIRECTIONS[config.kind](config), schedule, decay)
+
+
+def _finish(
+    config: OptimizerConfig, direction: optax.GradientTransformation, schedule: optax.Schedule, decay: float
+) -> optax.GradientTransformation:
+    def decays(weights: Any) -> Any:
+        return map_weights(lambda *weight: config.decay_vectors or not is_vector(*weight), weights)
+
+    return optax.chain(direction, optax.add_decayed_weights(decay, mask=decays), optax.scale_by_learning_rate(schedule))
+
+
+def _adam(config: OptimizerConfig) -> optax.GradientTransformation:
+    return optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon)
+
+
+def _lion(config: OptimizerConfig) -> optax.GradientTransformation:
+    return optax.scale_by_lion(b1=config.beta1, b2=config.beta2)
+
+
+def _sgd(config: OptimizerConfig) -> optax.GradientTransformation:
+    # Without momentum there is nothing to keep.
+    return optax.trace(config.momentum, nesterov=config.nesterov) if config.momentum else optax.identity()
+
+
+def _adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
+    steps = [
+        _plain(optax.scale_by_factored_rms(decay_rate=config.decay_rate, epsilon=config.epsilon)),
+        optax.clip_by_block_rms(_ADAFACTOR_CLIP),
+    ]
+    if config.scale_by_weights:
+        steps.append(optax.scale_by_param_block_rms())
+    if config.momentum:
+        steps.append(optax.ema(config.momentum, debias=False))
     return optax.chain(*steps)
+
+
+def _muon(config: OptimizerConfig) -> optax.GradientTransformation:
+    def scale(update: Any) -> Any:
+        return update * (_ADAMW_RMS * math.sqrt(max(update.shape)))
+
+    def axes(weights: Any) -> Any:
+        return jax.tree.map(lambda _: contrib.MuonDimensionNumbers(reduction_axis=0, output_axis=1), weights)
+
+    return optax.chain(
+        contrib.scale_by_muon(
+            beta=config.momentum, eps=config.epsilon, nesterov=config.nesterov, weight_dimension_numbers=axes
+        ),
+        optax.stateless(lambda updates, _: jax.tree.map(scale, updates)),
+    )
+
+
+_DIRECTIONS = {"adamw": _adam, "lion": _lion, "sgd": _sgd, "adafactor": _adafactor}
+
+
+def _plain(transformation: optax.GradientTransformation) -> optax.GradientTransformation:
+    """A transformation that sees arrays by path in place of Flax's variables.
+
+    Its state, which has not the shapes of the weights, would otherwise inherit how the weights are sharded.
+    """
+
+    def init(weights: Any) -> Any:
+        return transformation.init(list_weights(weights))
+
+    def update(gradients: Any, state: Any, weights: Any = None) -> Any:
+        plain = None if weights is None else list_weights(weights)
+        by_path = list_weights(gradients)
+        updates, state = transformation.update(by_path, state, plain)
+        # JAX sorts a dict's keys; the tree has an order of its own.
+        return jax.tree.unflatten(jax.tree.structure(gradients), [updates[path] for path in by_path]), state
+
+    return optax.GradientTransformation(init, update)

@@ -1,6 +1,7 @@
 """The one door through which a run's metrics go out."""
 
 import contextlib
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +13,7 @@ from agent_tunix.tracking.progress import Progress
 from agent_tunix.tracking.rollouts import RolloutWriter, StoredStep
 from agent_tunix.tracking.rollouts.files import cut_after as cut_rollouts_after
 from agent_tunix.tracking.samples import choose_samples
-from agent_tunix.tracking.trackers import open_trackers
+from agent_tunix.tracking.trackers import Tracker, open_trackers
 
 
 class Recorder:
@@ -43,7 +44,7 @@ class Recorder:
             self._progress = stack.enter_context(Progress(config.tracking.progress, num_steps, kept_step or 0))
             self._trackers = open_trackers(config, log_dir, run_dir, kept_step)
             for tracker in self._trackers:
-                stack.callback(tracker.close)
+                stack.push(functools.partial(_close, tracker))
             self._rollouts = stack.enter_context(RolloutWriter(run_dir / "rollouts", config.rollouts, config.seed))
             self._stack = stack.pop_all()
 
@@ -87,4 +88,10 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)
+
+
+def _close(
+    tracker: Tracker, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> None:
+    tracker.close(failed=kind is not None)

@@ -1,6 +1,6 @@
-"""Who hears the metrics besides `metrics.jsonl`: TensorBoard, and Weights & Biases where asked.
+"""Who hears the metrics besides `metrics.jsonl`: TensorBoard, and Weights & Biases and MLflow where asked.
 
-Only the latter may use the network. A tracker that fails once the run is under way is reported and switched off: no
+Only the latter two may use the network. A tracker that fails once the run is under way is reported and switched off: no
 run dies of its pictures.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.tracking.mlflow_tracker import MlflowTracker
 from agent_tunix.tracking.samples import ShownSample, to_markdown
 from agent_tunix.tracking.values import is_histogram, is_number, to_plain
 
@@ -36,8 +37,12 @@ class Tracker(Protocol):
         """Make what was logged last; called before each checkpoint, since a resumed run logs only later steps."""
         ...
 
-    def close(self) -> None:
-        """Flush and let go."""
+    def close(self, failed: bool = False) -> None:
+        """Flush and let go.
+
+        Args:
+            failed: Whether the run ended by an error.
+        """
         ...
 
 
@@ -99,7 +104,7 @@ class TensorBoardTracker:
         self._writer.flush()
         self._steps_to_flush = 0
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
         """Flush and close the file."""
         self._writer.close()
 
@@ -183,9 +188,9 @@ class WandbTracker:
     def flush(self) -> None:
         """Nothing: their client writes from a process of its own, which outlives ours."""
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
         """Wait until everything is sent."""
-        self._run.finish()
+        self._run.finish(exit_code=int(failed))
 
 
 class _Guarded:
@@ -204,8 +209,8 @@ class _Guarded:
     def flush(self) -> None:
         self._attempt(lambda tracker: tracker.flush())
 
-    def close(self) -> None:
-        self._attempt(lambda tracker: tracker.close())
+    def close(self, failed: bool = False) -> None:
+        self._attempt(lambda tracker: tracker.close(failed))
         self._tracker = None
 
     def _attempt(self, action: Callable[[Tracker], None]) -> None:
@@ -227,13 +232,13 @@ def open_trackers(config: Config, log_dir: Path, run_dir: Path, resume_step: int
     """The trackers that the configuration asks for.
 
     Args:
-        config: `tracking.tensorboard` and `wandb_disabled` decide.
+        config: `tracking.tensorboard`, `tracking.mlflow` and `wandb_disabled` decide.
         log_dir: Where TensorBoard events go.
         run_dir: The run's directory.
         resume_step: Last step that a resumed run keeps; None for a new one.
 
     Raises:
-        ConfigError: Weights & Biases is asked for and cannot be used.
+        ConfigError: Weights & Biases or MLflow is asked for and cannot be used.
         RunDirectoryError: The directory of the events cannot be written.
     """
     trackers: list[Tracker] = []
@@ -242,4 +247,6 @@ def open_trackers(config: Config, log_dir: Path, run_dir: Path, resume_step: int
         trackers.append(_Guarded(tensorboard, "TensorBoard"))
     if not config.wandb_disabled:
         trackers.append(_Guarded(WandbTracker(config, run_dir), "Weights & Biases"))
+    if config.tracking.mlflow:
+        trackers.append(_Guarded(MlflowTracker(config, run_dir), "MLflow"))
     return trackers

@@ -11,13 +11,15 @@ from tunix.rl.grpo import grpo_learner
 from tunix.rl.rollout import base_rollout
 
 from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.optimizers import parameter_groups, summary
 from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.data import BatchOrder, load_splits
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.model import copy_reference, count_parameters, load_policy, make_mesh
-from agent_tunix.policy.optimizer import make_optimizer, make_schedule
+from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
+from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training import bridge
@@ -73,11 +75,15 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     )
     check_ends(config, tokenizer)
     mesh = make_mesh(config.model.mesh_shape)
-    schedule = make_schedule(config.optimizer, config.scheduler, order.num_steps * config.grpo.num_iterations)
+    updates = config.grpo.num_iterations
+    schedule = make_schedule(config.optimizer, config.scheduler, order.num_steps * updates, updates)
     policy = load_policy(directory, config.model, mesh)
     total, trained = count_parameters(policy)
     name = f"{policy.config.model_type} {config.model.model_size}"
     _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", name, f"{total:,}", f"{trained:,}", directory)
+    _LOGGER.info("optimizer: %s", summary(config.optimizer, config.scheduler))
+    for group, count in check_groups(config.optimizer, policy).items():
+        _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
     learner = build_learner(
         config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)
     )
@@ -149,7 +155,12 @@ def build_learner(
         ),
         reward_fns=mixture,
     )
-    compat.guard_train_step(cluster.actor_trainer)
+    groups = parameter_groups(config.optimizer)
+    compat.guard_train_step(
+        cluster.actor_trainer,
+        make_labels(config.optimizer) if groups else None,
+        frozen=[group.name for group in groups if group.freeze],
+    )
     return learner
 
 

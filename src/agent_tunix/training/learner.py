@@ -179,6 +179,13 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         """Whether there is a reference policy that follows the policy, and so belongs into a checkpoint."""
         return bool(self.algo_config.beta != 0.0 and self.algo_config.reference_sync_steps > 0)
 
+    @property
+    def num_updates(self) -> int:
+        """Updates that the optimiser has made, those of the run before a resumed one included."""
+        trainer = self.rl_cluster.actor_trainer
+        accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
+        return int(trainer.optimizer.step.get_value()) // int(accumulation)
+
     def _mesh(self) -> jax.sharding.Mesh:
         mesh: jax.sharding.Mesh = self.rl_cluster.r2m[rl_cluster_lib.Role.ACTOR]
         return mesh
@@ -232,8 +239,8 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         records: list[dict[str, Any]] = []
         for number in range(self.algo_config.num_iterations * len(micro_batches)):
             example = micro_batches[number % len(micro_batches)]
-            loss, aux, grad_norm = train_step(example)
-            records.append(jax.device_get({"loss": loss, "grad_norm": grad_norm, **aux}))
+            loss, aux, _ = train_step(example)
+            records.append(jax.device_get({"loss": loss, **aux}))
             if not records[-1]["finite"]:
                 compat.reset_accumulation(trainer.optimizer)
                 break

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent_tunix.config.schema import Config
+from agent_tunix.tracking.mlflow_tracker import attach_files
 from agent_tunix.tracking.report import write_analysis, write_report
 from agent_tunix.tracking.stored_run import StoredRun
 
@@ -12,7 +13,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 
 def report(config: Config, root: Path) -> dict[str, Path]:
-    """Write what `tracking.report` and `training.save_reward_analysis` ask for.
+    """Write what `tracking.report` and `training.save_reward_analysis` ask for, and show it to MLflow where asked.
 
     No run dies of its pictures: what cannot be written is said, with the way to write it later.
 
@@ -28,6 +29,11 @@ def report(config: Config, root: Path) -> dict[str, Path]:
         _attempt("report", lambda: write_report(StoredRun(root), root), written, root)
     if config.training.save_reward_analysis:
         _attempt("reward analysis", lambda: write_analysis(StoredRun(root), root), written, root)
+    if config.tracking.mlflow:
+        try:
+            attach_files(config, root, [root / "config.yaml", *written.values()])
+        except Exception as error:  # As with any tracker, it is not the run's fault.
+            _LOGGER.error("MLflow did not take the report (%s: %s); it is in %s", type(error).__name__, error, root)
     return written
 
 

@@ -9,6 +9,7 @@ import logging
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import absl.logging
 import jax
 
 from agent_tunix.config.compose import from_yaml, to_yaml
+from agent_tunix.config.optimizers import filled
 from agent_tunix.config.schema import Config, RewardConfig
 from agent_tunix.errors import (
     CheckpointError,
@@ -29,6 +31,7 @@ from agent_tunix.policy.directory import find_model_directory, fingerprint_token
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
+from agent_tunix.tracking.outcome import recorded_outcome
 from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.checkpoints import Checkpoints
@@ -75,23 +78,26 @@ class Summary:
     places: RunDirectory
 
 
-def train(checked: Checked, root: Path) -> Summary:
+def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summary:
     """Run GRPO as configured.
 
     Args:
         checked: A configuration that passed `preflight`, and its reward.
         root: The run's directory.
+        overrides: What was asked for on the command line; kept beside how the run ended.
 
     Raises:
         RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
         RewardFailureRateError, NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
     config = run_directory.with_absolute_places(checked.config)
+    config = replace(config, optimizer=filled(config.optimizer), scheduler=filled(config.scheduler))
     checked = replace(checked, config=config)
     places = run_directory.claim(config, root)
     _quieten_libraries()
     with (
         run_directory.hold(root),
+        recorded_outcome(root, overrides),
         RunLog(places.log, config.training.log_level),
         StopRequest() as stop,
         make_reward_runner(checked.mixture, config.rewards) as rewards,
@@ -228,8 +234,8 @@ class Run:
             _LOGGER.warning(
                 "step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail
             )
-        updates = step * self._config.grpo.num_iterations
-        learning_rate = float(self._material.schedule(updates - 1))
+        # Of the last update that was made, whatever a step skipped.
+        learning_rate = float(self._material.schedule(max(self._material.learner.num_updates - 1, 0)))
         seconds = time.perf_counter() - started
         row = self._metrics.row(step, result, learning_rate, seconds)
         row |= self._recorder.store(to_stored(step, result, self._scoring))

@@ -48,5 +48,24 @@ def describe_updates(
         "ratio_mean": token_mean("ratio_mean"),
         "ratio_max": float(found("ratio_max").max()) if tokens.sum() else None,
         "entropy": weighed_mean("entropy"),
-        "grad_norm": float(found("update_norm")[np.array(ends) - 1].mean()),
+        "grad_norm": float(found("grad_norm")[np.array(ends) - 1].mean()),
+        **describe_norms([records[end - 1] for end in ends]),
     }
+
+
+def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """How far updates moved the weights that train: means over the updates, for all weights and for each group.
+
+    Args:
+        updates: Of each update, `update_norm` and `weight_norm`: name of a group, "" for all → norm.
+    """
+    described = {}
+    for name in updates[0]["update_norm"]:
+        sizes = np.array([update["update_norm"][name] for update in updates], np.float64)
+        weights = np.array([update["weight_norm"][name] for update in updates], np.float64)
+        leaf = f"/{name}" if name else ""
+        described[f"update_norm{leaf}"] = float(sizes.mean())
+        # Weights that are all 0, as one half of a new adapter is, have no size to compare with.
+        ratios = np.divide(sizes, weights, out=np.full_like(sizes, np.nan), where=weights > 0)
+        described[f"update_ratio{leaf}"] = float(ratios.mean())
+    return described

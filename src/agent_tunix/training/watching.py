@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent_tunix.config.schema import Config
+from agent_tunix.policy.schedules import count_warmup
 from agent_tunix.rewards.diagnosis import RolloutView, RunContext, Severity, Watch
 from agent_tunix.rewards.diagnosis.context import SETTINGS
 from agent_tunix.tracking import FindingsFile, read_findings, read_rows
@@ -81,7 +82,7 @@ def describe_run(checked: Checked, num_steps: int) -> RunContext:
         written=checked.components,
         reward_key="reward.components" if config.reward.components else "training.reward_function",
         num_steps=num_steps,
-        warmup_steps=round(config.optimizer.warmup_ratio * num_steps),
+        warmup_steps=count_warmup(config.optimizer, num_steps),
         settings={key: _value(config, key) for key in SETTINGS},
     )
 

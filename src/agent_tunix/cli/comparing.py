@@ -1,0 +1,55 @@
+"""`agent-tunix compare`: many runs in one table, without JAX."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from agent_tunix.errors import AgentTunixError
+
+METRIC = "eval/accuracy"
+
+
+@click.command()
+@click.argument("directories", metavar="DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--metric", default=METRIC, show_default=True, help="Whose last and best values are shown.")
+@click.option("--mode", type=click.Choice(["max", "min"]), default="max", show_default=True, help="Which is better.")
+@click.option(
+    "--sort", type=click.Choice(["name", "final", "best", "seconds"]), default="name", show_default=True, help="Order."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form."
+)
+def compare(directories: tuple[Path, ...], metric: str, mode: str, sort: str, form: str) -> None:
+    """Show the runs in a directory side by side: what differs between them, and what each came to.
+
+    DIR is what a --multirun or `agent-tunix tune` wrote, or any directory with runs in it; several may be given. A run
+    that goes on, was killed, failed, or is damaged has a row too, with its status.
+
+    Exit status: 0; 2 a DIR holds no run.
+    """
+    from agent_tunix.tracking.run_table import find_runs, format_table, read_table, sort_table
+
+    try:
+        runs = []
+        for directory in directories:
+            for run in find_runs(directory):
+                inner = run.relative_to(directory)
+                name = run.name if run == directory else str(inner if len(directories) == 1 else directory / inner)
+                runs.append((name, run))
+    except AgentTunixError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    click.echo(format_table(sort_table(read_table(runs, metric, mode), sort, mode), metric, form))
+
+
+def describe_sweep(directory: Path, metric: str = METRIC, mode: str = "max") -> str | None:
+    """The table of a sweep's runs, and how to see it again; None where there is no run."""
+    from agent_tunix.tracking.run_table import find_runs, format_table, read_table, sort_table
+
+    try:
+        runs = [(str(run.relative_to(directory)), run) for run in find_runs(directory)]
+    except AgentTunixError:
+        return None
+    table = format_table(sort_table(read_table(runs, metric, mode), "name"), metric, "table")
+    return f"{table}\n\nagent-tunix compare {directory} --sort best shows this again"

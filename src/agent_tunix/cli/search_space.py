@@ -1,0 +1,51 @@
+"""Hydra's sweeps, `KEY=a,b` or `KEY=interval(0,1)`, as the dimensions of a search."""
+
+from collections.abc import Sequence
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep, Transformer
+from hydra.errors import HydraException
+
+from agent_tunix.errors import ConfigError
+from agent_tunix.training.tuning import Choice, Dimension, Range
+
+
+def read_space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Dimension]]:
+    """The overrides that are the same in every trial, and the dimensions by key.
+
+    `choice(a,b)` and `a,b` are choices; `interval(low,high)` is a range of numbers, of whole ones with
+    `int(interval(1,9))`, on a logarithmic scale with `tag(log,interval(1e-5,1e-3))`; `range(4,17,step=4)` is 4, 8, 12
+    and 16.
+
+    Raises:
+        ConfigError: An override cannot be read, or is a sweep that no search can draw from.
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(f"an override cannot be read: {error}") from error
+    fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
+    return fixed, {
+        override.get_key_element(): _dimension(override) for override in parsed if override.is_sweep_override()
+    }
+
+
+def _dimension(override: Override) -> Dimension:
+    value = override.value()
+    if isinstance(value, IntervalSweep) and value.start is not None and value.end is not None:
+        log = "log" in value.tags
+        if not value.start < value.end or (log and value.start <= 0):
+            raise ConfigError(
+                f"{override.input_line} must go from a lower to a higher number, above 0 with tag(log, …)"
+            )
+        return Range(value.start, value.end, log=log)
+    if isinstance(value, RangeSweep) and value.start is not None and value.stop is not None:
+        numbers = list(value.range())
+        if not numbers:
+            raise ConfigError(f"{override.input_line} has no numbers; its end is not part of it")
+        return Range(numbers[0], numbers[-1], step=value.step)
+    if isinstance(value, ChoiceSweep):
+        return Choice(tuple(map(str, override.sweep_iterator(transformer=Transformer.encode))))
+    raise ConfigError(
+        f"{override.input_line}: a search draws from choices (a,b), interval(low,high) and range(start,stop,step) only"
+    )

@@ -1,0 +1,154 @@
+"""Which keys of `optimizer` and `scheduler` each choice reads, and with which defaults.
+
+Such a key is null until it is given, so that one which the chosen optimiser or schedule does not read can be told from
+a default and refused by name. `filled` puts the defaults in, for whoever works with the values or keeps them.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
+
+Values = Mapping[str, float | bool | str]
+
+OPTIMIZERS: Mapping[str, Values] = {
+    "adamw": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
+    "adafactor": {"decay_rate": 0.8, "epsilon": 1e-30, "momentum": 0.0, "scale_by_weights": False},
+    "lion": {"beta1": 0.9, "beta2": 0.99},
+    "muon": {"momentum": 0.95, "nesterov": True, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
+    "sgd": {"momentum": 0.9, "nesterov": False},
+}
+
+SCHEDULES: Mapping[str, Values] = {
+    "cosine": {"final_ratio": 0.1},
+    "linear": {"final_ratio": 0.0},
+    "constant": {},
+    "wsd": {"final_ratio": 0.0, "decay_ratio": 0.2, "decay_shape": "linear"},
+    "inverse_sqrt": {},
+}
+
+DECAY_SHAPES = ("linear", "cosine", "sqrt")
+
+_Group = TypeVar("_Group", OptimizerConfig, SchedulerConfig)
+
+
+def filled(group: _Group) -> _Group:
+    """The configuration with the defaults of its kind in place of nulls; what the kind does not read stays null."""
+    defaults: Mapping[str, Any] = _table(group)[group.kind]
+    return replace(group, **{name: value for name, value in defaults.items() if getattr(group, name) is None})
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Weights that are updated in a way of their own.
+
+    Attributes:
+        name: As in `optimizer.groups`; part of the names of metrics.
+        match: Found (`re.search`) in the path of each of its weights.
+        learning_rate: Peak.
+        weight_decay: Decoupled.
+        freeze: Whether they stay as they are.
+    """
+
+    name: str
+    match: re.Pattern[str]
+    learning_rate: float
+    weight_decay: float
+    freeze: bool
+
+
+def parameter_groups(config: OptimizerConfig) -> list[ParameterGroup]:
+    """The groups of a configuration that passed `optimizer_problems`, in their order."""
+    return [
+        ParameterGroup(
+            name,
+            re.compile(values["match"]),
+            values.get("learning_rate", config.learning_rate * values.get("learning_rate_scale", 1.0)),
+            values.get("weight_decay", config.weight_decay),
+            values.get("freeze", False),
+        )
+        for name, values in config.groups.items()
+    ]
+
+
+def optimizer_problems(optimizer: OptimizerConfig, scheduler: SchedulerConfig) -> Iterator[str]:
+    """One line for each key that is not read by what was chosen, and for whatever is wrong with a group."""
+    yield from _unread(optimizer, "optimizer")
+    yield from _unread(scheduler, "scheduler")
+    for name, values in optimizer.groups.items():
+        for problem in _group_problems(name, values):
+            yield f"optimizer.groups.{name}{problem}"
+        if optimizer.learning_rate == 0 and isinstance(values, dict) and "learning_rate" in values:
+            yield f"optimizer.groups.{name}.learning_rate follows the schedule of optimizer.learning_rate, which is 0"
+
+
+def _table(group: OptimizerConfig | SchedulerConfig) -> Mapping[str, Values]:
+    return OPTIMIZERS if isinstance(group, OptimizerConfig) else SCHEDULES
+
+
+def _unread(group: OptimizerConfig | SchedulerConfig, prefix: str) -> Iterator[str]:
+    table = _table(group)
+    if group.kind not in table:
+        return  # told already, with the choices
+    for name in dict.fromkeys(name for values in table.values() for name in values):
+        value = getattr(group, name)
+        if value is not None and name not in table[group.kind]:
+            readers = ", ".join(kind for kind, values in table.items() if name in values)
+            yield (
+                f"{prefix}.{name} {value} is not read by {prefix}.kind={group.kind}, but by {readers}; leave it out,"
+                f" or choose another {prefix}"
+            )
+
+
+_GROUP_KEYS: Mapping[str, tuple[type, ...]] = {
+    "match": (str,),
+    "learning_rate": (int, float),
+    "learning_rate_scale": (int, float),
+    "weight_decay": (int, float),
+    "freeze": (bool,),
+}
+
+
+def _group_problems(name: object, values: Any) -> Iterator[str]:
+    """What is wrong with a group, each to follow its name."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", str(name)) or name == REST:
+        yield f" must be named by letters, digits, - and _, a letter first, and not {REST}, which is what no group has"
+    if not isinstance(values, dict) or "match" not in values:
+        yield f" must be {{match: REGULAR_EXPRESSION, …}}, not {values!r}"
+        return
+    for key, value in values.items():
+        kinds = _GROUP_KEYS.get(key)
+        if kinds is None:
+            yield f".{key} does not exist; there are {', '.join(_GROUP_KEYS)}"
+        elif not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            yield f".{key} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r}"
+        elif isinstance(value, float | int) and not 0 <= value < math.inf:
+            yield f".{key} must be at least 0 and finite, not {value}"
+    if isinstance(values["match"], str):
+        try:
+            re.compile(values["match"])
+        except re.error as error:
+            yield f".match must be a regular expression, not {values['match']!r}: {error}"
+    if "learning_rate" in values and "learning_rate_scale" in values:
+        yield " has learning_rate and learning_rate_scale; give one of them"
+    if values.get("freeze") is True and (others := sorted(values.keys() - {"match", "freeze"})):
+        yield f" is frozen, so {', '.join(others)} would do nothing; leave them out"
+
+
+# Where metrics show groups: all weights that none has.
+REST = "rest"
+
+
+def summary(optimizer: OptimizerConfig, scheduler: SchedulerConfig) -> str:
+    """The optimiser and its schedule with every value that counts, for the log."""
+
+    def describe(group: OptimizerConfig | SchedulerConfig, left_out: tuple[str, ...]) -> str:
+        values = dataclasses.asdict(group)
+        shown = (f"{name} {value}" for name, value in values.items() if value is not None and name not in left_out)
+        return f"{group.kind} ({', '.join(shown)})"
+
+    return f"{describe(filled(optimizer), ('kind', 'groups'))}; {describe(filled(scheduler), ('kind',))}"

@@ -1,0 +1,108 @@
+"""How a run ended: `status.json` of its directory, for whoever looks at many runs.
+
+It is written as a run starts, and again as it ends; a run that was killed leaves the first, and its lock is free.
+"""
+
+import contextlib
+import enum
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_tunix.errors import Interrupted
+
+_NAME = "status.json"
+
+
+class RunStatus(enum.StrEnum):
+    """What became of a run."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    STOPPED = "stopped"  # by a signal, or killed: it can be resumed
+    FAILED = "failed"
+    UNREADABLE = "unreadable"  # what lies there is damaged
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run's directory says of its end.
+
+    Attributes:
+        status: As a type.
+        overrides: What was asked of it on the command line; empty where that is not known.
+        detail: Why it failed or stopped; "" where it did not.
+    """
+
+    status: RunStatus
+    overrides: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@contextlib.contextmanager
+def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[None]:
+    """Keep what becomes of the run in this block."""
+    _write(root, Outcome(RunStatus.RUNNING, tuple(overrides)))
+    try:
+        yield
+    except BaseException as error:
+        asked = isinstance(error, Interrupted | KeyboardInterrupt)
+        record_failure(root, error, overrides, RunStatus.STOPPED if asked else RunStatus.FAILED)
+        raise
+    _write(root, Outcome(RunStatus.FINISHED, tuple(overrides)))
+
+
+def record_failure(
+    root: Path, error: BaseException, overrides: Sequence[str] = (), status: RunStatus = RunStatus.FAILED
+) -> None:
+    """Keep that a run ended by an error."""
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    _write(root, Outcome(status, tuple(overrides), f"{type(error).__name__}: {first_line}"[:500]))
+
+
+def read_outcome(root: Path) -> Outcome:
+    """How the run of a directory ended, or that it goes on."""
+    try:
+        stored = json.loads((root / _NAME).read_text(encoding="utf-8"))
+        outcome = Outcome(RunStatus(stored["status"]), tuple(map(str, stored["overrides"])), str(stored["detail"]))
+    except FileNotFoundError:  # of a run from before there was such a file
+        outcome = Outcome(RunStatus.RUNNING)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Outcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
+    if outcome.status is RunStatus.RUNNING and not _is_held(root):
+        return Outcome(RunStatus.STOPPED, outcome.overrides, "it ended without a word, as when killed")
+    return outcome
+
+
+def is_run(root: Path) -> bool:
+    """Whether a directory holds a run, or what is left of one that failed as it started."""
+    names = ("metrics.jsonl", "environment.json", ".lock")
+    return (root / _NAME).exists() or (
+        (root / "config.yaml").exists() and any((root / name).exists() for name in names)
+    )
+
+
+def _write(root: Path, outcome: Outcome) -> None:
+    # What is said of a run must not decide it: a full disk is told by what trains.
+    partial = root / f".{_NAME}.partial"
+    with contextlib.suppress(OSError):
+        partial.write_text(
+            json.dumps({"status": outcome.status, "overrides": outcome.overrides, "detail": outcome.detail}),
+            encoding="utf-8",
+        )
+        os.replace(partial, root / _NAME)
+
+
+def _is_held(root: Path) -> bool:
+    """Whether a process is at work in the directory."""
+    try:
+        with (root / ".lock").open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

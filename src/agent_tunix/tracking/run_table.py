@@ -1,0 +1,228 @@
+"""Many runs side by side, a row each: what was asked of them, what they came to, how they ended.
+
+Reading never fails: a run that is unfinished, or of which something is damaged, has a row that says so.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.tracking.metrics_file import iterate_rows
+from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
+from agent_tunix.tracking.progress import format_duration
+from agent_tunix.tracking.summary import compare_ends
+from agent_tunix.tracking.values import is_number
+
+FORMATS = ("table", "json", "csv")
+ORDERS = ("name", "final", "best", "seconds")
+
+# What every run has for itself, and what says nothing of its result.
+_OWN_KEYS = re.compile(r"(hydra\.|training\.(resume|checkpoint_dir|log_dir)$)")
+
+# Of what went wrong with a run, in a table; other forms have all of it.
+_DETAIL_LENGTH = 160
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run.
+
+    Attributes:
+        name: Its directory, as seen from the one that was asked for.
+        status: How it ended.
+        settings: Key → value, as text, of what was asked of it.
+        steps: Last step it took; None where it took none.
+        final: The metric's last value; None where it has none.
+        best: Its best.
+        best_step: Where.
+        reward_before: Mean total reward of the first steps.
+        reward_after: Of the last.
+        seconds: Wall time of its steps.
+        detail: What went wrong, where something did.
+    """
+
+    name: str
+    status: RunStatus
+    settings: Mapping[str, str] = field(default_factory=dict)
+    steps: int | None = None
+    final: float | None = None
+    best: float | None = None
+    best_step: int | None = None
+    reward_before: float | None = None
+    reward_after: float | None = None
+    seconds: float | None = None
+    detail: str = ""
+
+
+def find_runs(directory: Path) -> list[Path]:
+    """The runs in a directory, itself among them, in the order of their names, numbers by value.
+
+    Raises:
+        RunDirectoryError: It is no directory, or holds no run.
+    """
+    if not directory.is_dir():
+        raise RunDirectoryError(f"{directory} is no directory; give one that holds runs, as multirun/… does")
+    found = []
+    for root, names, _ in os.walk(directory):
+        if is_run(Path(root)):
+            found.append(Path(root))
+            names.clear()  # what lies in a run is its own
+    if not found:
+        raise RunDirectoryError(f"{directory} holds no run; a run's directory has a config.yaml and a metrics.jsonl")
+    return sorted(found, key=lambda run: _natural(str(run)))
+
+
+def read_table(runs: Sequence[tuple[str, Path]], metric: str, mode: str = "max") -> list[RunRow]:
+    """A row for each run, with the settings that are not the same for all.
+
+    Args:
+        runs: Name and directory of each.
+        metric: Whose final and best values are shown.
+        mode: max: more is better; min: less is.
+    """
+    rows = [_read_row(name, root, metric, min if mode == "min" else max) for name, root in runs]
+    keys = dict.fromkeys(key for row in rows for key in row.settings)
+    shared = {key for key in keys if len({row.settings.get(key) for row in rows}) == 1 and len(rows) > 1}
+    return [
+        RunRow(**{**vars(row), "settings": {key: value for key, value in row.settings.items() if key not in shared}})
+        for row in rows
+    ]
+
+
+def sort_table(rows: Iterable[RunRow], order: str, mode: str = "max") -> list[RunRow]:
+    """The rows by `name`, or by `final`, `best` (the better first) or `seconds`; those without it last."""
+    if order == "name":
+        return sorted(rows, key=lambda row: _natural(row.name))
+    sign = -1.0 if mode == "max" and order != "seconds" else 1.0
+
+    def place(row: RunRow) -> tuple[bool, float]:
+        value = getattr(row, order)
+        return value is None, 0.0 if value is None else sign * value
+
+    return sorted(rows, key=place)
+
+
+def format_table(rows: Sequence[RunRow], metric: str, form: str) -> str:
+    """The rows as text.
+
+    Args:
+        rows: In the order wanted.
+        metric: Whose values they have.
+        form: table (for a terminal), json (a list of objects) or csv.
+    """
+    if form == "json":
+        return json.dumps([{**vars(row), "metric": metric} for row in rows], ensure_ascii=False, indent=2)
+    keys = list(dict.fromkeys(key for row in rows for key in row.settings))
+    if form == "csv":
+        text = io.StringIO()
+        names = [name for name in RunRow.__dataclass_fields__ if name != "settings"]
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*keys, *names])
+        writer.writerows(
+            [[*(row.settings.get(key, "") for key in keys), *(getattr(row, n) for n in names)] for row in rows]
+        )
+        return text.getvalue().rstrip("\n")
+    return _draw(rows, keys, metric)
+
+
+def _draw(rows: Sequence[RunRow], keys: Sequence[str], metric: str) -> str:
+    head = ["run", *keys, "status", "steps", metric, "best", "at step", "reward before", "after", "time"]
+    lines = [head]
+    for row in rows:
+        time = "" if row.seconds is None else format_duration(row.seconds)
+        numbers = [row.steps, row.final, row.best, row.best_step, row.reward_before, row.reward_after]
+        lines.append([row.name, *(row.settings.get(key, "") for key in keys), row.status, *map(_cell, numbers), time])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = 2 + len(keys)  # the columns of words stand on the left, those of numbers on the right
+    drawn = [
+        "  ".join(
+            cell.ljust(width) if number < texts else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join(drawn + [f"{row.name}: {_cut(row.detail)}" for row in rows if row.detail])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _DETAIL_LENGTH else f"{text[: _DETAIL_LENGTH - 1]}…"
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) -> RunRow:
+    outcome = read_outcome(root)
+    status, detail = outcome.status, outcome.detail
+    needed = ("step", metric, "rewards/total/mean", "time/step_s")
+    rows: list[dict[str, Any]] = []
+    try:
+        # Only what is shown: a long run has many metrics.
+        stored = iterate_rows(root / "metrics.jsonl") if (root / "metrics.jsonl").exists() else iter(())
+        rows.extend({key: row[key] for key in needed if key in row} for row in stored)
+        settings = _settings_of(root, outcome.overrides)
+    except (ConfigError, RunDirectoryError) as error:
+        status, settings = RunStatus.UNREADABLE, _split(outcome.overrides)
+        detail = str(error).splitlines()[0]
+    values = {row["step"]: float(row[metric]) for row in rows if _has_number(row, metric)}
+    best = better(values.values()) if values else None
+    before, after = compare_ends(
+        [{"rewards/total/mean": row["rewards/total/mean"]} for row in rows if _has_number(row, "rewards/total/mean")]
+    )
+    return RunRow(
+        name,
+        status,
+        settings,
+        steps=rows[-1]["step"] if rows else None,
+        final=values[max(values)] if values else None,
+        best=best,
+        best_step=next((step for step, value in values.items() if value == best), None),
+        reward_before=next(iter(before.values())),
+        reward_after=next(iter(after.values())),
+        seconds=sum(row["time/step_s"] for row in rows if _has_number(row, "time/step_s")) if rows else None,
+        detail=detail,
+    )
+
+
+def _has_number(row: Mapping[str, Any], name: str) -> bool:
+    return is_number(row.get(name))
+
+
+def _settings_of(root: Path, overrides: Sequence[str]) -> dict[str, str]:
+    """What was asked of a run: its overrides, or else its whole configuration."""
+    if overrides or not (root / "config.yaml").exists():
+        return _split(overrides)
+    from agent_tunix.config.compose import from_yaml
+
+    config = from_yaml(root / "config.yaml")
+    return {key: str(value) for key, value in _flatten(vars(config)) if not _OWN_KEYS.match(key)}
+
+
+def _split(overrides: Sequence[str]) -> dict[str, str]:
+    pairs = (override.partition("=") for override in overrides)
+    return {key.lstrip("+~"): value for key, _, value in pairs if not _OWN_KEYS.match(key.lstrip("+~"))}
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        inner = vars(value) if hasattr(value, "__dataclass_fields__") else value
+        if isinstance(inner, Mapping) and inner:
+            yield from _flatten(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """A key by which 2 comes before 10."""
+    parts = re.split(r"(\d+)", text)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]

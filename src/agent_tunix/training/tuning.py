@@ -1,0 +1,316 @@
+"""A search for settings with Optuna: `agent-tunix tune`. Each trial is a run in a process and a directory of its own.
+
+    DIR/
+      study.db         Optuna's storage, unless another is given
+      trial_0000/      the run of the first trial, and what it printed in output.txt
+
+A search that was ended goes on where it was: trials are counted in the storage, and one that the end cut off is failed.
+Importing this loads neither Optuna nor JAX.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from agent_tunix.config.checks import check
+from agent_tunix.config.compose import compose_overrides
+from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
+from agent_tunix.rewards.execution.linux import die_with_parent
+from agent_tunix.tracking.metrics_file import read_rows
+from agent_tunix.tracking.values import is_number
+
+_LOGGER = logging.getLogger("agent_tunix.tune")
+_POLL_S = 0.5
+# How long a trial that is asked to stop may take to save its checkpoint.
+_GRACE_S = 60.0
+# Trials of which all are completed before a later one can be found to be worse than they are.
+_TRIALS_BEFORE_PRUNING = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, as they stand in an override."""
+
+    values: tuple[str, ...]
+
+    def first(self) -> str:
+        """A value to try the configuration with."""
+        return self.values[0]
+
+    def suggest(self, trial: Any, key: str) -> str:
+        """The value of a trial."""
+        return str(trial.suggest_categorical(key, list(self.values)))
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included; whole ones where both are."""
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    def first(self) -> str:
+        """A value to try the configuration with."""
+        return repr(self.low)
+
+    def suggest(self, trial: Any, key: str) -> str:
+        """The value of a trial."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            step = {} if self.step is None else {"step": int(self.step)}
+            return repr(trial.suggest_int(key, self.low, self.high, log=self.log, **step))
+        return repr(trial.suggest_float(key, self.low, self.high, log=self.log, step=self.step))
+
+
+Dimension = Choice | Range
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is looked for.
+
+    Attributes:
+        fixed: Overrides of every trial.
+        space: Key → what it is drawn from.
+        metric: A metric of metrics.jsonl, whose last value is a trial's.
+        direction: max or min.
+        trials: How many, those included that a search before this one took.
+        directory: Where the trials lie.
+        storage: Optuna's; None: study.db in the directory.
+        prune: Whether a trial ends early that is worse at some step than half of those before it.
+        seed: Of the sampler.
+    """
+
+    fixed: Sequence[str]
+    space: Mapping[str, Dimension]
+    metric: str
+    direction: str
+    trials: int
+    directory: Path
+    storage: str | None = None
+    prune: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best trial so far."""
+
+    number: int
+    value: float
+    overrides: Mapping[str, str]
+
+
+class TrialError(AgentTunixError, RuntimeError):
+    """The run of a trial gave no value."""
+
+
+def tune(search: Search) -> Best | None:
+    """Run trials until there are as many as asked for; the best of all, None where none was completed.
+
+    Raises:
+        ConfigError: Optuna is missing, the configuration cannot run, or the storage is of another search.
+        RunDirectoryError: Another search is at work in the directory.
+    """
+    optuna = _import_optuna()
+    _check_first_trial(search)
+    with _held(search.directory), _ended_by_signals():
+        study = _open_study(optuna, search)
+        while (number := len(study.trials)) < search.trials:
+            _LOGGER.info("trial %d of %d", number + 1, search.trials)
+            _take_trial(optuna, study, search)
+        completed = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
+        if not completed:
+            return None
+        best = study.best_trial
+        return Best(best.number, float(best.value), dict(best.user_attrs["overrides"]))
+
+
+def _import_optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise ConfigError('a search needs Optuna, which is not installed; pip install "agent_tunix[sweep]"') from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _check_first_trial(search: Search) -> None:
+    """Refuse what no trial could run, before one is started."""
+    if not search.space:
+        raise ConfigError(
+            "there is nothing to search; give a key more than one value, as 'grpo.beta=0,0.02' or"
+            " 'optimizer.learning_rate=tag(log,interval(1e-5,1e-3))'"
+        )
+    check(compose_overrides([*search.fixed, *(f"{key}={value.first()}" for key, value in search.space.items())]))
+
+
+def _open_study(optuna: Any, search: Search) -> Any:
+    """The study of the storage, with what a search that was cut off left running marked as failed."""
+    storage = search.storage or f"sqlite:///{search.directory / 'study.db'}"
+    try:
+        study = optuna.create_study(
+            storage=storage,
+            study_name="agent_tunix",
+            direction={"max": "maximize", "min": "minimize"}[search.direction],
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=_TRIALS_BEFORE_PRUNING)
+            if search.prune
+            else optuna.pruners.NopPruner(),
+            load_if_exists=True,
+        )
+    except Exception as error:  # SQLAlchemy raises many kinds
+        raise ConfigError(
+            f"Optuna cannot open {storage}: {type(error).__name__}: {error}; give another --storage"
+        ) from error
+    # Another seed for each start: a search that goes on must not draw the first trials' values again.
+    study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.trials))
+    described = {
+        "metric": search.metric,
+        "direction": search.direction,
+        "fixed": list(search.fixed),
+        "space": {key: dataclasses.asdict(value) for key, value in search.space.items()},
+    }
+    for name, value in described.items():
+        value = json.loads(json.dumps(value))
+        stored = study.user_attrs.get(name, value)
+        if stored != value:
+            raise ConfigError(
+                f"{storage} holds a search whose {name} is {stored!r}, not {value!r}; go on with that one, or choose"
+                f" another --directory"
+            )
+        study.set_user_attr(name, value)
+    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    return study
+
+
+def _take_trial(optuna: Any, study: Any, search: Search) -> None:
+    trial = study.ask()
+    overrides = {key: dimension.suggest(trial, key) for key, dimension in search.space.items()}
+    trial.set_user_attr("overrides", overrides)
+    root = search.directory / f"trial_{trial.number:04d}"
+    state, value = optuna.trial.TrialState, None
+    try:
+        value = _run_trial(trial, search, [f"{key}={value}" for key, value in overrides.items()], root)
+        outcome = state.COMPLETE
+    except optuna.TrialPruned:
+        outcome = state.PRUNED
+    except TrialError as error:
+        _LOGGER.error("trial %d failed: %s", trial.number + 1, error)
+        trial.set_user_attr("error", str(error))
+        outcome = state.FAIL
+    except BaseException:
+        study.tell(trial, state=state.FAIL)
+        raise
+    study.tell(trial, value if outcome is state.COMPLETE else None, state=outcome)
+    shown = ", ".join(f"{key}={value}" for key, value in overrides.items())
+    _LOGGER.info(
+        "trial %d: %s with %s",
+        trial.number + 1,
+        f"{search.metric} {value:.4g}" if value is not None else outcome.name.lower(),
+        shown,
+    )
+
+
+def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path) -> float:
+    """The metric's last value, from a process that is over when this returns or raises."""
+    import optuna
+
+    root.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "agent_tunix", "train", *search.fixed, *overrides, f"hydra.run.dir={root}"]
+    reported = 0
+    with (root / "output.txt").open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            [*command, "tracking.progress=plain"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # a search that is killed leaves no run behind
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(_POLL_S)
+                for step, value in _values(root, search.metric, after=reported):
+                    reported = step
+                    trial.report(value, step)
+                    if trial.should_prune():
+                        raise optuna.TrialPruned
+        finally:
+            _end(process)
+    if process.returncode:
+        said = (root / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise TrialError(f"its run ended with status {process.returncode}: {' '.join(said[-3:])[-500:]}")
+    values = [value for _, value in _values(root, search.metric, after=0)]
+    if not values:
+        raise TrialError(f"no step of its run has a number for {search.metric}; it is in {root}")
+    return values[-1]
+
+
+def _values(root: Path, metric: str, after: int) -> Iterator[tuple[int, float]]:
+    """Step and value of the rows that have a metric, past a step."""
+    try:
+        rows = read_rows(root / "metrics.jsonl")
+    except RunDirectoryError:  # not there yet
+        return
+    for row in rows:
+        if row["step"] > after and is_number(row.get(metric)):
+            yield row["step"], float(row[metric])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """See that a run is over: it may save, and is killed where it takes too long."""
+    if process.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+    finally:  # a second Ctrl-C does not leave it either
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextlib.contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Keep the directory to one search."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / ".tune.lock").open("a")
+    except OSError as error:
+        raise RunDirectoryError(f"{directory} cannot be written ({error}); choose another --directory") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunDirectoryError(f"another search is at work in {directory}; wait for it, or stop it") from error
+        yield
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have SIGTERM do what Ctrl-C does: end the trial at work, then the search."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,46 @@
+"""Hydra's sweeps as the dimensions of a search."""
+
+import pytest
+
+from agent_tunix.cli.search_space import read_space
+from agent_tunix.errors import ConfigError
+from agent_tunix.training.tuning import Choice, Range
+
+
+@pytest.mark.parametrize(
+    ("override", "dimension"),
+    [
+        ("k=a,b", Choice(("a", "b"))),
+        ("k=choice(1,2.5)", Choice(("1", "2.5"))),
+        ("k=[1,2],[3]", Choice(("[1,2]", "[3]"))),
+        ("k=interval(0,1)", Range(0.0, 1.0)),
+        ("k=int(interval(1,9))", Range(1, 9)),
+        ("k=tag(log,interval(1e-5,1e-3))", Range(1e-5, 1e-3, log=True)),
+        ("k=range(4,17,step=4)", Range(4, 16, step=4)),
+        ("k=range(0.5,2,step=0.5)", Range(0.5, 1.5, step=0.5)),
+    ],
+)
+def test_a_sweep_is_a_dimension(override: str, dimension: object) -> None:
+    assert read_space([override]) == ([], {"k": dimension})
+
+
+def test_the_rest_is_the_same_in_every_trial() -> None:
+    overrides = ["seed=1", "+experiment=quick_test", "optimizer=adamw,lion", "reward.components.a={weight: 1}"]
+    fixed, space = read_space(overrides)
+    assert fixed == [overrides[0], overrides[1], overrides[3]]
+    assert space == {"optimizer": Choice(("adamw", "lion"))}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("k=interval(1,0)", "from a lower to a higher number"),
+        ("k=tag(log,interval(0,1))", r"above 0 with tag\(log"),
+        ("k=range(3,3)", "has no numbers"),
+        ("k=glob(*)", "a search draws from choices"),
+        ("k=interval(", "an override cannot be read"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_space([override])

@@ -1,0 +1,157 @@
+"""Many runs in one table, however they ended."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_tunix.config.compose import to_yaml
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking.outcome import RunStatus
+from agent_tunix.tracking.run_table import RunRow, find_runs, format_table, read_table, sort_table
+
+METRIC = "eval/accuracy"
+
+
+def make_run(
+    root: Path,
+    accuracies: list[float | None],
+    *,
+    status: str = "finished",
+    overrides: list[str] | None = None,
+    seed: int = 0,
+) -> Path:
+    """A run's directory with an evaluation a step, from step 0."""
+    root.mkdir(parents=True)
+    (root / "config.yaml").write_text(to_yaml(Config(seed=seed)))
+    (root / ".lock").touch()
+    rows: list[dict[str, Any]] = [{"step": step, METRIC: value} for step, value in enumerate(accuracies)]
+    for row in rows[1:]:
+        row |= {"rewards/total/mean": row["step"] / 10, "time/step_s": 0.5, "policy/kl": None}
+    (root / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    stored = {"status": status, "overrides": overrides or [], "detail": "why" if status == "failed" else ""}
+    (root / "status.json").write_text(json.dumps(stored))
+    return root
+
+
+def tear(path: Path) -> None:
+    """Append half a row, as a kill may leave it."""
+    path.write_text(path.read_text() + '{"step": 9, "eval')
+
+
+def table(directory: Path, mode: str = "max") -> list[RunRow]:
+    return read_table([(run.name, run) for run in find_runs(directory)], METRIC, mode)
+
+
+def test_a_row_says_what_a_run_came_to(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", [0.25, 0.75, 0.5], overrides=["seed=1"])
+    (row,) = table(tmp_path)
+    assert row == RunRow(
+        "0",
+        RunStatus.FINISHED,
+        {"seed": "1"},
+        steps=2,
+        final=0.5,
+        best=0.75,
+        best_step=1,
+        reward_before=0.1,
+        reward_after=0.2,
+        seconds=1.0,
+    )
+
+
+def test_less_may_be_better(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", [0.25, 0.75, 0.125])
+    (row,) = table(tmp_path, "min")
+    assert (row.best, row.best_step) == (0.125, 2)
+
+
+def test_only_overrides_that_differ_are_shown(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        overrides = ["grpo.beta=0", f"seed={seed}", f"hydra.run.dir=run{seed}", "+experiment=quick_test"]
+        make_run(tmp_path / str(seed), [0.5], overrides=overrides + (["optimizer=sgd"] if seed == 2 else []))
+    assert [row.settings for row in table(tmp_path)] == [{"seed": "1"}, {"seed": "2", "optimizer": "sgd"}]
+
+
+def test_without_overrides_configurations_are_compared(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path / str(seed), [0.5], seed=seed)
+    assert [row.settings for row in table(tmp_path)] == [{"seed": "1"}, {"seed": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("damage", "status", "steps"),
+    [
+        (lambda run: (run / "metrics.jsonl").write_text("no\n{}\n"), RunStatus.UNREADABLE, None),
+        (lambda run: (run / "metrics.jsonl").unlink(), RunStatus.FINISHED, None),
+        (lambda run: tear(run / "metrics.jsonl"), RunStatus.FINISHED, 2),
+        (lambda run: (run / "metrics.jsonl").write_bytes(b""), RunStatus.FINISHED, None),
+        (lambda run: (run / "config.yaml").write_text("{"), RunStatus.UNREADABLE, 2),
+        (lambda run: (run / "status.json").write_text("{"), RunStatus.UNREADABLE, 2),
+        (lambda run: (run / "status.json").unlink(), RunStatus.STOPPED, 2),
+    ],
+)
+def test_a_damaged_run_has_a_row_and_hides_no_other(tmp_path: Path, damage: Any, status: RunStatus, steps: Any) -> None:
+    damage(make_run(tmp_path / "0", [0.25, None, 0.5]))
+    make_run(tmp_path / "1", [0.5, 1.0])
+    broken, whole = table(tmp_path)
+    assert (broken.status, broken.steps) == (status, steps)
+    assert (whole.status, whole.final) == (RunStatus.FINISHED, 1.0)
+    for form in ("table", "json", "csv"):
+        assert format_table([broken, whole], METRIC, form)
+
+
+def test_a_metric_that_no_run_has_is_empty(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", [0.5])
+    (row,) = read_table([("0", tmp_path / "0")], "no/such")
+    assert (row.final, row.best, row.best_step) == (None, None, None)
+
+
+def test_runs_are_found_at_any_depth_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for name in ("10", "2", "inner/1"):
+        make_run(tmp_path / name, [0.5])
+    make_run(tmp_path / "2" / "copy", [0.5])  # a run's directory is its own
+    assert [str(run.relative_to(tmp_path)) for run in find_runs(tmp_path)] == ["2", "10", "inner/1"]
+    assert find_runs(tmp_path / "2") == [tmp_path / "2"]
+
+
+@pytest.mark.parametrize("name", ["absent", "empty", "file"])
+def test_where_there_is_no_run_it_is_said(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(RunDirectoryError, match=name):
+        find_runs(tmp_path / name)
+
+
+def test_the_better_come_first_and_those_without_a_value_last() -> None:
+    rows = [
+        RunRow(name, RunStatus.FINISHED, final=value) for name, value in zip("abcd", (0.5, None, 0.9, 0.1), strict=True)
+    ]
+    assert [row.name for row in sort_table(rows, "final", "max")] == ["c", "a", "d", "b"]
+    assert [row.name for row in sort_table(rows, "final", "min")] == ["d", "a", "c", "b"]
+
+
+def test_the_forms_hold_the_same(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", [0.25, 0.75], overrides=["seed=1"])
+    make_run(tmp_path / "1", [0.25], overrides=["seed=2"], status="failed")
+    rows = table(tmp_path)
+    assert format_table(rows, METRIC, "table").splitlines() == [
+        "run  seed  status    steps  eval/accuracy  best  at step  reward before  after  time",
+        "0    1     finished      1           0.75  0.75        1            0.1    0.1  0:00",
+        "1    2     failed        0           0.25  0.25        0                        0:00",
+        "1: why",
+    ]
+    found = json.loads(format_table(rows, METRIC, "json"))
+    assert [(row["settings"], row["status"], row["final"]) for row in found] == [
+        ({"seed": "1"}, "finished", 0.75),
+        ({"seed": "2"}, "failed", 0.25),
+    ]
+    parsed = list(csv.DictReader(io.StringIO(format_table(rows, METRIC, "csv"))))
+    assert [(row["seed"], row["status"], row["final"]) for row in parsed] == [
+        ("1", "finished", "0.75"),
+        ("2", "failed", "0.25"),
+    ]
