@@ -12,7 +12,8 @@ import pytest
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
-from agent_tunix.data.sources import find_jsonl, read_rows
+from agent_tunix.data.sources import read_rows
+from agent_tunix.data.sources.paths import find_jsonl
 from agent_tunix.errors import ConfigError, DataError
 
 GOOD = b'{"question": "q", "answer": "#### 1"}'
