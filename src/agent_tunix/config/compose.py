@@ -32,14 +32,18 @@ def find_conf_directory() -> Path:
 def register_schema() -> None:
     """Make the schemas known to Hydra, so that composing checks every key and type.
 
-    Two mappings have keys of the user's own; there, `rewards.args.conciseness.limit=80` needs no `+`.
+    Some mappings have keys of the user's own; there, `rewards.args.conciseness.limit=80` needs no `+`.
     """
     schema = OmegaConf.structured(Config)
-    for open_mapping in (schema.rewards.args, schema.reward.components):
-        OmegaConf.set_struct(open_mapping, False)
+    _open_mappings(schema)
     store = ConfigStore.instance()
     store.store(name="schema", node=schema)
     store.store(name="evaluate_schema", node=EvaluateConfig)
+
+
+def _open_mappings(cfg: DictConfig) -> None:
+    for mapping in (cfg.rewards.args, cfg.reward.components, cfg.data.columns, cfg.data.mixture):
+        OmegaConf.set_struct(mapping, False)
 
 
 def to_typed(cfg: DictConfig) -> Config:
@@ -117,8 +121,7 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
     except HydraException as error:
         raise ConfigError(f"an override cannot be read, KEY=VALUE is wanted: {error}") from error
     cfg = OmegaConf.structured(config)
-    for open_mapping in (cfg.rewards.args, cfg.reward.components):
-        OmegaConf.set_struct(open_mapping, False)
+    _open_mappings(cfg)
     for override in parsed:
         if override.is_delete() or override.is_sweep_override() or override.package is not None:
             raise ConfigError(f"{override.input_line}: only KEY=VALUE can be given here")

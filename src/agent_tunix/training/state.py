@@ -4,16 +4,13 @@ Weights that train and the optimiser's state (its counters are the schedule's po
 position and the sampling key follow from the step and the seed, frozen weights from the model directory.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 from flax import nnx
 
 from agent_tunix.config.schema import Config
-from agent_tunix.data import Example
 from agent_tunix.policy.model import has_adapter
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.fingerprint import changes
@@ -58,23 +55,14 @@ def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
     return jax.tree_util.tree_unflatten(structure, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
 
 
-def fingerprint_examples(examples: Sequence[Example]) -> str:
-    """A hash of the problems and references in order: a resumed run must see the same rows."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(json.dumps([example.prompt, str(example.columns.get("answer"))]).encode())
-    return digest.hexdigest()[:16]
-
-
-def make_metadata(config: Config, mixture: Mixture, data: str, max_steps: int) -> dict[str, Any]:
-    """What a checkpoint says of its run; `changed_since` reads it."""
+def make_metadata(config: Config, mixture: Mixture, max_steps: int) -> dict[str, Any]:
+    """What a checkpoint says of its run, besides its rows and the reward's state; `changed_since` reads it."""
     return {
         "seed": config.seed,
         "batch_size": config.training.batch_size,
         "num_generations": config.grpo.num_generations,
         "advantage_scaling": config.grpo.advantage_scaling,
         "max_steps": max_steps,
-        "data": data,
         "reward": fingerprint(mixture).to_data(),
     }
 

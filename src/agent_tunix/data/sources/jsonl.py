@@ -6,43 +6,32 @@ empty, or longer than `data.max_row_bytes` (which is skipped without being held 
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Split
-from agent_tunix.data.sources.paths import find_jsonl
-from agent_tunix.errors import DataError
-
-UTF8_BOM = b"\xef\xbb\xbf"
+from agent_tunix.data.sources.files import faults_of, open_bytes, read_lines
+from agent_tunix.data.sources.paths import find_files
 
 
 def read_jsonl(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """The lines of a file, one JSON object each."""
-    path = find_jsonl(config, split)
-    dropped.origin = str(path)
-    try:
-        for number, line in _read_lines(path, config.data.max_row_bytes):
-            try:
-                yield Row(number, _parse_row(line, config.data.max_row_bytes))
-            except RowError as error:
-                dropped.add(error.reason, number, error.detail)
-    except OSError as error:
-        raise DataError(f"the {split} rows cannot be read: {error}; check the path and its permissions") from error
-
-
-def _read_lines(path: Path, limit: int) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers, from 1; of one longer than `limit` bytes only the first `limit + 1` are kept."""
-    with path.open("rb") as file:
+    """The lines of the split's files, one JSON object each."""
+    files = find_files(config, split, "jsonl")
+    before, limit = 0, config.data.max_row_bytes
+    for path in files:
+        dropped.begin_file(path, before)
         number = 0
-        while line := file.readline(limit + 1):
-            number += 1
-            end = line
-            while len(end) > limit and not end.endswith(b"\n"):
-                end = file.readline(limit + 1)
-            yield number, line.removeprefix(UTF8_BOM) if number == 1 else line
+        with faults_of(split, path), open_bytes(path) as file:
+            for number, line in read_lines(file, limit):
+                try:
+                    columns = _parse_row(line, limit)
+                except RowError as error:
+                    dropped.add(error.reason, before + number, error.detail)
+                else:
+                    yield Row(before + number, columns)
+        before += number
 
 
 def _parse_row(line: bytes, limit: int) -> dict[str, Any]:
