@@ -66,8 +66,10 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
             try:
                 for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
                     yield batch if schema is None else batch.cast(schema, safe=False)
-            except pa.ArrowException as error:
-                raise DataError(f"{path} is damaged: {error}; write or download it again") from error
+            except (pa.ArrowException, OSError) as error:
+                raise DataError(
+                    f"{path} is damaged: {' '.join(str(error).split())}; write or download it again"
+                ) from error
 
 
 def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]] | RowError]]:
@@ -124,6 +126,8 @@ def _plain_type(kind: Any) -> Any:
         return pa.list_(_plain_type(kind.value_type))
     if types.is_large_list(kind):
         return pa.large_list(_plain_type(kind.value_type))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_plain_type(kind.value_type), kind.list_size)
     if types.is_map(kind):
         return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
     return kind

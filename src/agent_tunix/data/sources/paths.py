@@ -28,7 +28,7 @@ def source_of_path(config: Config, split: Split) -> str:
     key, given, path = _given(config, split)
     if path is None:
         return "synthetic"
-    if path.is_dir():
+    if os.path.isdir(path):
         kinds = [source for source in SUFFIXES if _files_of_split(path, _split_name(config, split), source)]
         if len(kinds) == 1:
             return kinds[0]
@@ -40,7 +40,7 @@ def source_of_path(config: Config, split: Split) -> str:
     source = _source_of_name(path.name)
     if source is not None:
         return source
-    if not _matches(path):
+    if not any(map(os.path.exists, _matches(path))):
         raise _missing(key, given, path, "No such file or directory", split)
     every = ", ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
     raise DataError(
