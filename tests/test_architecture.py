@@ -258,6 +258,9 @@ def keys_by_group() -> dict[str, list[str]]:
     for field in dataclasses.fields(Config):
         if dataclasses.is_dataclass(field.type):
             keys[field.name] = [f"{field.name}.{key.name}" for key in dataclasses.fields(field.type)]
+            for key in dataclasses.fields(field.type):
+                if dataclasses.is_dataclass(key.type):
+                    keys[key.name] = [f"{key.name}.{inner.name}" for inner in dataclasses.fields(key.type)]
         else:
             keys[""].append(field.name)
     return keys

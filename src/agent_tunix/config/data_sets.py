@@ -7,6 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig
@@ -44,6 +45,16 @@ def _data_set(config: Config, entry: Mapping[str, Any]) -> DataSet:
         own["curriculum"] = dataclasses.replace(config.data.curriculum, **own["curriculum"])
     data = dataclasses.replace(config.data, mixture={}, **own)
     return DataSet(float(entry.get("weight", 1.0)), dataclasses.replace(config, data=data))
+
+
+def data_name(config: Config) -> str:
+    """What to call the data in a report: `data.name`, else the names of a mixture's sets, of the files, of the problems.
+    """
+    data = config.data
+    path = config.training.train_data_dir or data.path
+    if data.name is not None or not (data.mixture or path):
+        return data.name or "word_problems"
+    return " + ".join(data.mixture) or Path(path or "").name
 
 
 def mixture_problems(config: Config) -> Iterator[str]:

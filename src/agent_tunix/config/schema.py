@@ -60,7 +60,7 @@ class CurriculumConfig:
 class DataConfig:
     """Where prompts and reference answers come from."""
 
-    name: str = key("word_problems", "Name of the dataset, for logs and reports.")
+    name: str | None = key(None, "Name of the dataset, for reports; null: that of its files, or word_problems.")
     source: str = key(
         "auto",
         "synthetic: problems made by code; jsonl, csv, parquet: files; auto: what the suffix of `path` says, and"
@@ -91,9 +91,7 @@ class DataConfig:
     mixture: dict[str, Any] = key(
         {}, "Name → {weight, and the keys of this group in which the set differs}; empty: one set, this group's own."
     )
-    curriculum: CurriculumConfig = dataclasses.field(
-        default_factory=CurriculumConfig, metadata={"help": "Easy rows first."}
-    )
+    curriculum: CurriculumConfig = dataclasses.field(default_factory=CurriculumConfig)
 
 
 @dataclass

@@ -37,7 +37,7 @@ def source_of_path(config: Config, split: Split) -> str:
         if kinds:
             raise DataError(f"{key}={given} has {name} files of several kinds; set data.source={' or '.join(kinds)}")
         raise DataError(_not_in_directory(key, given, known, split))
-    source = _source_of_name(path.name)
+    source = source_of_name(path.name)
     if source is not None:
         return source
     if not any(map(os.path.exists, _matches(path))):
@@ -121,7 +121,7 @@ def _matches(path: Path) -> list[Path]:
 
 def _files_of_split(directory: Path, name: str, source: str) -> list[Path]:
     """`train.jsonl` and the like, and numbered ones, in alphabetical order."""
-    files = sorted(file for file in directory.iterdir() if _source_of_name(file.name) == source)
+    files = sorted(file for file in directory.iterdir() if source_of_name(file.name) == source)
     return [file for file in files if _stem(file.name) == name or _is_numbered(file.name, name)]
 
 
@@ -129,7 +129,8 @@ def _is_numbered(file_name: str, name: str) -> bool:
     return re.match(re.escape(name) + r"[-_.]\d", file_name) is not None
 
 
-def _source_of_name(name: str) -> str | None:
+def source_of_name(name: str) -> str | None:
+    """The source that reads files of such a name; None if the name does not tell."""
     bare = _uncompressed(name).lower()
     source = next((source for source, suffixes in SUFFIXES.items() if bare.endswith(suffixes)), None)
     return None if source == "parquet" and bare != name.lower() else source
