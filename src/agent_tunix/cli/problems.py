@@ -35,7 +35,7 @@ def load_problems(data: str | None, rows: int, prompt_column: str | None, answer
         config.data.num_train = rows
     else:
         path = _find(data)
-        config.data.source = "auto" if path.is_dir() or source_of_name(path.name) else "jsonl"
+        config.data.source = source_of(data)
         config.data.path = str(path)
         first = next((row.columns for row in read_rows(config, "train", Dropped())), {})
         config.data.prompt_column = prompt_column or _pick(PROMPT_COLUMNS, first)
@@ -80,6 +80,12 @@ def _completion(line: str, where: str) -> Completion:
     row["answer"] = str(row["answer"]).rpartition("####")[2].strip()
     prompt = next((str(row[name]) for name in PROMPT_COLUMNS if name in row), "")
     return Completion(Problem(prompt, row), response, label, where.rpartition(", ")[2])
+
+
+def source_of(data: str) -> str:
+    """The `data.source` that reads a path of the command line; a file whose name does not tell has JSON lines."""
+    path = Path(os.path.expanduser(data))
+    return "auto" if path.is_dir() or source_of_name(path.name) else "jsonl"
 
 
 def _find(data: str) -> Path:

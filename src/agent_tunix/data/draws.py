@@ -19,7 +19,7 @@ from agent_tunix.data.dropped import RowError
 from agent_tunix.errors import DataError
 
 # Passes kept at hand: the stages of a curriculum, and the sets of a mixture, take turns.
-_PASSES_KEPT = 32
+_PASSES_KEPT = 16
 
 
 class Draws(Protocol):
