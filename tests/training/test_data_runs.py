@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.errors import CheckpointError, RewardError, RewardSignatureError
+from agent_tunix.errors import CheckpointError, DataError, RewardError, RewardSignatureError
 from agent_tunix.training import run
+from agent_tunix.training.batches import StreamedBatches
+from agent_tunix.training.learner import PromptBatch
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.small_run import NUM_STEPS
@@ -88,6 +90,19 @@ def test_resuming_a_stream_of_other_rows_is_refused(directory: Path, tmp_path: P
     copy.write_text(copy.read_text().replace('"level": 0', '"level": 9').replace("What is 1", "What is 111"))
     with pytest.raises(CheckpointError, match="training rows are not those"):
         train(tmp_path / "run", *overrides, "training.resume=true")
+
+
+def test_a_stream_that_breaks_off_leaves_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = StreamedBatches.batch
+
+    def batch(self: StreamedBatches, step: int) -> PromptBatch:
+        if step == 4:
+            raise DataError("the train rows cannot be read: Input/output error")
+        return whole(self, step)
+
+    monkeypatch.setattr(StreamedBatches, "batch", batch)
+    with pytest.raises(DataError, match=r"(?s)Input/output error\nThe checkpoint of step 3 is saved; go on with"):
+        train(tmp_path / "run", *SOURCES["a stream"])
 
 
 def test_a_reward_that_needs_a_reference_is_refused_where_there_is_none() -> None:

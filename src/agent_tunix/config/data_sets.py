@@ -48,7 +48,7 @@ def _data_set(config: Config, entry: Mapping[str, Any]) -> DataSet:
 
 
 def data_name(config: Config) -> str:
-    """What to call the data in a report: `data.name`, else the names of a mixture's sets, of the files, of the problems."""
+    """What to call the data in a report: `data.name`, or else the sets of a mixture, the file, the made-up problems."""
     data = config.data
     path = config.training.train_data_dir or data.path
     if data.name is not None or not (data.mixture or path):

@@ -149,8 +149,8 @@ class StreamedBatches:
         if step <= self._last_step and step not in self._kept:
             return next(itertools.islice(self._read(), step - 1, None))
         while self._last_step < step:
+            self._kept[self._last_step + 1] = next(self._reader)
             self._last_step += 1
-            self._kept[self._last_step] = next(self._reader)
             if len(self._kept) > _BATCHES_KEPT:
                 self._kept.popitem(last=False)
             if self._last_step == self.num_steps:

@@ -20,6 +20,7 @@ from agent_tunix.config.compose import from_yaml, to_yaml
 from agent_tunix.config.schema import Config, RewardConfig
 from agent_tunix.errors import (
     CheckpointError,
+    DataError,
     Interrupted,
     NonFiniteUpdateError,
     RewardError,
@@ -256,7 +257,11 @@ class Run:
         return self._best.observe(step, row, judged)
 
     def _batch(self, step: int) -> PromptBatch:
-        return self._material.batches.batch(step)
+        try:
+            return self._material.batches.batch(step)
+        except DataError as error:  # of rows that are read as they are needed
+            self._save(step - 1)
+            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}") from error
 
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
