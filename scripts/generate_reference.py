@@ -17,7 +17,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -161,12 +161,23 @@ def _group_section(group: "dataclasses.Field[Any]", defaults: dict[str, Any]) ->
 
 def _key_table(prefix: str, fields: "list[dataclasses.Field[Any]]", defaults: dict[str, Any]) -> str:
     rows = ["| Key | Type | Default | |", "| --- | --- | --- | --- |"]
-    for field in fields:
-        name = f"{prefix}{field.name}"
-        default = json.dumps(defaults[field.name], ensure_ascii=False)
+    for name, field, value in _leaves(prefix, fields, defaults):
+        default = json.dumps(value, ensure_ascii=False)
         help_text = field.metadata["help"]
         rows.append(f"| `{name}`{{ #{name} }} | {yaml_type(field.type)} | `{_cell(default)}` | {_cell(help_text)} |")
     return "\n".join(rows) + "\n"
+
+
+def _leaves(
+    prefix: str, fields: "Iterable[dataclasses.Field[Any]]", defaults: dict[str, Any]
+) -> Iterator[tuple[str, "dataclasses.Field[Any]", Any]]:
+    """Each key's whole name, its field and its default; of a key that has keys of its own, these."""
+    for field in fields:
+        name = f"{prefix}{field.name}"
+        if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
+            yield from _leaves(f"{name}.", dataclasses.fields(field.type), defaults[field.name])
+        else:
+            yield name, field, defaults[field.name]
 
 
 def _cell(text: str) -> str:

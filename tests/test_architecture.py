@@ -38,18 +38,29 @@ EXPORTS: dict[str, list[str]] = {
         "BatchOrder",
         "Dropped",
         "Example",
+        "Interleaving",
         "LoadReport",
         "LoadedSplit",
+        "Order",
         "PromptEncoder",
+        "SET_COLUMN",
         "Tokenizer",
         "count_steps",
         "encode_prompt",
+        "endless",
         "filter_over_long",
+        "is_held_out",
+        "iter_examples",
         "load_evaluation",
         "load_examples",
         "load_splits",
+        "make_order",
         "messages_for",
+        "nothing_left",
         "peek_example",
+        "peek_examples",
+        "set_seeds",
+        "shuffle_within",
     ],
     "agent_tunix.rewards": [
         "BadReferenceError",
@@ -247,6 +258,9 @@ def keys_by_group() -> dict[str, list[str]]:
     for field in dataclasses.fields(Config):
         if dataclasses.is_dataclass(field.type):
             keys[field.name] = [f"{field.name}.{key.name}" for key in dataclasses.fields(field.type)]
+            for key in dataclasses.fields(field.type):
+                if dataclasses.is_dataclass(key.type):
+                    keys[key.name] = [f"{key.name}.{inner.name}" for inner in dataclasses.fields(key.type)]
         else:
             keys[""].append(field.name)
     return keys

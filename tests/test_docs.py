@@ -160,6 +160,7 @@ def test_page_runs(page: Path, tmp_path: Path) -> None:
 def run_blocks(blocks: list[Block], directory: Path) -> None:
     for index, block in enumerate(blocks):
         if block.title:
+            (directory / block.title).parent.mkdir(parents=True, exist_ok=True)
             (directory / block.title).write_text(block.code, encoding="utf-8")
         elif block.language == "python" and not is_python(blocks[index + 1 : index + 2]):
             run(sys.executable, "-c", namespace_so_far(blocks[: index + 1]), directory=directory)

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
-from agent_tunix.data.dataset import load_evaluation, load_examples, load_splits, peek_example
+from agent_tunix.data.dataset import (
+    is_held_out,
+    load_evaluation,
+    load_examples,
+    load_splits,
+    peek_example,
+    peek_examples,
+)
+from agent_tunix.data.examples import Example
 from agent_tunix.errors import ConfigError, DataError
 
 
@@ -163,3 +171,137 @@ def test_peeking_refuses_a_split_without_usable_rows(split: str, tmp_path: Path)
     write(tmp_path / f"{split}.jsonl", [{}])
     with pytest.raises(DataError, match=f"{split}.jsonl, but none of its 1 can be used"):
         peek_example(config_for(tmp_path))
+
+
+# --- several sets ----------------------------------------------------------------------------------------------------
+
+
+def mixture(directory: Path, train_fraction: float = 1.0, **keys: Any) -> Config:
+    """`easy`: 40 rows of a directory; `hard`: 8 of a CSV file with other columns."""
+    easy = directory / "easy"
+    easy.mkdir()
+    write(easy / "train.jsonl", [*rows(40), "bad"])
+    write(easy / "test.jsonl", rows(20, first=200))
+    hard = directory / "hard"
+    hard.mkdir()
+    for split, first in (("train", 100), ("test", 300)):
+        lines = "".join(f"{n} * 2?,{2 * n},hard\n" for n in range(first, first + 8))
+        (hard / f"{split}.csv").write_text(f"problem,result,level\n{lines}")
+    sets = {
+        "easy": {"weight": 3.0, "path": str(easy)},
+        "hard": {"path": str(hard), "prompt_column": "problem", "answer_column": "result", **keys},
+    }
+    return Config(data=DataConfig(mixture=sets), training=TrainingConfig(train_fraction=train_fraction))
+
+
+def test_a_mixture_has_the_rows_of_each_set_with_its_name(tmp_path: Path) -> None:
+    loaded = load_examples(mixture(tmp_path), "train")
+    assert [example.columns["data_source"] for example in loaded.examples] == ["easy"] * 40 + ["hard"] * 8
+    assert loaded.examples[-1].columns == {
+        "problem": "107 * 2?",
+        "result": "214",
+        "answer": "214",
+        "level": "hard",
+        "data_source": "hard",
+    }
+    assert loaded.describe("training") == (
+        "48 training examples (easy 40, hard 8); dropped of the mixture: "
+        "1 × easy: not a JSON object (line 41; it is str)"
+    )
+
+
+def test_the_evaluation_of_a_mixture_takes_turns_between_its_sets(tmp_path: Path) -> None:
+    names = [example.columns["data_source"] for example in load_evaluation(mixture(tmp_path)).examples]
+    assert (names.count("easy"), names.count("hard")) == (20, 8)
+    assert names[:14].count("hard") == 4
+
+
+def test_a_mixture_may_be_evaluated_on_rows_of_another_set(tmp_path: Path) -> None:
+    config = mixture(tmp_path)
+    write(tmp_path / "other.jsonl", rows(3))
+    config.training.test_data_dir = str(tmp_path / "other.jsonl")
+    assert len(load_evaluation(config).examples) == 3
+
+
+def test_a_fraction_divides_all_sets_together(tmp_path: Path) -> None:
+    train, evaluation, report = load_splits(mixture(tmp_path, train_fraction=0.75))
+    assert (len(train), len(evaluation)) == (36, 12)
+    assert not {example.prompt for example in train} & {example.prompt for example in evaluation}
+    assert sum(report.train.counts.values()) == 36
+    assert sum(report.evaluation.counts.values()) == 12
+
+
+def test_columns_of_each_set_are_known_before_loading(tmp_path: Path) -> None:
+    columns = {name: set(example.columns) for name, example in peek_examples(mixture(tmp_path)).items()}
+    assert columns == {
+        "easy": {"question", "answer", "solution", "level", "data_source"},
+        "hard": {"problem", "result", "answer", "level", "data_source"},
+    }
+
+
+def test_a_set_without_a_usable_row_is_refused_with_its_name(tmp_path: Path) -> None:
+    config = mixture(tmp_path, prompt_column="question")
+    with pytest.raises(DataError, match=r"test rows of data\.mixture\.hard .* none of its 8 can be used"):
+        peek_examples(config)
+    with pytest.raises(DataError, match=r"train rows of data\.mixture\.hard .* none of its 8 can be used"):
+        load_examples(config, "train")
+
+
+def test_a_column_that_says_otherwise_where_rows_come_from_must_be_renamed(tmp_path: Path) -> None:
+    config = mixture(tmp_path, columns={"data_source": "problem", "problem": "level"})
+    with pytest.raises(DataError, match=r"rename it, as in data\.mixture\.hard\.columns\.origin=data_source"):
+        load_examples(config, "train")
+
+
+# --- curricula -------------------------------------------------------------------------------------------------------
+
+
+def test_a_training_row_without_a_difficulty_is_dropped_and_a_held_out_one_kept(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", [*rows(5), {"question": "q", "answer": "#### 1", "level": None}])
+    write(tmp_path / "test.jsonl", [{"question": "q", "answer": "#### 1"}])
+    config = config_for(tmp_path)
+    config.data.curriculum.column = "level"
+    train, evaluation, report = load_splits(config)
+    assert (len(train), len(evaluation)) == (5, 1)
+    assert report.train.dropped.rows == {
+        "column 'level' is not a number, and data.curriculum.order is empty": [6],
+    }
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_evaluation_of_a_stream_reads_no_more_than_it_asks(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", rows(1))
+    with (tmp_path / "test.jsonl").open("wb") as file:
+        file.write((json.dumps(rows(1)[0]) + "\n").encode() * 200)
+        file.truncate(1 << 40)  # A terabyte of holes, which nobody should read.
+    config = config_for(tmp_path)
+    config.data.streaming, config.evaluation.num_samples = True, 150
+    assert len(load_evaluation(config).examples) == 150
+
+
+def test_about_a_fraction_of_a_stream_trains_and_the_rest_is_held_out(tmp_path: Path) -> None:
+    write(tmp_path / "rows.jsonl", rows(1000) * 2)
+    config = config_for(tmp_path / "rows.jsonl", train_fraction=0.9)
+    config.data.streaming = True
+    held_out = load_evaluation(config).examples
+    assert 2 * 70 < len(held_out) < 2 * 130
+    assert all(is_held_out(example, config) for example in held_out)
+    assert load_evaluation(config).examples == held_out
+    config.seed = 1
+    assert load_evaluation(config).examples != held_out
+
+
+def test_a_fraction_that_holds_nothing_out_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "rows.jsonl", rows(3))
+    config = config_for(tmp_path / "rows.jsonl", train_fraction=0.999999)
+    config.data.streaming = True
+    with pytest.raises(DataError, match="leaves no row for the evaluation; lower it"):
+        load_evaluation(config)
+
+
+def test_the_same_problem_is_on_the_same_side_wherever_it_stands() -> None:
+    config = Config(training=TrainingConfig(train_fraction=0.5))
+    first, second = Example("q", {"answer": "1"}, 1), Example("q", {"answer": "2"}, 99)
+    assert is_held_out(first, config) == is_held_out(second, config)

@@ -6,7 +6,7 @@ import pytest
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import RowError
-from agent_tunix.data.examples import Row, is_marked, make_example
+from agent_tunix.data.examples import Row, is_marked, make_example, rename_columns
 
 
 def row(**columns: Any) -> Row:
@@ -72,3 +72,103 @@ def test_malformed_row_says_what_is_wrong(columns: dict[str, Any], reason: str, 
 )
 def test_dataset_is_marked_if_any_answer_is(answers: list[Any], marked: bool) -> None:
     assert is_marked([row(answer=answer) for answer in answers], "answer") is marked
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [
+        ({}, {"a": 1, "b": 2}),
+        ({"new": "a"}, {"b": 2, "new": 1}),
+        ({"a": "b", "b": "a"}, {"a": 2, "b": 1}),
+        ({"x": "a", "y": "a"}, {"b": 2, "x": 1, "y": 1}),
+        ({"a": "a"}, {"b": 2, "a": 1}),
+    ],
+)
+def test_columns_are_renamed_and_keep_their_values(names: dict[str, str], columns: dict[str, Any]) -> None:
+    assert rename_columns(row(a=1, b=2), names) == Row(7, columns)
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [({"new": "c"}, "no column 'c'"), ({"b": "a"}, "column 'a' cannot become 'b', which the row has too")],
+)
+def test_a_rename_that_loses_a_column_is_told(names: dict[str, str], reason: str) -> None:
+    with pytest.raises(RowError) as caught:
+        rename_columns(row(a=1, b=2), names)
+    assert caught.value.reason == reason
+
+
+def test_a_dataset_may_have_no_references() -> None:
+    example = make_example(row(question="q", level=2), DataConfig(answer_column=None), marked=False)
+    assert example.columns == {"question": "q", "level": 2}
+
+
+def test_without_an_answer_column_a_column_of_that_name_is_as_any_other() -> None:
+    data = DataConfig(answer_column=None)
+    rows = [row(question="q", answer=["1", "one #### 1"])]
+    assert not is_marked(rows, None)
+    assert make_example(rows[0], data, marked=False).columns["answer"] == ["1", "one #### 1"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_answer_that_is_no_finite_number_is_no_reference(value: float) -> None:
+    with pytest.raises(RowError, match="column 'answer' is no finite number"):
+        make_example(row(question="q", answer=value), DataConfig(), marked=False)
+
+
+# --- conversations ---------------------------------------------------------------------------------------------------
+
+USER = {"role": "user", "content": "What is 2 + 2?"}
+CONVERSATION = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Hello"},
+    {"role": "assistant", "content": ""},
+    USER,
+]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_conversation_is_kept_and_its_last_message_is_the_problem(kind: type) -> None:
+    example = make_example(row(question=kind(CONVERSATION), answer="4"), DataConfig(), marked=False)
+    assert example.prompt == "What is 2 + 2?"
+    assert example.messages == tuple(CONVERSATION)
+    assert example.columns["question"] == kind(CONVERSATION)
+
+
+def test_fields_that_a_parquet_file_fills_with_nothing_are_left_out() -> None:
+    message = {**USER, "name": None, "tool_calls": None}
+    example = make_example(row(question=[message], answer="4"), DataConfig(), marked=False)
+    assert example.messages == (USER,)
+
+
+def test_text_is_no_conversation() -> None:
+    assert make_example(row(question="q", answer="4"), DataConfig(), marked=False).messages is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([], "column 'question' is empty"),
+        (["What is 2 + 2?"], "column 'question' holds a message without role and content"),
+        ([{"role": "user"}], "column 'question' holds a message without role and content"),
+        ([{"content": "q"}], "column 'question' holds a message without role and content"),
+        ([None], "column 'question' holds a message without role and content"),
+        ([{"role": "human", "content": "q"}], "column 'question' holds a message of an unknown role"),
+        ([{"role": None, "content": "q"}], "column 'question' holds a message of an unknown role"),
+        ([{"role": ["user"], "content": "q"}], "column 'question' holds a message of an unknown role"),
+        ([{"role": "user", "content": None}], "column 'question' holds a message that is not text"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "column 'question' holds a message that is not text"),
+        ([{**USER, "tool_calls": [{"name": "f"}]}], "column 'question' holds a message that calls tools"),
+        ([{"role": "system", "content": "q"}], "column 'question' does not end with the user's message"),
+        ([USER, {"role": "assistant", "content": "4"}], "column 'question' does not end with the user's message"),
+        ([{"role": "user", "content": " \n"}], "column 'question' ends with an empty message"),
+        ({"role": "user", "content": "q"}, "column 'question' is not text"),
+    ],
+)
+def test_messages_that_cannot_be_continued_are_told(messages: Any, reason: str) -> None:
+    with pytest.raises(RowError) as caught:
+        make_example(row(question=messages, answer="4"), DataConfig(), marked=False)
+    assert caught.value.reason == reason

@@ -12,7 +12,8 @@ import pytest
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
-from agent_tunix.data.sources import find_jsonl, read_rows
+from agent_tunix.data.sources import read_rows
+from agent_tunix.data.sources.paths import find_files
 from agent_tunix.errors import ConfigError, DataError
 
 GOOD = b'{"question": "q", "answer": "#### 1"}'
@@ -110,7 +111,9 @@ def test_long_line_is_not_held_in_memory(tmp_path: Path) -> None:
 
 def test_unknown_source_names_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
     config = Config(data=DataConfig(source="json"))
-    with pytest.raises(ConfigError, match=r"must be one of synthetic, jsonl, not 'json'; did you mean jsonl\?"):
+    with pytest.raises(
+        ConfigError, match=r"must be one of auto, synthetic, jsonl, csv, parquet, not 'json'; did you mean jsonl\?"
+    ):
         read_rows(config, "train", Dropped())
 
 
@@ -128,8 +131,8 @@ def test_training_data_source_overrides_the_data_group(tmp_path: Path) -> None:
 def test_directory_holds_a_file_for_each_split(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").touch()
     (tmp_path / "test.jsonl").touch()
-    assert find_jsonl(jsonl(tmp_path), "train") == tmp_path / "train.jsonl"
-    assert find_jsonl(jsonl(tmp_path), "test") == tmp_path / "test.jsonl"
+    assert find_files(jsonl(tmp_path), "train", "jsonl") == [tmp_path / "train.jsonl"]
+    assert find_files(jsonl(tmp_path), "test", "jsonl") == [tmp_path / "test.jsonl"]
 
 
 def test_each_split_has_an_override(tmp_path: Path) -> None:
@@ -138,45 +141,45 @@ def test_each_split_has_an_override(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     config = jsonl(tmp_path)
     config.training.test_data_dir = str(tmp_path / "more")
-    assert find_jsonl(config, "train") == tmp_path / "train.jsonl"
-    assert find_jsonl(config, "test") == tmp_path / "more/test.jsonl"
+    assert find_files(config, "train", "jsonl") == [tmp_path / "train.jsonl"]
+    assert find_files(config, "test", "jsonl") == [tmp_path / "more/test.jsonl"]
     config.training.test_data_dir = str(tmp_path / "one.jsonl")
-    assert find_jsonl(config, "test") == tmp_path / "one.jsonl"
+    assert find_files(config, "test", "jsonl") == [tmp_path / "one.jsonl"]
 
 
 def test_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "train.jsonl").touch()
-    assert find_jsonl(jsonl("~"), "train") == tmp_path / "train.jsonl"
+    assert find_files(jsonl("~"), "train", "jsonl") == [tmp_path / "train.jsonl"]
 
 
 def test_missing_path_says_what_to_set() -> None:
     with pytest.raises(DataError, match=r"neither data\.path nor training\.test_data_dir is set; set data\.path to"):
-        find_jsonl(jsonl(None), "test")
+        find_files(jsonl(None), "test", "jsonl")
 
 
 def test_missing_file_is_named_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"data\.path=.*train\.jsonl cannot be read: No such file.*; correct data\.path"
+        DataError, match=r"data\.path=.* there is no train\.jsonl in it; correct data\.path or .* data\.train_split"
     ):
-        find_jsonl(jsonl(tmp_path), "train")
+        find_files(jsonl(tmp_path), "train", "jsonl")
     config = jsonl(tmp_path)
     config.training.train_data_dir = "/no/such/place"
     with pytest.raises(DataError, match=r"training\.train_data_dir=/no/such/place .* No such file"):
-        find_jsonl(config, "train")
+        find_files(config, "train", "jsonl")
 
 
 def test_path_that_no_system_accepts_is_a_data_error() -> None:
     with pytest.raises(DataError, match="File name too long"):
-        find_jsonl(jsonl("x" * 5000), "train")
+        find_files(jsonl("x" * 5000), "train", "jsonl")
 
 
 def test_one_file_has_no_held_out_rows(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").touch()
     config = jsonl(tmp_path / "rows.jsonl")
-    assert find_jsonl(config, "train") == tmp_path / "rows.jsonl"
+    assert find_files(config, "train", "jsonl") == [tmp_path / "rows.jsonl"]
     with pytest.raises(DataError, match=r"is one file.*training\.train_fraction=0\.9"):
-        find_jsonl(config, "test")
+        find_files(config, "test", "jsonl")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

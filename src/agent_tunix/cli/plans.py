@@ -15,7 +15,7 @@ _MANY_CUT = 0.1
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--data", default=None, help="JSONL of problems, or a directory with train.jsonl; as data.path.")
+@click.option("--data", default=None, help="File of problems, or a directory with one named train; as data.path.")
 @click.option("--model", default=None, help="A Hugging Face model directory; as model.path.")
 @click.option("--reward", default=None, help="Anything that training.reward_function accepts.")
 @click.option(
@@ -98,7 +98,9 @@ def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[
     """The options as overrides; a value is quoted as Hydra wants it."""
     given = []
     if data is not None:
-        given += ["data.source=jsonl", f"data.path={_quote(data)}"]
+        from agent_tunix.cli.problems import source_of
+
+        given += [f"data.source={source_of(data)}", f"data.path={_quote(data)}"]
     if model is not None:
         given.append(f"model.path={_quote(model)}")
     if reward is not None:

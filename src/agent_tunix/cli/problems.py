@@ -1,4 +1,4 @@
-"""Rows for `agent-tunix rewards`: a JSONL file, or the word problems that come with the package."""
+"""Rows for `agent-tunix rewards`: files, or the word problems that come with the package."""
 
 import json
 import os
@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import Config
-from agent_tunix.data import load_examples
+from agent_tunix.data import Dropped, load_examples
+from agent_tunix.data.sources import read_rows
+from agent_tunix.data.sources.paths import source_of_name
 from agent_tunix.errors import DataError
 from agent_tunix.rewards.checks import Completion, Problem
 
@@ -19,7 +21,8 @@ def load_problems(data: str | None, rows: int, prompt_column: str | None, answer
     """At most `rows` problems, spread evenly over the file; or as many made by code.
 
     Args:
-        data: A JSONL file, or a directory with a train.jsonl; None: word problems.
+        data: A JSONL, CSV or Parquet file, or a directory with one named train; None: word problems. A file whose name
+            does not say what it is has JSON lines.
         rows: At least 1.
         prompt_column: None: the first of `PROMPT_COLUMNS` that the first row has.
         answer_column: None: the first of `ANSWER_COLUMNS` that the first row has.
@@ -32,9 +35,9 @@ def load_problems(data: str | None, rows: int, prompt_column: str | None, answer
         config.data.num_train = rows
     else:
         path = _find(data)
-        first = _first_row(path)
-        config.data.source = "jsonl"
+        config.data.source = source_of(data)
         config.data.path = str(path)
+        first = next((row.columns for row in read_rows(config, "train", Dropped())), {})
         config.data.prompt_column = prompt_column or _pick(PROMPT_COLUMNS, first)
         config.data.answer_column = answer_column or _pick(ANSWER_COLUMNS, first)
     examples = load_examples(config, "train").examples
@@ -79,26 +82,17 @@ def _completion(line: str, where: str) -> Completion:
     return Completion(Problem(prompt, row), response, label, where.rpartition(", ")[2])
 
 
+def source_of(data: str) -> str:
+    """The `data.source` that reads a path of the command line; a file whose name does not tell has JSON lines."""
+    path = Path(os.path.expanduser(data))
+    return "auto" if path.is_dir() or source_of_name(path.name) else "jsonl"
+
+
 def _find(data: str) -> Path:
     path = Path(os.path.expanduser(data))
-    if path.is_dir():
-        path = path / "train.jsonl"
-    if not path.is_file():
-        raise DataError(f"--data {data} should lead to a JSONL file, but there is no file {path}")
+    if not path.exists():
+        raise DataError(f"--data {data} should lead to a JSONL, CSV or Parquet file, but there is no file {path}")
     return path
-
-
-def _first_row(path: Path) -> dict[str, Any]:
-    """The first row that can be read; what is wrong with the others is told when they are loaded."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        for line in file:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(row, dict):
-                return row
-    return {}
 
 
 def _pick(columns: tuple[str, ...], row: dict[str, Any]) -> str:

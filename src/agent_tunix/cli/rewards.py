@@ -174,7 +174,7 @@ def _data_options(rows: int) -> Callable[[Command], Command]:
             ),
             click.option(
                 "--data",
-                help="JSONL of problems with references, as GSM8K; default: word problems made by code.",
+                help="JSONL, CSV or Parquet file of problems with references; default: word problems made by code.",
             ),
         ):
             command = option(command)

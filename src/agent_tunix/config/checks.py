@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
 from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.errors import ConfigError
@@ -70,6 +71,7 @@ _AT_LEAST = {
     "data.num_train": 1,
     "data.num_test": 1,
     "data.max_row_bytes": 1,
+    "data.shuffle_buffer": 1,
     "model.lora_rank": 0,
     "distributed.num_cpu_devices": 1,
     "tracking.histogram_bins": 1,
@@ -181,10 +183,7 @@ def _problems(config: Config) -> Iterator[str]:
             names = tuple(choice for choice in choices if choice is not None)
             hint = _advice(key) or suggest(str(value), names)
             yield f"{key} must be one of {', '.join(names)}, not {value!r}{hint}"
-    for key, lowest in _AT_LEAST.items():
-        value = _value(config, key)
-        if value is not None and not value >= lowest:  # type: ignore[operator]
-            yield f"{key} must be at least {lowest}, not {value}{_advice(key)}"
+    yield from _too_low(config, _AT_LEAST)
     for key, (low, high, low_ok, high_ok) in _WITHIN.items():
         value = _value(config, key)
         if value is None:
@@ -196,6 +195,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _algorithm_problems(config.grpo, config.model.lora_rank)
     yield from _batch_problems(config)
     yield from _length_problems(config)
+    yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from optimizer_problems(config.optimizer, config.scheduler)
     if config.training.save_reward_analysis and config.rollouts.share == 0:
@@ -209,6 +209,35 @@ def _problems(config: Config) -> Iterator[str]:
     for name, component in config.reward.components.items():
         if not isinstance(component, dict | str):
             yield f"reward.components.{name} must be a reward or {{function: …, weight: …}}, not {component!r}"
+
+
+def _too_low(config: Config, keys: Iterable[str], prefix: str = "") -> Iterator[str]:
+    """One line for each key below its least value; `prefix` stands in messages for the key's group."""
+    for key in keys:
+        value = _value(config, key)
+        if value is not None and not value >= _AT_LEAST[key]:  # type: ignore[operator]
+            name = prefix + key.rpartition(".")[2] if prefix else key
+            yield f"{name} must be at least {_AT_LEAST[key]}, not {value}{_advice(key)}"
+
+
+def _data_problems(config: Config) -> Iterator[str]:
+    data = config.data
+    yield from data_problems(data, "data.", streaming=data.streaming)
+    if data.streaming and config.training.num_batches is None:
+        yield (
+            "data.streaming=true reads rows as they are needed and does not know how many there are;"
+            " set training.num_batches"
+        )
+    problems = list(mixture_problems(config))
+    yield from problems
+    if problems:
+        return
+    for name, of_mixture in data_sets(config).items():
+        own, prefix = data.mixture[name], f"data.mixture.{name}."
+        keys = [key for key in _AT_LEAST if key.startswith("data.") and key.rpartition(".")[2] in own]
+        yield from _too_low(of_mixture.config, keys, prefix)
+        if "curriculum" in own:
+            yield from data_problems(of_mixture.config.data, prefix, streaming=data.streaming)
 
 
 def _stopping_problems(config: Config) -> Iterator[str]:

@@ -42,7 +42,14 @@ def register_schema() -> None:
 
 
 def _open_mappings(cfg: DictConfig) -> None:
-    for mapping in (cfg.rewards.args, cfg.reward.components, cfg.optimizer.groups):
+    open_to_any = (
+        cfg.rewards.args,
+        cfg.reward.components,
+        cfg.optimizer.groups,
+        cfg.data.columns,
+        cfg.data.mixture,
+    )
+    for mapping in open_to_any:
         OmegaConf.set_struct(mapping, False)
 
 

@@ -43,21 +43,57 @@ class ModelConfig:
 
 
 @dataclass
+class CurriculumConfig:
+    """Easy rows first, harder ones later."""
+
+    column: str | None = key(
+        None, "Column that says how hard a row is: a number, or a value of `order`; null: no curriculum."
+    )
+    kind: str = key(
+        "baby_steps",
+        "baby_steps: each stage adds harder rows to those before; one_pass: each stage has only rows of its own.",
+    )
+    stages: int = key(4, "Stages, of equal length; the rows are divided among them equally, the easiest first.")
+    until: float = key(1.0, "Share of the run over which the stages extend, in (0, 1]; after it all rows are drawn.")
+    order: list[Any] = key([], "The column's values from easy to hard, where they are no numbers.")
+
+
+@dataclass
 class DataConfig:
     """Where prompts and reference answers come from."""
 
-    name: str = key("word_problems", "Name of the dataset, for logs and reports.")
-    source: str = key("synthetic", "synthetic: problems made by code; jsonl: files with one JSON object a line.")
-    path: str | None = key(None, "jsonl: a directory with train.jsonl and test.jsonl, or one file.")
-    prompt_column: str = key("question", "Column that holds the problem put to the model.")
-    answer_column: str = key(
-        "answer", "Column that holds the reference; of GSM8K's `solution #### answer` the answer is what follows ####."
+    name: str | None = key(None, "Name of the dataset, for reports; null: that of its files, or word_problems.")
+    source: str = key(
+        "auto",
+        "synthetic: problems made by code; jsonl, csv, parquet: files; auto: what the suffix of `path` says, and"
+        " synthetic without a path.",
     )
+    path: str | None = key(
+        None, "Files: a directory with train.* and test.*, one file, or a pattern such as `rows/part-*.parquet`."
+    )
+    train_split: str = key("train", "Name of the training rows: in a directory, the files that begin with it.")
+    test_split: str = key("test", "Name of the held-out rows: in a directory, the files that begin with it.")
+    prompt_column: str = key(
+        "question", "Column with the problem put to the model: text, or a conversation of chat messages."
+    )
+    answer_column: str | None = key(
+        "answer",
+        "Column with the reference; of GSM8K's `solution #### answer` the answer is what follows ####; null: none.",
+    )
+    columns: dict[str, str] = key({}, "New name → old name of columns that are renamed as the rows are read.")
     num_train: int = key(4096, "synthetic: how many training problems are made.")
     num_test: int = key(500, "synthetic: how many held-out problems are made.")
     seed: int = key(0, "synthetic: which problems are made; shuffling follows the run's `seed`, not this one.")
     shuffle: bool = key(True, "Shuffle the training rows anew in each epoch, by the run's seed.")
     max_row_bytes: int = key(65536, "A longer row is dropped, counted and reported with its line number.")
+    streaming: bool = key(
+        False, "Read training rows as steps need them, for sets larger than memory; needs training.num_batches."
+    )
+    shuffle_buffer: int = key(10_000, "streaming: rows held in memory, among which the next one is drawn.")
+    mixture: dict[str, Any] = key(
+        {}, "Name → {weight, and the keys of this group in which the set differs}; empty: one set, this group's own."
+    )
+    curriculum: CurriculumConfig = dataclasses.field(default_factory=CurriculumConfig)
 
 
 @dataclass
@@ -259,8 +295,8 @@ class TrainingConfig:
     log_dir: str | None = key(None, "Where TensorBoard events go; null: tensorboard/ in the run's directory.")
     flush_every_n_steps: int = key(10, "TensorBoard events reach the disk every so many steps.")
     resume: bool = key(False, "Go on from the last whole checkpoint of the run's directory; afresh if there is none.")
-    train_data_dir: str | None = key(None, "Directory or file of the training rows; null: data.path.")
-    test_data_dir: str | None = key(None, "Directory or file of the held-out rows; null: data.path.")
+    train_data_dir: str | None = key(None, "Directory or files of the training rows; null: data.path.")
+    test_data_dir: str | None = key(None, "Directory or files of the held-out rows; null: data.path.")
     data_source: str | None = key(None, "Overrides data.source.")
     log_reward_stats: bool = key(
         True,

@@ -9,6 +9,7 @@ a batch sits out that pass. A run of fewer batches than one pass has keeps to th
 
 import functools
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,19 @@ import numpy.typing as npt
 from agent_tunix.errors import DataError
 
 RowIndices = npt.NDArray[np.int64]
+
+
+class Order(Protocol):
+    """Which rows make up the batch of each step: a pure function of the configuration, the rows and the step."""
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the run."""
+        ...
+
+    def batch_indices(self, step: int) -> RowIndices:
+        """[batch_size] row indices of one batch; `step` is from 1 to `num_steps`."""
+        ...
 
 
 def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epochs: int) -> int:
@@ -81,15 +95,15 @@ def _order_of_pass(num_rows: int, num_chosen: int, seed: int, pass_number: int, 
     """The chosen rows as a pass goes through them, [num_chosen]; the first pass is what chooses them."""
     order = np.arange(num_rows)
     if shuffle:
-        order = _permute(order, seed, 0)
+        order = permute(order, seed, 0)
     order = order[:num_chosen]
     if shuffle and pass_number > 0:
-        order = _permute(order, seed, pass_number)
+        order = permute(order, seed, pass_number)
     order.flags.writeable = False
     return order
 
 
-def _permute(rows: RowIndices, seed: int, pass_number: int) -> RowIndices:
+def permute(rows: RowIndices, *seeds: int) -> RowIndices:
     """The rows sorted by random keys: NumPy keeps its raw streams for ever, but not its `permutation`."""
-    keys = np.random.PCG64([seed, pass_number]).random_raw(len(rows))
+    keys = np.random.PCG64(list(seeds)).random_raw(len(rows))
     return rows[np.argsort(keys, kind="stable")]

@@ -3,29 +3,42 @@
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config
+from agent_tunix.data.draws import read_difficulty
 from agent_tunix.data.dropped import Dropped, RowError
-from agent_tunix.data.examples import Example, is_marked, make_example
+from agent_tunix.data.examples import Example, is_marked, make_example, rename_columns
 from agent_tunix.data.sources import Split, read_rows
 from agent_tunix.errors import ConfigError, DataError
 
 ROWS_TO_JUDGE_BY = 100
+# The column that holds the name of a mixture's set.
+SET_COLUMN = "data_source"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSplit:
-    """What a split holds, and what of it was dropped."""
+    """What a split holds, and what of it was dropped.
+
+    Attributes:
+        examples: In the order of their source; of a mixture, set after set.
+        dropped: The rows left out; of a mixture, each reason has the name of its set before it.
+        counts: Examples of each set of a mixture; empty without one.
+    """
 
     examples: list[Example]
     dropped: Dropped
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def describe(self, purpose: str) -> str:
         """One line for the log: `98 training examples; dropped of train.jsonl: 2 × empty line (lines 3, 9)`."""
         line = f"{len(self.examples)} {purpose} examples"
+        if self.counts:
+            line += f" ({', '.join(f'{name} {count}' for name, count in self.counts.items())})"
         if self.dropped.total:
             line += f"; dropped of {self.dropped.origin or 'the source'}: {self.dropped.describe()}"
         return line
@@ -43,24 +56,45 @@ class LoadReport(NamedTuple):
 
 
 def load_examples(config: Config, split: Split) -> LoadedSplit:
-    """All usable rows of a split, in the order of their source.
+    """All usable rows of a split, in the order of their source; of a mixture, set after set.
+
+    `training.test_data_dir` holds the held-out rows of a whole mixture.
 
     Raises:
         ConfigError: There is no such source.
         DataError: A file cannot be read, or no row of it can be used.
     """
-    dropped = Dropped()
-    examples = list(_iter_examples(config, split, dropped))
-    if not examples:
-        raise _nothing_left(split, dropped)
-    return LoadedSplit(examples, dropped)
+    examples: list[Example] = []
+    all_dropped, counts = Dropped(origin="the mixture"), {}
+    parts = _parts(config, split)
+    for name, part in parts.items():
+        dropped = Dropped()
+        own = list(iter_examples(part, split, dropped, name))
+        if not own:
+            raise nothing_left(split, dropped, name)
+        if name is None:
+            return LoadedSplit(own, dropped)
+        examples += own
+        counts[name] = len(own)
+        all_dropped.absorb(dropped, name)
+    return LoadedSplit(examples, all_dropped, counts)
 
 
 def load_evaluation(config: Config) -> LoadedSplit:
-    """The examples a run is evaluated on: the held-out part of the training rows, or else the test rows."""
+    """The examples a run is evaluated on: the held-out part of the training rows, or else the test rows.
+
+    Those of a mixture take turns, each set at its own pace, so that the first ones stand for all. Of a set that is
+    streamed there are `evaluation.num_samples`.
+
+    Raises:
+        ConfigError: There is no such source, or the fraction is not in (0, 1].
+        DataError: A file cannot be read, or no row of it can be used.
+    """
+    if config.data.streaming:
+        return _interleaved(_first_examples(config))
     if config.training.train_fraction < 1.0:
         return _hold_out(config)[1]
-    return load_examples(config, "test")
+    return _interleaved(load_examples(config, "test"))
 
 
 def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadReport]:
@@ -75,12 +109,12 @@ def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadRepor
     if config.training.train_fraction < 1.0:
         train, evaluation = _hold_out(config)
     else:
-        train, evaluation = load_examples(config, "train"), load_examples(config, "test")
+        train, evaluation = load_examples(config, "train"), load_evaluation(config)
     return train.examples, evaluation.examples, LoadReport(train, evaluation)
 
 
-def peek_example(config: Config) -> Example:
-    """The first usable training row.
+def peek_examples(config: Config) -> dict[str | None, Example]:
+    """The first usable training row of each set of a mixture by its name, or of the only set, under None.
 
     Reads only so far, and as far in the rows of the evaluation: enough to refuse unusable data in an instant.
 
@@ -93,35 +127,85 @@ def peek_example(config: Config) -> Example:
     )
     small = dataclasses.replace(config, data=one_of_each)
     if config.training.train_fraction >= 1.0:
-        _first_example(small, "test")
-    return _first_example(small, "train")
+        for name, part in _parts(small, "test").items():
+            _first_example(part, "test", name)
+    return {name: _first_example(part, "train", name) for name, part in _parts(small, "train").items()}
 
 
-def _first_example(config: Config, split: Split) -> Example:
-    dropped = Dropped()
-    for example in _iter_examples(config, split, dropped):
-        return example
-    raise _nothing_left(split, dropped)
+def peek_example(config: Config) -> Example:
+    """The first usable training row, of the first set of a mixture; see `peek_examples`."""
+    return next(iter(peek_examples(config).values()))
 
 
-def _iter_examples(config: Config, split: Split, dropped: Dropped) -> Iterator[Example]:
-    """Examples one by one. The dataset counts as marked if one of its first rows has GSM8K's `####`."""
+def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | None = None) -> Iterator[Example]:
+    """The usable rows of one set, one by one, as they are read.
+
+    The set counts as marked if one of its first rows has GSM8K's `####`.
+
+    Args:
+        config: The run, with the keys of this set.
+        split: Training or held-out rows; only the training ones must have the column of a curriculum.
+        dropped: Counts the rows left out.
+        name: The set's name in a mixture, which becomes the column `data_source`.
+
+    Raises:
+        ConfigError: There is no such source.
+        DataError: A file cannot be read.
+    """
+    data = config.data
     rows = read_rows(config, split, dropped)
     first = list(itertools.islice(rows, ROWS_TO_JUDGE_BY))
-    marked = is_marked(first, config.data.answer_column)
+    answers = data.columns.get(data.answer_column or "", data.answer_column)
+    marked = is_marked(first, answers)
     for row in itertools.chain(first, rows):
         try:
-            yield make_example(row, config.data, marked=marked)
+            example = make_example(rename_columns(row, data.columns), data, marked=marked)
+            if split == "train" and data.curriculum.column is not None:
+                read_difficulty(example.columns, data.curriculum)
+            yield example if name is None else _named(example, name)
         except RowError as error:
             dropped.add(error.reason, row.number, error.detail)
 
 
-def _nothing_left(split: Split, dropped: Dropped) -> DataError:
+def is_held_out(example: Example, config: Config) -> bool:
+    """Whether a streamed training row belongs to the evaluation: decided by a hash of its problem and the run's seed.
+
+    So about `training.train_fraction` of the different problems train, and the same problem is never on both sides.
+    """
+    return int.from_bytes(_rank(example.prompt, config.seed), "big") >= config.training.train_fraction * 2**128
+
+
+def _parts(config: Config, split: Split) -> Mapping[str | None, Config]:
+    """The configuration of each set by its name; of the only one under None."""
+    if split == "test" and config.training.test_data_dir is not None:
+        return {None: config}
+    return {name: one.config for name, one in data_sets(config).items()} or {None: config}
+
+
+def _first_example(config: Config, split: Split, name: str | None) -> Example:
+    dropped = Dropped()
+    for example in iter_examples(config, split, dropped, name):
+        return example
+    raise nothing_left(split, dropped, name)
+
+
+def _named(example: Example, name: str) -> Example:
+    if example.columns.get(SET_COLUMN, name) != name:
+        raise RowError(
+            f"column {SET_COLUMN!r} holds something else than the name of the set",
+            f"rename it, as in data.mixture.{name}.columns.origin={SET_COLUMN}",
+        )
+    return dataclasses.replace(example, columns={**example.columns, SET_COLUMN: name})
+
+
+def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
+    """The error that a set, of a mixture the one of that name, has no row that can be used."""
+    whose = f"{split} rows" if name is None else f"{split} rows of data.mixture.{name}"
     origin = dropped.origin or "the source"
     if not dropped.total:
-        return DataError(f"the {split} rows should come from {origin}, but it is empty; give at least one row")
+        return DataError(f"the {whose} should come from {origin}, but it is empty; give at least one row")
     return DataError(
-        f"the {split} rows should come from {origin}, but none of its {dropped.total} can be used: "
+        f"the {whose} should come from {origin}, but none of its {dropped.total} can be used: "
         f"{dropped.describe()}; correct it, or name its columns with data.prompt_column and data.answer_column"
     )
 
@@ -142,7 +226,56 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
     chosen = set(ranked[: min(max(round(fraction * len(ranked)), 1), len(ranked) - 1)])
     train = [example for example in loaded.examples if example.prompt in chosen]
     held_out = [example for example in loaded.examples if example.prompt not in chosen]
-    return LoadedSplit(train, loaded.dropped), LoadedSplit(held_out, Dropped())
+    return (
+        LoadedSplit(train, loaded.dropped, _count_sets(train, loaded)),
+        _interleaved(LoadedSplit(held_out, Dropped(), _count_sets(held_out, loaded))),
+    )
+
+
+def _count_sets(examples: list[Example], loaded: LoadedSplit) -> dict[str, int]:
+    return {name: sum(example.columns[SET_COLUMN] == name for example in examples) for name in loaded.counts}
+
+
+def _interleaved(loaded: LoadedSplit) -> LoadedSplit:
+    """The sets of a mixture spread evenly over the whole, each in its own order."""
+    if not loaded.counts:
+        return loaded
+    seen = dict.fromkeys(loaded.counts, 0)
+    places = []
+    for example in loaded.examples:
+        name = example.columns[SET_COLUMN]
+        places.append((seen[name] + 0.5) / loaded.counts[name])
+        seen[name] += 1
+    order = sorted(range(len(places)), key=places.__getitem__)
+    return dataclasses.replace(loaded, examples=[loaded.examples[number] for number in order])
+
+
+def _first_examples(config: Config) -> LoadedSplit:
+    """The first `evaluation.num_samples` held-out rows of a streamed set, of a mixture in equal parts."""
+    split: Split = "test" if config.training.train_fraction >= 1.0 else "train"
+    parts = _parts(config, split)
+    limit = -(-config.evaluation.num_samples // len(parts))
+    examples: list[Example] = []
+    all_dropped, counts = Dropped(), {}
+    for name, part in parts.items():
+        dropped = Dropped()
+        rows = iter_examples(part, split, dropped, name)
+        held_out = rows if split == "test" else (example for example in rows if is_held_out(example, config))
+        own = list(itertools.islice(held_out, limit))
+        if not own and split == "test":
+            raise nothing_left(split, dropped, name)
+        examples += own
+        if name is None:
+            all_dropped = dropped
+        else:
+            counts[name] = len(own)
+            all_dropped.absorb(dropped, name)
+    if not examples:
+        raise DataError(
+            f"training.train_fraction={config.training.train_fraction} leaves no row for the evaluation; lower it, or"
+            f" set training.test_data_dir"
+        )
+    return LoadedSplit(examples, all_dropped, counts)
 
 
 def _rank(problem: str, seed: int) -> bytes:

@@ -80,7 +80,12 @@ def encode_prompt(tokenizer: Tokenizer, prompt_config: PromptConfig, problem: st
 
 
 def filter_over_long(
-    examples: Sequence[Example], lengths: Iterable[int], max_prompt_length: int, policy: str
+    examples: Sequence[Example],
+    lengths: Iterable[int],
+    max_prompt_length: int,
+    policy: str,
+    *,
+    may_be_empty: bool = False,
 ) -> tuple[list[Example], Dropped]:
     """The examples whose prompts fit.
 
@@ -89,13 +94,14 @@ def filter_over_long(
         lengths: Tokens of each one's prompt.
         max_prompt_length: The longest prompt that fits, in tokens.
         policy: What becomes of a longer one: `drop` counts it, `refuse` refuses them all.
+        may_be_empty: Whether none need fit.
 
     Returns:
         The examples that fit, and the tally of the others.
 
     Raises:
         ConfigError: There is no such policy.
-        DataError: A prompt is too long and the policy is `refuse`, or none fits.
+        DataError: A prompt is too long and the policy is `refuse`, or none fits where one must.
     """
     if policy not in ("drop", "refuse"):
         raise ConfigError(f"generation.over_long must be drop or refuse, not {policy!r}")
@@ -106,7 +112,7 @@ def filter_over_long(
             kept.append(example)
         else:
             dropped.add(f"prompt over {max_prompt_length} tokens", example.index, f"{length} tokens")
-    if dropped.total and (policy == "refuse" or not kept):
+    if dropped.total and (policy == "refuse" or not (kept or may_be_empty)):
         others = " or generation.over_long=drop" if kept else ""
         raise DataError(
             f"prompts may have generation.max_prompt_length={max_prompt_length} tokens, but {dropped.total} of "

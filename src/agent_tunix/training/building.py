@@ -1,6 +1,7 @@
 """Configuration → what a run works on: prompts, their order, the policy, the learner, the reward's workers."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -13,7 +14,7 @@ from tunix.rl.rollout import base_rollout
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.optimizers import parameter_groups, summary
 from agent_tunix.config.schema import Config, GrpoConfig
-from agent_tunix.data import BatchOrder, load_splits
+from agent_tunix.data import Example, load_evaluation, load_splits, make_order
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat
 from agent_tunix.policy.directory import find_model_directory
@@ -23,6 +24,7 @@ from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training import bridge
+from agent_tunix.training.batches import Batches, LoadedBatches, StreamedBatches
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
 from agent_tunix.training.prompting import Prompts, encode_examples
@@ -43,11 +45,10 @@ class GrpoAlgorithm(grpo_learner.GRPOConfig):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Material:
-    """What a run works on: prompts to train and to evaluate on, in which order, and who learns."""
+    """What a run works on: the prompts of each step and those to evaluate on, and who learns."""
 
-    train: Prompts
+    batches: Batches
     held_out: Prompts
-    order: BatchOrder
     learner: GrpoLearner
     schedule: optax.Schedule
     mesh: jax.sharding.Mesh
@@ -57,26 +58,11 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     """Load the data, the tokenizer and the policy, and build the learner."""
     directory = find_model_directory(config.model)
     tokenizer = Tokenizer(directory)
-    train_examples, held_out_examples, report = load_splits(config)
-    _LOGGER.info("%s", report.describe())
-    train_prompts = encode_examples(train_examples, tokenizer, config)
-    held_out = encode_examples(held_out_examples, tokenizer, config)
-    for purpose, prompts in (("training", train_prompts), ("evaluation", held_out)):
-        if prompts.dropped.total:
-            _LOGGER.warning("dropped %d %s prompts: %s", prompts.dropped.total, purpose, prompts.dropped.describe())
-    training = config.training
-    order = BatchOrder(
-        num_rows=len(train_prompts.examples),
-        batch_size=training.batch_size,
-        seed=config.seed,
-        num_batches=training.num_batches,
-        num_epochs=training.num_epochs,
-        shuffle=config.data.shuffle,
-    )
+    batches, held_out = load_batches(config, tokenizer)
     check_ends(config, tokenizer)
     mesh = make_mesh(config.model.mesh_shape)
     updates = config.grpo.num_iterations
-    schedule = make_schedule(config.optimizer, config.scheduler, order.num_steps * updates, updates)
+    schedule = make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
     policy = load_policy(directory, config.model, mesh)
     total, trained = count_parameters(policy)
     name = f"{policy.config.model_type} {config.model.model_size}"
@@ -87,7 +73,31 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     learner = build_learner(
         config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)
     )
-    return Material(train_prompts, held_out, order, learner, schedule, mesh)
+    return Material(batches, held_out, learner, schedule, mesh)
+
+
+def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:
+    """The prompts of each step, and those of the evaluation.
+
+    Raises:
+        DataError: A file cannot be read, or too few rows of it can be used.
+    """
+    if config.data.streaming:
+        evaluation = load_evaluation(config)
+        _LOGGER.info("training examples are streamed\n%s", evaluation.describe("evaluation"))
+        return StreamedBatches(config, tokenizer), _encode("evaluation", evaluation.examples, tokenizer, config)
+    train_examples, held_out_examples, report = load_splits(config)
+    _LOGGER.info("%s", report.describe())
+    train_prompts = _encode("training", train_examples, tokenizer, config)
+    held_out = _encode("evaluation", held_out_examples, tokenizer, config)
+    return LoadedBatches(train_prompts, make_order(train_prompts.examples, config), config), held_out
+
+
+def _encode(purpose: str, examples: Sequence[Example], tokenizer: Tokenizer, config: Config) -> Prompts:
+    prompts = encode_examples(examples, tokenizer, config)
+    if prompts.dropped.total:
+        _LOGGER.warning("dropped %d %s prompts: %s", prompts.dropped.total, purpose, prompts.dropped.describe())
+    return prompts
 
 
 def check_ends(config: Config, tokenizer: Tokenizer) -> None:

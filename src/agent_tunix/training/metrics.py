@@ -1,8 +1,10 @@
 """One step, or one evaluation, as a row of `metrics.jsonl`."""
 
+from collections import Counter
 from typing import Any
 
 from agent_tunix.config.schema import Config
+from agent_tunix.data import SET_COLUMN
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.measuring import RewardMetrics
@@ -23,6 +25,7 @@ class StepMetrics:
 
     def __init__(self, mixture: Mixture, config: Config) -> None:
         self._mixture = mixture
+        self._sets = list(config.data.mixture)
         self.of_rewards = RewardMetrics(
             mixture,
             num_generations=config.grpo.num_generations,
@@ -52,6 +55,9 @@ class StepMetrics:
             "completions/clipped_share": float((~completions.ended).mean()),
             "completions/distinct_share": len(set(completions.texts)) / len(completions.texts),
         }
+        if self._sets:
+            drawn = Counter(sample.columns[SET_COLUMN] for sample in result.samples)
+            row |= {f"data/{name}/share": drawn[name] / len(result.samples) for name in self._sets}
         row |= {f"policy/{name}": value for name, value in result.policy.items()}
         row["policy/learning_rate"] = learning_rate
         row["policy/updates"] = result.updates_applied

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking import compare_ends
@@ -92,7 +93,7 @@ def _settings(config: Config) -> dict[str, Any]:
     model, training, grpo, optimizer = config.model, config.training, config.grpo, config.optimizer
     tuned = f"LoRA, rank {model.lora_rank}, alpha {model.lora_alpha:g}" if model.lora_rank else "all weights"
     return {
-        "data": config.data.name,
+        "data": data_name(config),
         "system prompt": config.prompt.system or "none",
         "prompts a step": training.batch_size,
         "completions a prompt": grpo.num_generations,

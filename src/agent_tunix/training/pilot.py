@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.config.schema import Config
-from agent_tunix.data import BatchOrder, load_examples
+from agent_tunix.data import BatchOrder, load_examples, make_order
 from agent_tunix.policy import compat
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.model import load_policy, make_mesh
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
+from agent_tunix.training.batches import StreamedBatches
 from agent_tunix.training.building import check_ends, make_rollout, training_sampling
 from agent_tunix.training.learner import make_samples
 from agent_tunix.training.prompting import Prompts, encode_examples
@@ -62,8 +63,7 @@ def run_pilot(
     check_ends(config, tokenizer)
     mesh = make_mesh(config.model.mesh_shape)
     rollout = make_rollout(config, load_policy(directory, config.model, mesh), tokenizer, mesh)
-    prompts = encode_examples(load_examples(config, "train").examples, tokenizer, config)
-    rows = _first_rows(config, len(prompts.examples), num_problems)
+    prompts, rows = _first_prompts(config, tokenizer, num_problems)
     totals, clipped = {}, {}
     for number, temperature in enumerate(temperatures):
         parts = list(_sample(config, mixture, rollout, mesh, prompts, rows, num_samples, temperature, number))
@@ -72,12 +72,21 @@ def run_pilot(
     return Pilot([prompts.examples[row].prompt for row in rows], totals, clipped)
 
 
-def _first_rows(config: Config, num_rows: int, num_problems: int) -> list[int]:
-    """The rows that training would draw first, each once."""
-    order = BatchOrder(
-        num_rows=num_rows, batch_size=1, seed=config.seed, num_batches=None, num_epochs=1, shuffle=config.data.shuffle
-    )
-    return [int(order.batch_indices(step)[0]) for step in range(1, min(num_problems, num_rows) + 1)]
+def _first_prompts(config: Config, tokenizer: Tokenizer, num_problems: int) -> tuple[Prompts, list[int]]:
+    """Prompts, and the numbers of those that training would draw first, each once."""
+    if config.data.streaming:
+        first = StreamedBatches(config, tokenizer).first_prompts(num_problems)
+        return first, list(range(len(first.examples)))
+    prompts = encode_examples(load_examples(config, "train").examples, tokenizer, config)
+    order = make_order(prompts.examples, config)
+    if isinstance(order, BatchOrder):  # through all rows, of which the run itself may draw fewer
+        order = dataclasses.replace(order, batch_size=1, num_batches=None, num_epochs=1)
+    rows: dict[int, None] = {}
+    for step in range(1, order.num_steps + 1):
+        if len(rows) >= num_problems:
+            break
+        rows |= dict.fromkeys(order.batch_indices(step).tolist())
+    return prompts, list(rows)[:num_problems]
 
 
 def _sample(

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config
-from agent_tunix.data import Example, messages_for, peek_example
+from agent_tunix.data import SET_COLUMN, Example, messages_for, peek_examples
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
 
@@ -40,13 +40,16 @@ def preflight(config: Config, working_directory: Path) -> Checked:
         ConfigError, DataError, RewardError: What is wrong and what to do.
     """
     check(config)
-    example = peek_example(config)
+    examples = peek_examples(config)
     mixture = resolve_from_config(config, working_directory)
-    mixture.check_parameters(example.columns)
+    for name, example in examples.items():
+        mixture.check_parameters(example.columns, {} if name is None else {SET_COLUMN: name})
     # Code that is to run here has no limit there either.
     memory_mb = _NO_LIMIT_MB if config.rewards.execution == "inline" else config.rewards.memory_mb
-    rewards = (component.reward for component in mixture.components)
-    settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
+    for name, example in examples.items():
+        fixed = {} if name is None else {SET_COLUMN: name}
+        rewards = [component.reward for component in mixture.components if not component.route.excludes(fixed)]
+        settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
     return Checked(config, mixture, components_as_written(config, working_directory))
 
 

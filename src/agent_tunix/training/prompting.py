@@ -36,18 +36,24 @@ class Prompts:
         )
 
 
-def encode_examples(examples: Sequence[Example], tokenizer: Tokenizer, config: Config) -> Prompts:
+def encode_examples(
+    examples: Sequence[Example], tokenizer: Tokenizer, config: Config, *, may_be_empty: bool = False
+) -> Prompts:
     """Encode every example, and leave out the prompts that are too long or refuse them, as configured.
+
+    Args:
+        examples: Of one set, or of several.
+        tokenizer: The policy's.
+        config: The run.
+        may_be_empty: Whether none may be left, as of a few rows of a stream.
 
     Raises:
         DataError: A prompt is too long and `generation.over_long` is refuse, or none fits.
     """
     encoder = PromptEncoder(tokenizer, config.prompt)
-    token_ids = {example.index: encoder.encode(example.prompt) for example in examples}
+    longest = config.generation.max_prompt_length
+    token_ids = [encoder.encode(example.prompt) for example in examples]
     kept, dropped = filter_over_long(
-        examples,
-        [len(token_ids[example.index]) for example in examples],
-        config.generation.max_prompt_length,
-        config.generation.over_long,
+        examples, map(len, token_ids), longest, config.generation.over_long, may_be_empty=may_be_empty
     )
-    return Prompts(kept, [token_ids[example.index] for example in kept], dropped)
+    return Prompts(kept, [ids for ids in token_ids if len(ids) <= longest], dropped)

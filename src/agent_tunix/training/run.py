@@ -22,6 +22,7 @@ from agent_tunix.config.optimizers import filled
 from agent_tunix.config.schema import Config, RewardConfig
 from agent_tunix.errors import (
     CheckpointError,
+    DataError,
     Interrupted,
     NonFiniteUpdateError,
     RewardError,
@@ -49,7 +50,6 @@ from agent_tunix.training.reward_setup import make_reward_runner
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.state import (
     changed_since,
-    fingerprint_examples,
     make_metadata,
     read_state,
     reward_changed_since,
@@ -159,7 +159,7 @@ class Run:
         self._places = places
         self._material = material
         self._stop = stop
-        self._max_steps = material.order.num_steps
+        self._max_steps = material.batches.num_steps
         self._settings = StepSettings(checked.config, training_sampling(checked.config), self._max_steps)
         self._checkpoints = Checkpoints(places.checkpoints, checked.config.training.max_checkpoints_to_keep)
         self._scoring = scoring_settings(checked.config, checked.mixture)
@@ -167,7 +167,6 @@ class Run:
         self._metadata = make_metadata(
             checked.config,
             checked.mixture,
-            fingerprint_examples(material.train.examples),
             self._max_steps,
         )
         self._recorder: Recorder
@@ -266,8 +265,11 @@ class Run:
         return self._best.observe(step, row, judged)
 
     def _batch(self, step: int) -> PromptBatch:
-        rows = self._material.order.batch_indices(step)
-        return self._material.train.batch(rows, self._config)
+        try:
+            return self._material.batches.batch(step)
+        except DataError as error:  # of rows that are read as they are needed
+            self._save(step - 1)
+            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}") from error
 
     def _more_prompts(self, step: int, number: int) -> PromptBatch:
         """The prompts of a further round of dynamic sampling: those of the steps that follow, past the last the first.
@@ -292,7 +294,7 @@ class Run:
         for line in changed_since(restored.metadata, self._metadata):
             _LOGGER.warning("since the checkpoint was written, %s", line)
         self._check_reward(restored.metadata)
-        if restored.metadata["data"] != self._metadata["data"]:
+        if restored.metadata["data"] != self._material.batches.fingerprint(restored.step):
             raise CheckpointError(
                 "the training rows are not those that the checkpoint was trained on, so the data position means"
                 " nothing; restore the data, or start a new run"
@@ -344,7 +346,8 @@ class Run:
     def _save(self, step: int) -> None:
         if step > self._saved_step:
             self._recorder.flush()
-            metadata = {**self._metadata, "mixture": self._mixture.state_dict()}
+            data = self._material.batches.fingerprint(step)
+            metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
             self._checkpoints.save(step, read_state(self._material.learner), metadata)
             self._saved_step = step
 

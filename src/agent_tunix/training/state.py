@@ -5,16 +5,13 @@ moves, are the whole of it: the data position and the sampling key follow from t
 a reference that stays from the model directory.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 from flax import nnx
 
 from agent_tunix.config.schema import Config
-from agent_tunix.data import Example
 from agent_tunix.policy import compat
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.fingerprint import changes
@@ -63,16 +60,8 @@ def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
     return jax.tree_util.tree_unflatten(structure, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
 
 
-def fingerprint_examples(examples: Sequence[Example]) -> str:
-    """A hash of the problems and references in order: a resumed run must see the same rows."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(json.dumps([example.prompt, str(example.columns.get("answer"))]).encode())
-    return digest.hexdigest()[:16]
-
-
-def make_metadata(config: Config, mixture: Mixture, data: str, max_steps: int) -> dict[str, Any]:
-    """What a checkpoint says of its run; `changed_since` reads it."""
+def make_metadata(config: Config, mixture: Mixture, max_steps: int) -> dict[str, Any]:
+    """What a checkpoint says of its run, besides its rows and the reward's state; `changed_since` reads it."""
     return {
         "seed": config.seed,
         "batch_size": config.training.batch_size,
@@ -80,7 +69,6 @@ def make_metadata(config: Config, mixture: Mixture, data: str, max_steps: int) -
         "advantage_scaling": config.grpo.advantage_scaling,
         "reference_sync_steps": config.grpo.reference_sync_steps,
         "max_steps": max_steps,
-        "data": data,
         "reward": fingerprint(mixture).to_data(),
     }
 

@@ -275,17 +275,20 @@ class Mixture:
 
     # --- before a run ------------------------------------------------------------------------------------------------
 
-    def check_parameters(self, columns: Collection[str]) -> None:
+    def check_parameters(self, columns: Collection[str], fixed: Mapping[str, Any] | None = None) -> None:
         """Check that the dataset has what the components ask for.
 
         Args:
             columns: Names of the dataset's columns.
+            fixed: Those that hold the same in every row; a component whose route wants something else is not asked.
 
         Raises:
             RewardSignatureError: A component requires a parameter that nothing provides.
             RewardError: A component is routed by a column that the dataset lacks.
         """
         for component in self.components:
+            if component.route.excludes(fixed or {}):
+                continue
             component.reward.check_parameters(columns)
             for column in component.route.wanted:
                 if column not in columns:

@@ -37,6 +37,11 @@ class Route:
                 return f"its rows have {column} = {' or '.join(map(str, values))}, and this one {found!r}"
         return None
 
+    def excludes(self, fixed: Mapping[str, Any]) -> bool:
+        """Whether the component applies to no row, where these columns hold the same in every one."""
+        known = {column: values for column, values in self.wanted.items() if column in fixed}
+        return Route(known).obstacle(fixed) is not None
+
     def to_data(self) -> dict[str, list[Any]]:
         """What the configuration would say."""
         return {column: list(values) for column, values in self.wanted.items()}

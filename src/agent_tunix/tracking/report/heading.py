@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.schema import Config
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import PERCENTAGES, STEPS_AVERAGED, compare_ends
@@ -119,7 +120,7 @@ def make_heading(
 def _facts(config: Config, environment: Mapping[str, Any], fingerprint: str) -> list[tuple[str, str]]:
     facts = [
         ("Model", config.model.path or f"{config.model.model_family or ''} {config.model.model_size}".strip()),
-        ("Data", config.data.name),
+        ("Data", data_name(config)),
         ("Batch", f"{config.training.batch_size} prompts × {config.grpo.num_generations} completions"),
         ("Advantages", config.grpo.advantage_scaling),
         ("Seed", str(config.seed)),

@@ -1,0 +1,146 @@
+"""The sets of `data.mixture`: each a whole configuration of its own, made from the group's keys and its own."""
+
+import dataclasses
+import difflib
+import math
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+# What concerns the whole mixture.
+_SHARED_KEYS = ("mixture", "streaming")
+_KINDS = ("baby_steps", "one_pass")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DataSet:
+    """One set of a mixture.
+
+    Attributes:
+        weight: Its share of the draws, before the weights are made to sum to 1; above 0.
+        config: The run's configuration with the set's own `data` in place of the mixture.
+    """
+
+    weight: float
+    config: Config
+
+
+def data_sets(config: Config) -> dict[str, DataSet]:
+    """The sets of `data.mixture` by name; empty where the run has but one set, which has no name.
+
+    The configuration must have passed `checks.check`.
+    """
+    return {name: _data_set(config, entry) for name, entry in config.data.mixture.items()}
+
+
+def _data_set(config: Config, entry: Mapping[str, Any]) -> DataSet:
+    own = {key: value for key, value in entry.items() if key != "weight"}
+    if "curriculum" in own:
+        own["curriculum"] = dataclasses.replace(config.data.curriculum, **own["curriculum"])
+    data = dataclasses.replace(config.data, mixture={}, **own)
+    return DataSet(float(entry.get("weight", 1.0)), dataclasses.replace(config, data=data))
+
+
+def data_name(config: Config) -> str:
+    """What to call the data in a report: `data.name`, or else the sets of a mixture, the file, the made-up problems."""
+    data = config.data
+    path = config.training.train_data_dir or data.path
+    if data.name is not None or not (data.mixture or path):
+        return data.name or "word_problems"
+    return " + ".join(data.mixture) or Path(path or "").name
+
+
+def mixture_problems(config: Config) -> Iterator[str]:
+    """What is wrong with the mixture as it is written, one line each; nothing if `data_sets` can read it."""
+    if not config.data.mixture:
+        return
+    for key in ("data_source", "train_data_dir"):
+        if getattr(config.training, key) is not None:
+            yield f"training.{key} says where one set comes from, but data.mixture has several; say it in each of them"
+    for name, entry in config.data.mixture.items():
+        yield from _entry_problems(str(name), entry)
+
+
+def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator[str]:
+    """What is wrong with the values of one set, apart from the ranges of single keys.
+
+    Args:
+        data: The set's own keys.
+        prefix: What comes before a key in messages: `data.` or `data.mixture.NAME.`.
+        streaming: Whether its rows are read as they are needed.
+    """
+    curriculum = data.curriculum
+    at = f"{prefix}curriculum"
+    if curriculum.kind not in _KINDS:
+        yield f"{at}.kind must be one of {', '.join(_KINDS)}, not {curriculum.kind!r}"
+    if curriculum.stages < 1:
+        yield f"{at}.stages must be at least 1, not {curriculum.stages}"
+    if not 0.0 < curriculum.until <= 1.0:
+        yield f"{at}.until must be above 0 and at most 1, not {curriculum.until}"
+    if len(set(map(str, curriculum.order))) < len(curriculum.order):
+        yield f"{at}.order must name each value once, from easy to hard, not {curriculum.order}"
+    if curriculum.column is not None and streaming:
+        yield (
+            f"{at}.column={curriculum.column} sorts all rows, and data.streaming=true never has them all;"
+            f" set data.streaming=false, or leave the curriculum"
+        )
+
+
+def _entry_problems(name: str, entry: object) -> Iterator[str]:
+    where = f"data.mixture.{name}"
+    if not _NAME.fullmatch(name):
+        yield f"{where}: the name of a set is made of letters, digits, `_`, `.` and `-`, not {name!r}"
+    if not isinstance(entry, Mapping):
+        yield f"{where} must be a mapping {{weight: …, path: …}}, not {entry!r}"
+        return
+    weight = entry.get("weight", 1.0)
+    if not _fits(weight, float) or not (0.0 < weight < math.inf):
+        yield f"{where}.weight must be a number above 0, not {weight!r}; leave a set out to draw nothing from it"
+    yield from _key_problems(where, {key: value for key, value in entry.items() if key != "weight"}, DataConfig)
+
+
+def _key_problems(where: str, values: Mapping[str, Any], schema: type) -> Iterator[str]:
+    hints = typing.get_type_hints(schema)
+    for key, value in values.items():
+        if key in _SHARED_KEYS:
+            yield f"{where}.{key} cannot be set for one set; data.{key} is the whole mixture's"
+        elif key not in hints:
+            near = difflib.get_close_matches(str(key), [*hints, "weight"], n=1)
+            yield f"there is no key {where}.{key}" + (f"; did you mean {where}.{near[0]}?" if near else "")
+        elif hints[key] is CurriculumConfig and isinstance(value, Mapping):
+            yield from _key_problems(f"{where}.{key}", value, CurriculumConfig)
+        elif not _fits(value, hints[key]):
+            yield f"{where}.{key} must be {_describe(hints[key])}, not {value!r}"
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value is of the type that the schema gives a key."""
+    if hint is Any:
+        return True
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, choice) for choice in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is dict:
+        return isinstance(value, Mapping) and all(_fits(item, arguments[1]) for item in value.values())
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
+    return isinstance(value, hint)
+
+
+def _describe(hint: Any) -> str:
+    if isinstance(hint, types.UnionType):
+        return " or ".join(_describe(choice) for choice in typing.get_args(hint))
+    names = {str: "text", int: "an integer", float: "a number", bool: "true or false", types.NoneType: "null"}
+    if hint is CurriculumConfig or typing.get_origin(hint) is dict:
+        return "a mapping"
+    return names.get(hint, "a list")

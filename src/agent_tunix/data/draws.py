@@ -1,0 +1,163 @@
+"""The rows of one set in the order in which they are drawn, for as long as they are asked for.
+
+A draw is a number from 0. Which row it gives is a pure function of the set, the seeds and that number, so that any
+step's rows can be told without those of the steps before.
+"""
+
+import bisect
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from agent_tunix.config.schema import CurriculumConfig
+from agent_tunix.data.batches import RowIndices, permute
+from agent_tunix.data.dropped import RowError
+from agent_tunix.errors import DataError
+
+# Passes kept at hand: the stages of a curriculum, and the sets of a mixture, take turns.
+_PASSES_KEPT = 16
+
+
+class Draws(Protocol):
+    """What is drawn from a set."""
+
+    def rows(self, first: int, last: int) -> RowIndices:
+        """Row numbers within the set of the draws from `first` up to `last`, `last` itself left out."""
+        ...
+
+
+@dataclass(frozen=True)
+class PassDraws:
+    """Pass after pass over the rows, each shuffled anew.
+
+    Attributes:
+        num_rows: Rows of the set, at least 1.
+        seeds: Tell this set's passes from those of others.
+        shuffle: False goes through the rows in their own order.
+    """
+
+    num_rows: int
+    seeds: tuple[int, ...]
+    shuffle: bool = True
+
+    def rows(self, first: int, last: int) -> RowIndices:
+        """Row numbers of the draws from `first` up to `last`; a stretch may begin in one pass and end in the next."""
+        parts = [np.empty(0, np.int64)]
+        while first < last:
+            number, start = divmod(first, self.num_rows)
+            end = min(start + last - first, self.num_rows)
+            order = _pass_order(self.num_rows, (*self.seeds, number)) if self.shuffle else np.arange(self.num_rows)
+            parts.append(order[start:end])
+            first += end - start
+        return np.concatenate(parts)
+
+
+@functools.lru_cache(maxsize=_PASSES_KEPT)
+def _pass_order(num_rows: int, seeds: tuple[int, ...]) -> RowIndices:
+    order = permute(np.arange(num_rows), *seeds)
+    order.flags.writeable = False
+    return order
+
+
+@dataclass(frozen=True)
+class CurriculumDraws:
+    """Easy rows first: K stages of equal length over the first `until` of all draws, then every row.
+
+    With the n rows sorted by difficulty, d of D draws done and k = ⌊d·K / (until·D)⌋, the draw is from the rows of rank
+
+    - [0, ⌈n·(k+1)/K⌉) where kind is `baby_steps`: each stage adds the next harder rows
+      (Spitkovsky et al. 2010, https://aclanthology.org/N10-1116);
+    - [⌈n·k/K⌉, ⌈n·(k+1)/K⌉) where kind is `one_pass`: each stage has rows of its own
+      (Bengio et al. 2009, https://doi.org/10.1145/1553374.1553380);
+    - [0, n) from k = K on.
+
+    Within a stage the draws go pass by pass over its rows, each pass shuffled anew. Rows of equal difficulty are sorted
+    at random. Without shuffling both are left out, so that one stage goes through the rows sorted by difficulty.
+
+    Attributes:
+        difficulties: [n] of each row; higher is harder.
+        num_draws: D: draws of the whole run.
+        curriculum: The kind, K and `until`.
+        seeds: Tell this set's passes from those of others.
+        shuffle: Whether rows are shuffled.
+    """
+
+    difficulties: Sequence[float]
+    num_draws: int
+    curriculum: CurriculumConfig
+    seeds: tuple[int, ...]
+    shuffle: bool = True
+    _ranked: RowIndices = field(init=False, repr=False, compare=False)
+    _starts: Sequence[int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Sort the rows.
+
+        Raises:
+            DataError: There are more stages than rows.
+        """
+        stages, num_rows = self.curriculum.stages, len(self.difficulties)
+        if stages > num_rows:
+            raise DataError(
+                f"data.curriculum.stages={stages} would leave stages without a row, of which there are {num_rows};"
+                f" set data.curriculum.stages={num_rows} or less"
+            )
+        rows = np.arange(num_rows)
+        if self.shuffle:
+            rows = permute(rows, *self.seeds, 0)
+        values = np.asarray(self.difficulties, np.float64)[rows]
+        object.__setattr__(self, "_ranked", rows[np.argsort(values, kind="stable")])
+        length = self.curriculum.until * self.num_draws
+        # Rounded first, so that 0.3 · 10 is 3 draws and not a little more.
+        starts = [math.ceil(round(length * stage / stages, 6)) for stage in range(stages + 1)]
+        object.__setattr__(self, "_starts", starts)
+
+    def rows(self, first: int, last: int) -> RowIndices:
+        """Row numbers of the draws from `first` up to `last`."""
+        parts = [np.empty(0, np.int64)]
+        while first < last:
+            stage = bisect.bisect_right(self._starts, first) - 1
+            start = self._starts[stage]
+            end = last if stage == self.curriculum.stages else min(last, self._starts[stage + 1])
+            pool = self._pool(stage)
+            draws = PassDraws(len(pool), (*self.seeds, stage + 1), self.shuffle)
+            parts.append(pool[draws.rows(first - start, end - start)])
+            first = end
+        return np.concatenate(parts)
+
+    def _pool(self, stage: int) -> RowIndices:
+        num_rows, stages = len(self._ranked), self.curriculum.stages
+        if stage == stages:
+            return self._ranked
+        low = math.ceil(num_rows * stage / stages) if self.curriculum.kind == "one_pass" else 0
+        return self._ranked[low : math.ceil(num_rows * (stage + 1) / stages)]
+
+
+def read_difficulty(columns: Mapping[str, Any], curriculum: CurriculumConfig) -> float:
+    """How hard a row is: the number in its column, or the place of the column's value in `curriculum.order`.
+
+    Text counts as the number it spells, so that a CSV file has numbers too.
+
+    Raises:
+        RowError: The column is missing, or holds neither.
+    """
+    name = curriculum.column
+    if name is None or name not in columns:
+        raise RowError(f"no column {name!r}", f"it has {', '.join(map(repr, columns))}")
+    value = columns[name]
+    if curriculum.order:
+        for place, known in enumerate(curriculum.order):
+            if value == known or str(value) == str(known):
+                return float(place)
+        raise RowError(f"column {name!r} is not in data.curriculum.order", f"it is {value!r:.80}")
+    try:
+        number = math.nan if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise RowError(f"column {name!r} is not a number, and data.curriculum.order is empty", f"it is {value!r:.80}")
+    return number

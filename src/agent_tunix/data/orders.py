@@ -1,0 +1,74 @@
+"""The order of training that a configuration asks for: plain, by weight from several sets, or from easy to hard."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.schema import Config
+from agent_tunix.data.batches import BatchOrder, Order, RowIndices, count_steps
+from agent_tunix.data.dataset import SET_COLUMN
+from agent_tunix.data.draws import CurriculumDraws, Draws, PassDraws, read_difficulty
+from agent_tunix.data.examples import Example
+from agent_tunix.data.mixing import Interleaving, MixedOrder
+from agent_tunix.errors import DataError
+
+
+def make_order(examples: Sequence[Example], config: Config) -> Order:
+    """Which examples make up the batch of each step.
+
+    Args:
+        examples: Those that can be drawn, as `load_splits` gave them; prompts that do not fit are left out.
+        config: The run.
+
+    Raises:
+        DataError: There are fewer rows than a batch has, none of some set, or fewer than stages of a curriculum.
+    """
+    training, sets = config.training, data_sets(config)
+    if not sets and config.data.curriculum.column is None:
+        return BatchOrder(
+            num_rows=len(examples),
+            batch_size=training.batch_size,
+            seed=config.seed,
+            num_batches=training.num_batches,
+            num_epochs=training.num_epochs,
+            shuffle=config.data.shuffle,
+        )
+    num_steps = count_steps(len(examples), training.batch_size, training.num_batches, training.num_epochs)
+    interleaving = Interleaving(tuple(one.weight for one in sets.values()) or (1.0,))
+    rows = _rows_by_set(examples, list(sets))
+    num_draws = interleaving.counts(num_steps * training.batch_size)
+    configs = [one.config for one in sets.values()] or [config]
+    draws = [
+        _make_draws([examples[row] for row in rows[number]], configs[number], number, num_draws[number])
+        for number in range(len(configs))
+    ]
+    return MixedOrder(rows, draws, interleaving, training.batch_size, num_steps)
+
+
+def _rows_by_set(examples: Sequence[Example], names: Sequence[str]) -> list[RowIndices]:
+    if not names:
+        return [np.arange(len(examples))]
+    rows: dict[str, list[int]] = {name: [] for name in names}
+    for number, example in enumerate(examples):
+        rows[example.columns[SET_COLUMN]].append(number)
+    for name, own in rows.items():
+        if not own:
+            raise DataError(
+                f"no row of data.mixture.{name} is left to train on; leave the set out, or see what became of its rows"
+            )
+    return [np.array(own, np.int64) for own in rows.values()]
+
+
+def _make_draws(examples: Sequence[Example], config: Config, number: int, num_draws: int) -> Draws:
+    seeds = set_seeds(config, number)
+    curriculum, shuffle = config.data.curriculum, config.data.shuffle
+    if curriculum.column is None:
+        return PassDraws(len(examples), seeds, shuffle)
+    difficulties = [read_difficulty(example.columns, curriculum) for example in examples]
+    return CurriculumDraws(difficulties, num_draws, curriculum, seeds, shuffle)
+
+
+def set_seeds(config: Config, number: int) -> tuple[int, int]:
+    """What the random order of a set is made from; `number` is its place in the mixture, from 0."""
+    return config.seed, number + 1

@@ -1,0 +1,50 @@
+"""Where rows come from: one file for each source, and their names.
+
+Rows are read one at a time. A row that holds nothing usable is dropped and counted, never an exception.
+"""
+
+import difflib
+from collections.abc import Iterator
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.dropped import Dropped
+from agent_tunix.data.examples import Row
+from agent_tunix.data.sources.base import Source, Split
+from agent_tunix.data.sources.csv import read_csv
+from agent_tunix.data.sources.jsonl import read_jsonl
+from agent_tunix.data.sources.parquet import read_parquet
+from agent_tunix.data.sources.paths import source_of_path
+from agent_tunix.data.sources.synthetic import read_synthetic
+from agent_tunix.errors import ConfigError
+
+__all__ = ["SOURCES", "Source", "Split", "read_rows"]
+
+SOURCES: dict[str, Source] = {
+    "synthetic": read_synthetic,
+    "jsonl": read_jsonl,
+    "csv": read_csv,
+    "parquet": read_parquet,
+}
+
+
+def read_rows(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
+    """The rows of a split, as they are read.
+
+    Args:
+        config: The run; `training.data_source` comes before `data.source`.
+        split: Training or held-out rows.
+        dropped: Counts the rows left out, while reading, and learns where they come from.
+
+    Raises:
+        ConfigError: There is no source of that name.
+        DataError: A file is missing or cannot be read.
+    """
+    name = config.data.source if config.training.data_source is None else config.training.data_source
+    if name == "auto":
+        name = source_of_path(config, split)
+    if name not in SOURCES:
+        key = "data.source" if config.training.data_source is None else "training.data_source"
+        nearest = difflib.get_close_matches(name, SOURCES, n=1, cutoff=0.5)
+        advice = f"; did you mean {nearest[0]}?" if nearest else ""
+        raise ConfigError(f"{key} must be one of auto, {', '.join(SOURCES)}, not {name!r}{advice}")
+    return SOURCES[name](config, split, dropped)

@@ -1,0 +1,123 @@
+"""CSV files with a header; tab-separated ones where the name ends in `.tsv`.
+
+Every value is text, as it stands in the file: nothing becomes a number, a date or a null, and an empty field is "".
+Rows follow RFC 4180: quoted fields may hold separators, doubled quotes and line ends. A row that does not, that has
+more or fewer fields than the header, is not UTF-8, or is longer than `data.max_row_bytes` is dropped and counted under
+the line on which it begins.
+"""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.dropped import Dropped, RowError
+from agent_tunix.data.examples import Row
+from agent_tunix.data.sources.base import Split
+from agent_tunix.data.sources.files import faults_of, open_bytes, read_lines
+from agent_tunix.data.sources.paths import find_files
+from agent_tunix.errors import DataError
+
+
+def read_csv(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
+    """The rows of the split's files, by the columns of each one's header."""
+    before = 0
+    for path in find_files(config, split, "csv"):
+        dropped.begin_file(path, before)
+        with faults_of(split, path), open_bytes(path) as file:
+            records = _Records(file, _delimiter(path), config.data.max_row_bytes)
+            header = _read_header(records, path)
+            while header:
+                try:
+                    fields = records.next()
+                    if fields is None:
+                        break
+                    if len(fields) != len(header):
+                        raise RowError(f"not {len(header)} fields, as the header has", f"it has {len(fields)}")
+                except RowError as error:
+                    dropped.add(error.reason, before + records.line, error.detail)
+                else:
+                    yield Row(before + records.line, dict(zip(header, fields, strict=True)))
+        before += records.lines_read
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]] else ","
+
+
+def _read_header(records: "_Records", path: Path) -> list[str]:
+    """Names of the columns; none of an empty file.
+
+    Raises:
+        DataError: The first row cannot be one.
+    """
+    try:
+        header = records.next()
+    except RowError as error:
+        raise DataError(
+            f"{path} should begin with a header, but its first row is none: {error.reason} {error.detail}".rstrip()
+        ) from error
+    if header is None:
+        return []
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"the header of {path} has several columns named {', '.join(map(repr, twice))}; give each its own name"
+        )
+    return header
+
+
+class _Records:
+    """The records of a file, each read from one or more of its lines.
+
+    Attributes:
+        line: The line on which the last record begins, from 1.
+        lines_read: Lines read so far.
+    """
+
+    def __init__(self, file: BinaryIO, delimiter: str, limit: int) -> None:
+        self.line = 0
+        self.lines_read = 0
+        csv.field_size_limit(max(csv.field_size_limit(), limit))  # its own would end a long row that is allowed
+        self._limit = limit
+        self._size = 0
+        self._lines = read_lines(file, limit)
+        self._delimiter = delimiter
+        self._begin()
+
+    def _begin(self) -> None:
+        """Parse from the next line on; after a fault, what is held of the record that was given up is gone."""
+        self._reader = csv.reader(self._feed(), delimiter=self._delimiter, strict=True)
+
+    def next(self) -> list[str] | None:
+        """The fields of the next record; None at the end of the file.
+
+        Raises:
+            RowError: It is no record, and the next one begins on the next line.
+        """
+        self.line, self._size = self.lines_read + 1, 0
+        try:
+            fields = next(self._reader, None)
+            if fields is not None:
+                "".join(fields).encode()
+        except (csv.Error, RowError) as error:
+            self._begin()
+            if isinstance(error, RowError):
+                raise
+            raise RowError("not CSV", str(error)) from error
+        except UnicodeEncodeError as error:
+            bad = ord(error.object[error.start]) - 0xDC00
+            raise RowError("not UTF-8", f"one of its bytes is 0x{bad:02x}") from error
+        if fields == []:
+            raise RowError("empty line")
+        return fields
+
+    def _feed(self) -> Iterator[str]:
+        """Lines as text, in which a byte that is not UTF-8 is half a surrogate pair."""
+        for number, line in self._lines:
+            self.lines_read = number
+            self._size += len(line)
+            if self._size > self._limit and not (self._size == self._limit + 1 and line.endswith(b"\n")):
+                raise RowError(f"longer than data.max_row_bytes={self._limit}")
+            yield line.decode("utf-8", errors="surrogateescape")

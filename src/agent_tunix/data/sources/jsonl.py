@@ -1,0 +1,56 @@
+"""Files with one JSON object a line.
+
+A line that holds no usable object is dropped and counted, never an exception: not UTF-8, not JSON, not an object,
+empty, or longer than `data.max_row_bytes` (which is skipped without being held in memory).
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.dropped import Dropped, RowError
+from agent_tunix.data.examples import Row
+from agent_tunix.data.sources.base import Split
+from agent_tunix.data.sources.files import faults_of, open_bytes, read_lines
+from agent_tunix.data.sources.paths import find_files
+
+
+def read_jsonl(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
+    """The lines of the split's files, one JSON object each."""
+    files = find_files(config, split, "jsonl")
+    before, limit = 0, config.data.max_row_bytes
+    for path in files:
+        dropped.begin_file(path, before)
+        number = 0
+        with faults_of(split, path), open_bytes(path) as file:
+            for number, line in read_lines(file, limit):
+                try:
+                    columns = _parse_row(line, limit)
+                except RowError as error:
+                    dropped.add(error.reason, before + number, error.detail)
+                else:
+                    yield Row(before + number, columns)
+        before += number
+
+
+def _parse_row(line: bytes, limit: int) -> dict[str, Any]:
+    if len(line) > limit and not line.endswith(b"\n"):
+        raise RowError(f"longer than data.max_row_bytes={limit}")
+    if not line.strip():
+        raise RowError("empty line")
+    try:
+        row = json.loads(line.decode("utf-8"))
+        if b"\\u" in line:  # An escape may stand for half a surrogate pair, which is no text.
+            json.dumps(row, ensure_ascii=False).encode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RowError("not UTF-8", f"byte {error.start + 1} is 0x{line[error.start]:02x}") from error
+    except UnicodeEncodeError as error:
+        raise RowError("not Unicode", "an escape stands for half a surrogate pair") from error
+    except json.JSONDecodeError as error:
+        raise RowError("not JSON", f"{error.msg} at column {error.colno}") from error
+    except (ValueError, RecursionError) as error:  # A number of thousands of digits; brackets nested too deep.
+        raise RowError("not JSON", str(error)) from error
+    if not isinstance(row, dict):
+        raise RowError("not a JSON object", f"it is {type(row).__name__}")
+    return row

@@ -1,0 +1,133 @@
+"""Parquet files, read a few hundred rows at a time.
+
+Values are plain Python: integers, floats, text, bytes, lists, a dict for a struct, `datetime`, `Decimal`, None. Times
+finer than a microsecond, which Python's own lack, are cut to it. A row whose text is not UTF-8, that holds a date out
+of Python's range, or that is longer than `data.max_row_bytes` is dropped and counted.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.dropped import Dropped, RowError
+from agent_tunix.data.examples import Row
+from agent_tunix.data.sources.base import Split
+from agent_tunix.data.sources.files import faults_of
+from agent_tunix.data.sources.paths import find_files
+from agent_tunix.errors import DataError
+
+ROWS_AT_ONCE = 256
+# Read ahead in a column; without it a whole row group would be in memory.
+READ_AHEAD_BYTES = 1 << 20
+
+
+def read_parquet(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
+    """The rows of the split's files.
+
+    Raises:
+        DataError: A file is no whole Parquet file, or is damaged.
+    """
+    dropped.unit = "row"
+    before = 0
+    for path in find_files(config, split, "parquet"):
+        dropped.begin_file(path, before)
+        number = before
+        for batch in _read_batches(split, path):
+            for first, rows in _rows_of(batch, config.data.max_row_bytes):
+                if isinstance(rows, RowError):
+                    dropped.add(rows.reason, number + first, rows.detail)
+                else:
+                    yield from (Row(number + first + place, columns) for place, columns in enumerate(rows))
+            number += batch.num_rows
+        before = number
+
+
+def _read_batches(split: Split, path: Path) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with faults_of(split, path):
+        try:
+            file = pq.ParquetFile(path, buffer_size=READ_AHEAD_BYTES, pre_buffer=False)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"{path} is not a whole Parquet file: {error}; the end of a file that was half written or half"
+                f" downloaded is missing: write or download it again"
+            ) from error
+        with file:
+            schema = _plain_schema(file.schema_arrow)
+            names = file.schema_arrow.names
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise DataError(
+                    f"{path} has several columns named {', '.join(map(repr, twice))}; give each its own name"
+                )
+            try:
+                for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
+                    yield batch if schema is None else batch.cast(schema, safe=False)
+            except (pa.ArrowException, OSError) as error:
+                raise DataError(
+                    f"{path} is damaged: {' '.join(str(error).split())}; write or download it again"
+                ) from error
+
+
+def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]] | RowError]]:
+    """Stretches of a batch: the number of the first row, from 1, and the rows, or why its one row cannot be used."""
+    stretches = [(0, batch.num_rows)]
+    while stretches:
+        start, end = stretches.pop()
+        part = batch.slice(start, end - start)
+        rows: list[dict[str, Any]] | RowError
+        if part.nbytes > limit:
+            rows = RowError(f"longer than data.max_row_bytes={limit}", f"{part.nbytes} bytes")
+        else:
+            try:
+                rows = part.to_pylist()
+            except UnicodeDecodeError as error:
+                rows = RowError("not UTF-8", str(error))
+            except (ValueError, OverflowError) as error:
+                rows = RowError("a value that Python has not", str(error))
+        if isinstance(rows, RowError) and end - start > 1:
+            middle = (start + end) // 2
+            stretches += [(middle, end), (start, middle)]
+        else:
+            yield start + 1, rows
+
+
+def _plain_schema(schema: Any) -> Any:
+    """The schema in whose types Python can say every value; None if it is already.
+
+    Times of nanoseconds are cut to microseconds, however deep they stand, and dictionaries are written out: a slice of
+    a batch with a dictionary has all of it, which would count in the size of each row.
+    """
+    import pyarrow as pa
+
+    fields = [pa.field(field.name, _plain_type(field.type), field.nullable) for field in schema]
+    changed = pa.schema(fields)
+    return None if changed.types == schema.types else changed
+
+
+def _plain_type(kind: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    if types.is_time64(kind) and kind.unit == "ns":
+        return pa.time64("us")
+    if types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain_type(field.type), field.nullable) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(_plain_type(kind.value_type))
+    if types.is_large_list(kind):
+        return pa.large_list(_plain_type(kind.value_type))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_plain_type(kind.value_type), kind.list_size)
+    if types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    return kind

@@ -1,0 +1,163 @@
+"""Which files hold the rows of a split, and which source reads them."""
+
+import glob
+import os
+import re
+from pathlib import Path
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.sources.base import Split
+from agent_tunix.errors import DataError
+
+# The sources that read files, and how the names of theirs end.
+SUFFIXES = {
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "csv": (".csv", ".tsv"),
+    "parquet": (".parquet",),
+}
+# Text may be compressed besides.
+COMPRESSIONS = (".gz", ".zst", ".bz2")
+
+
+def source_of_path(config: Config, split: Split) -> str:
+    """The source that `data.source=auto` means: what the suffixes of the files say, `synthetic` without any path.
+
+    Raises:
+        DataError: The suffix is of no known kind, or a directory has files of no kind or of several.
+    """
+    key, given, path = _given(config, split)
+    if path is None:
+        return "synthetic"
+    if os.path.isdir(path):
+        kinds = [source for source in SUFFIXES if _files_of_split(path, _split_name(config, split), source)]
+        if len(kinds) == 1:
+            return kinds[0]
+        name = _split_name(config, split)
+        known = ", ".join(f"{name}{suffixes[0]}" for suffixes in SUFFIXES.values())
+        if kinds:
+            raise DataError(f"{key}={given} has {name} files of several kinds; set data.source={' or '.join(kinds)}")
+        raise DataError(_not_in_directory(key, given, known, split))
+    source = source_of_name(path.name)
+    if source is not None:
+        return source
+    if not any(map(os.path.exists, _matches(path))):
+        raise _missing(key, given, path, "No such file or directory", split)
+    every = ", ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
+    raise DataError(
+        f"{key}={given} does not say what kind of file it is; name it with one of {every}, or set data.source="
+        f"{', '.join(SUFFIXES)}"
+    )
+
+
+def find_files(config: Config, split: Split, source: str) -> list[Path]:
+    """The files with the rows of a split, in the order in which they are read.
+
+    `training.train_data_dir` and `training.test_data_dir` come before `data.path`. Each may be one file, a pattern
+    (`part-*.jsonl`, in alphabetical order) or a directory, in which a file `train.jsonl`, or numbered ones as
+    `train-00000-of-00002.jsonl`, hold the split of that name. A `data.path` that is no directory holds training rows
+    only: held-out rows must come from elsewhere.
+
+    Args:
+        config: The run.
+        split: Training or held-out rows.
+        source: Decides how the names of files in a directory end.
+
+    Raises:
+        DataError: No path is given, or there is no such file.
+    """
+    key, given, path = _given(config, split)
+    name = _split_name(config, split)
+    if path is None:
+        suffix = SUFFIXES[source][0]
+        raise DataError(
+            f"data.source={source} needs the {split} rows, but neither data.path nor training.{split}_data_dir is set; "
+            f"set data.path to a directory with train{suffix} and test{suffix}, or to one file"
+        )
+    if os.path.isdir(path):
+        found = _files_of_split(path, name, source)
+        if not found:
+            raise DataError(_not_in_directory(key, given, f"{name}{SUFFIXES[source][0]}", split))
+        alike = [file for file in found if not _is_numbered(file.name, name)]
+        if len(alike) > 1:
+            raise DataError(
+                f"{key}={given} has {' and '.join(file.name for file in alike)}; leave one, or give one file"
+            )
+        return alike or found
+    found = _matches(path)
+    if not found:
+        raise _missing(key, given, path, "no file matches it", split)
+    for file in found:
+        try:
+            file.stat()
+        except OSError as error:
+            raise _missing(key, given, file, error.strerror or str(error), split) from error
+    if split == "test" and key == "data.path":
+        what = "is one file, which holds" if len(found) == 1 else f"means {len(found)} files, which hold"
+        raise DataError(
+            f"data.path={given} {what} training rows and leaves none for evaluation; "
+            f"set training.train_fraction=0.9 to hold some of them out, or training.test_data_dir to another file"
+        )
+    return found
+
+
+def _given(config: Config, split: Split) -> tuple[str, str | None, Path | None]:
+    """The key that names the path, its value, and the path."""
+    override = config.training.train_data_dir if split == "train" else config.training.test_data_dir
+    key = f"training.{split}_data_dir" if override is not None else "data.path"
+    given = config.data.path if override is None else override
+    return key, given, None if given is None else Path(os.path.expanduser(given))
+
+
+def _split_name(config: Config, split: Split) -> str:
+    return config.data.train_split if split == "train" else config.data.test_split
+
+
+def _matches(path: Path) -> list[Path]:
+    """The file itself, or the files that a pattern means, in alphabetical order."""
+    if glob.has_magic(str(path)) and not os.path.lexists(path):
+        return [Path(name) for name in sorted(glob.glob(str(path), recursive=True)) if os.path.isfile(name)]
+    return [path]
+
+
+def _files_of_split(directory: Path, name: str, source: str) -> list[Path]:
+    """`train.jsonl` and the like, and numbered ones, in alphabetical order."""
+    files = sorted(file for file in directory.iterdir() if source_of_name(file.name) == source)
+    return [file for file in files if _stem(file.name) == name or _is_numbered(file.name, name)]
+
+
+def _is_numbered(file_name: str, name: str) -> bool:
+    return re.match(re.escape(name) + r"[-_.]\d", file_name) is not None
+
+
+def source_of_name(name: str) -> str | None:
+    """The source that reads files of such a name; None if the name does not tell."""
+    bare = _uncompressed(name).lower()
+    source = next((source for source, suffixes in SUFFIXES.items() if bare.endswith(suffixes)), None)
+    return None if source == "parquet" and bare != name.lower() else source
+
+
+def _uncompressed(name: str) -> str:
+    return name.rpartition(".")[0] if name.lower().endswith(COMPRESSIONS) else name
+
+
+def _stem(name: str) -> str:
+    return _uncompressed(name).rpartition(".")[0]
+
+
+def _not_in_directory(key: str, given: str | None, wanted: str, split: Split) -> str:
+    return f"{key}={given} should lead to the {split} rows, but there is no {wanted} in it; {_remedy(key, split)}"
+
+
+def _missing(key: str, given: str | None, path: Path, why: str, split: Split) -> DataError:
+    return DataError(
+        f"{key}={given} should lead to the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}"
+    )
+
+
+def _remedy(key: str, split: Split) -> str:
+    remedy = f"correct {key}"
+    if key == "data.path":
+        remedy += f" or name the split with data.{split}_split"
+    if split == "test":
+        remedy += " or set training.train_fraction=0.9 to hold some training rows out"
+    return remedy

@@ -1,0 +1,17 @@
+"""Problems made by code."""
+
+from collections.abc import Iterator
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.dropped import Dropped
+from agent_tunix.data.examples import Row
+from agent_tunix.data.sources.base import Split
+
+
+def read_synthetic(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
+    """Word problems made by code; the training and the held-out ones have none in common."""
+    from agent_tunix.data.word_problems import make_problems
+
+    count = config.data.num_train if split == "train" else config.data.num_test
+    for number, columns in enumerate(make_problems(split, count, config.data.seed), start=1):
+        yield Row(number, dict(columns))

@@ -1,0 +1,35 @@
+"""Rows for the commands on rewards."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent_tunix.cli.problems import load_problems, source_of
+from agent_tunix.errors import DataError
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.jsonl", "rows.txt"])
+def test_problems_come_from_any_file_that_training_reads(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name.endswith(".csv"):
+        path.write_text("problem,label,level\np,4,hard\n")
+    elif name.endswith(".parquet"):
+        pq.write_table(pa.table({"problem": ["p"], "label": [4], "level": ["hard"]}), path)
+    else:
+        path.write_text('{"problem": "p", "label": 4, "level": "hard"}\n')
+    (problem,) = load_problems(str(path), 5, None, None)
+    assert problem.prompt == "p"
+    assert (problem.columns["answer"], problem.columns["level"]) == ("4", "hard")
+
+
+def test_a_directory_has_the_training_rows(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("question,answer\n" + "q,1\n" * 10)
+    assert len(load_problems(str(tmp_path), 4, None, None)) == 4
+    assert source_of(str(tmp_path)) == "auto"
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(DataError, match="--data nowhere should lead to a JSONL, CSV or Parquet file"):
+        load_problems("nowhere", 4, None, None)

@@ -1,0 +1,153 @@
+"""Draws from one set: pass after pass, and from easy to hard."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_tunix.config.schema import CurriculumConfig
+from agent_tunix.data.draws import CurriculumDraws, Draws, PassDraws, read_difficulty
+from agent_tunix.data.dropped import RowError
+from agent_tunix.errors import DataError
+
+PASSES = [1, 3, 2, 4, 5, 0, 2, 4, 1, 5, 0, 3]
+CURRICULA = {
+    "baby_steps": [3, 1, 3, 1, 2, 5, 3, 1, 2, 3, 5, 1, 5, 0, 2, 4],
+    "one_pass": [3, 1, 3, 1, 5, 2, 2, 5, 0, 4, 0, 4, 5, 0, 2, 4],
+}
+
+
+@st.composite
+def curricula(draw: st.DrawFn) -> CurriculumDraws:
+    difficulties = draw(st.lists(st.integers(0, 5).map(float), min_size=1, max_size=40))
+    curriculum = CurriculumConfig(
+        column="level",
+        kind=draw(st.sampled_from(["baby_steps", "one_pass"])),
+        stages=draw(st.integers(1, len(difficulties))),
+        until=draw(st.floats(0.01, 1.0)),
+    )
+    return CurriculumDraws(difficulties, draw(st.integers(1, 200)), curriculum, (3, 1), draw(st.booleans()))
+
+
+passes = st.builds(PassDraws, st.integers(1, 30), st.tuples(st.integers(0, 9)), st.booleans())
+
+
+@given(passes | curricula(), st.lists(st.integers(0, 60), min_size=3, max_size=3).map(sorted))
+def test_a_draw_does_not_depend_on_how_draws_are_asked_for(draws: Draws, cuts: list[int]) -> None:
+    low, middle, high = cuts
+    whole = draws.rows(low, high).tolist()
+    assert draws.rows(low, middle).tolist() + draws.rows(middle, high).tolist() == whole
+    assert [int(draws.rows(draw, draw + 1)[0]) for draw in range(low, high)] == whole
+
+
+@given(passes)
+def test_every_pass_has_each_row_once(draws: PassDraws) -> None:
+    for number in range(3):
+        rows = draws.rows(number * draws.num_rows, (number + 1) * draws.num_rows)
+        assert sorted(rows.tolist()) == list(range(draws.num_rows))
+
+
+def test_passes_are_shuffled_anew_and_by_the_seeds() -> None:
+    draws, other = PassDraws(50, (0, 1)), PassDraws(50, (0, 2))
+    assert draws.rows(0, 50).tolist() != draws.rows(50, 100).tolist()
+    assert draws.rows(0, 50).tolist() != other.rows(0, 50).tolist()
+
+
+def test_draws_never_change_between_releases() -> None:
+    assert PassDraws(6, (7, 1)).rows(0, 12).tolist() == PASSES
+    levels = [2.0, 0.0, 1.0, 0.0, 2.0, 1.0]
+    for kind, rows in CURRICULA.items():
+        curriculum = CurriculumConfig(column="level", kind=kind, stages=3, until=0.75)
+        assert CurriculumDraws(levels, 16, curriculum, (7, 1)).rows(0, 16).tolist() == rows
+
+
+def stages_of(draws: CurriculumDraws, num_stages: int) -> list[list[float]]:
+    """Difficulties of the rows of each stage, and of what comes after the last."""
+    length = draws.curriculum.until * draws.num_draws / num_stages
+    cuts = [*(round(length * stage) for stage in range(num_stages + 1)), draws.num_draws]
+    return [[draws.difficulties[row] for row in draws.rows(low, high)] for low, high in itertools.pairwise(cuts)]
+
+
+def test_baby_steps_add_the_next_harder_rows() -> None:
+    curriculum = CurriculumConfig(column="level", kind="baby_steps", stages=3, until=0.75)
+    draws = CurriculumDraws([float(n % 3) for n in range(30)], 400, curriculum, (0, 1))
+    assert [set(stage) for stage in stages_of(draws, 3)] == [{0.0}, {0.0, 1.0}, {0.0, 1.0, 2.0}, {0.0, 1.0, 2.0}]
+
+
+def test_one_pass_has_each_difficulty_in_a_stage_of_its_own() -> None:
+    curriculum = CurriculumConfig(column="level", kind="one_pass", stages=3, until=0.75)
+    draws = CurriculumDraws([float(n % 3) for n in range(30)], 400, curriculum, (0, 1))
+    assert [set(stage) for stage in stages_of(draws, 3)] == [{0.0}, {1.0}, {2.0}, {0.0, 1.0, 2.0}]
+
+
+def test_without_shuffling_one_stage_is_the_rows_sorted() -> None:
+    curriculum = CurriculumConfig(column="level", kind="one_pass", stages=1)
+    draws = CurriculumDraws([3.0, 1.0, 2.0, 1.0], 4, curriculum, (0, 1), shuffle=False)
+    assert draws.rows(0, 4).tolist() == [1, 3, 2, 0]
+
+
+@given(curricula())
+def test_the_pool_of_a_draw_is_what_the_formula_says(draws: CurriculumDraws) -> None:
+    n, big_d, curriculum = len(draws.difficulties), draws.num_draws, draws.curriculum
+    ranked = sorted(draws.difficulties)
+    for d in range(big_d):
+        k = math.floor(round(d * curriculum.stages / (curriculum.until * big_d), 9))
+        low = math.ceil(n * k / curriculum.stages) if curriculum.kind == "one_pass" else 0
+        pool = ranked[low : math.ceil(n * (k + 1) / curriculum.stages)] if k < curriculum.stages else ranked
+        assert draws.difficulties[int(draws.rows(d, d + 1)[0])] in pool
+
+
+def test_rows_of_equal_difficulty_do_not_keep_their_order() -> None:
+    curriculum = CurriculumConfig(column="level", kind="baby_steps", stages=2)
+    draws = CurriculumDraws([1.0] * 100, 1000, curriculum, (0, 1))
+    assert set(draws.rows(0, 500).tolist()) != set(range(50))
+
+
+def test_more_stages_than_rows_are_refused() -> None:
+    with pytest.raises(DataError, match=r"stages=4 would leave stages without a row.*set data\.curriculum\.stages=3"):
+        CurriculumDraws([1.0] * 3, 10, CurriculumConfig(column="level"), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("value", "order", "difficulty"),
+    [
+        (3, [], 3.0),
+        (-0.5, [], -0.5),
+        ("3", [], 3.0),
+        (" 1e2 ", [], 100.0),
+        (math.inf, [], math.inf),
+        (np.int64(2), [], 2.0),
+        ("easy", ["easy", "hard"], 0.0),
+        ("hard", ["easy", "hard"], 1.0),
+        (5, [9, 5], 1.0),
+        ("5", [9, 5], 1.0),
+        (None, [None, "hard"], 0.0),
+    ],
+)
+def test_difficulty_is_a_number_or_a_place_in_the_order(value: Any, order: list[Any], difficulty: float) -> None:
+    assert read_difficulty({"level": value}, CurriculumConfig(column="level", order=order)) == difficulty
+
+
+@pytest.mark.parametrize(
+    ("columns", "order", "reason"),
+    [
+        ({"other": 1}, [], "no column 'level'"),
+        ({"level": None}, [], "column 'level' is not a number, and data.curriculum.order is empty"),
+        ({"level": True}, [], "column 'level' is not a number, and data.curriculum.order is empty"),
+        ({"level": math.nan}, [], "column 'level' is not a number, and data.curriculum.order is empty"),
+        ({"level": "nan"}, [], "column 'level' is not a number, and data.curriculum.order is empty"),
+        ({"level": "hard"}, [], "column 'level' is not a number, and data.curriculum.order is empty"),
+        ({"level": [1]}, [], "column 'level' is not a number, and data.curriculum.order is empty"),
+        ({"level": 10**400}, [], "column 'level' is not a number, and data.curriculum.order is empty"),
+        ({"level": "medium"}, ["easy", "hard"], "column 'level' is not in data.curriculum.order"),
+        ({"level": "Easy"}, ["easy", "hard"], "column 'level' is not in data.curriculum.order"),
+    ],
+)
+def test_a_row_without_a_difficulty_is_told(columns: dict[str, Any], order: list[Any], reason: str) -> None:
+    with pytest.raises(RowError) as caught:
+        read_difficulty(columns, CurriculumConfig(column="level", order=order))
+    assert caught.value.reason == reason

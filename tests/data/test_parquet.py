@@ -1,0 +1,167 @@
+"""Rows of Parquet files."""
+
+import datetime
+import decimal
+import math
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent_tunix.config.schema import Config, DataConfig
+from agent_tunix.data.dropped import Dropped
+from agent_tunix.data.examples import Row
+from agent_tunix.data.sources import read_rows
+from agent_tunix.errors import DataError
+
+UTC = datetime.UTC
+
+
+def read(path: Path, max_row_bytes: int = 65536) -> tuple[list[Row], Dropped]:
+    dropped = Dropped()
+    config = Config(data=DataConfig(path=str(path), max_row_bytes=max_row_bytes))
+    return list(read_rows(config, "train", dropped)), dropped
+
+
+@pytest.mark.parametrize(
+    ("array", "values"),
+    [
+        (pa.array([2**53 + 1, None]), [2**53 + 1, None]),
+        (pa.array([2**64 - 1, 0], pa.uint64()), [2**64 - 1, 0]),
+        (pa.array([[1, 2], None]), [[1, 2], None]),
+        (pa.array([{"a": None, "b": [{"c": 1}]}, None]), [{"a": None, "b": [{"c": 1}]}, None]),
+        (pa.array([[], [{}]], pa.list_(pa.struct([("a", pa.int8())]))), [[], [{"a": None}]]),
+        (pa.array([b"\xff\x00", None]), [b"\xff\x00", None]),
+        (pa.array([True, None]), [True, None]),
+        (pa.array([None, None]), [None, None]),
+        (pa.array(["x", "y"]).dictionary_encode(), ["x", "y"]),
+        (pa.array([decimal.Decimal("1.10"), None]), [decimal.Decimal("1.10"), None]),
+        (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())), [[("k", 1)], None]),
+        (pa.array([datetime.date(1, 1, 1), None]), [datetime.date(1, 1, 1), None]),
+        (
+            pa.array([1_500_000_000_123_456_789, None], pa.timestamp("ns", "UTC")),
+            [datetime.datetime(2017, 7, 14, 2, 40, 0, 123456, UTC), None],
+        ),
+        (
+            pa.array([[1_001], []], pa.list_(pa.timestamp("ns"))),
+            [[datetime.datetime(1970, 1, 1, 0, 0, 0, 1)], []],
+        ),
+        (
+            pa.array([{"t": 1_001}, None], pa.struct([("t", pa.duration("ns"))])),
+            [{"t": datetime.timedelta(microseconds=1)}, None],
+        ),
+        (pa.array([[1_001], None], pa.list_(pa.duration("ns"), 1)), [[datetime.timedelta(microseconds=1)], None]),
+        (pa.array([1_001, None], pa.time64("ns")), [datetime.time(0, 0, 0, 1), None]),
+    ],
+)
+def test_values_are_plain_python_and_unchanged(array: pa.Array, values: list[Any], tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": array}), tmp_path / "rows.parquet")
+    rows, dropped = read(tmp_path / "rows.parquet")
+    found = [row.columns["value"] for row in rows]
+    assert found == values
+    assert [type(value) for value in found] == [type(value) for value in values]
+    assert dropped.total == 0
+
+
+def test_numbers_that_are_not_finite_stay(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": [math.nan, math.inf]}), tmp_path / "rows.parquet")
+    first, second = (row.columns["value"] for row in read(tmp_path / "rows.parquet")[0])
+    assert math.isnan(first)
+    assert second == math.inf
+
+
+def broken_text(*values: bytes) -> pa.Array:
+    """Text of these bytes, which Arrow does not look into."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+def test_text_that_is_not_utf8_is_dropped_with_its_row(tmp_path: Path) -> None:
+    values = [b"good"] * 300 + [b"\xff"] + [b"good"] * 300
+    pq.write_table(pa.table({"value": broken_text(*values)}), tmp_path / "rows.parquet")
+    rows, dropped = read(tmp_path / "rows.parquet")
+    assert [row.number for row in rows] == [*range(1, 301), *range(302, 602)]
+    assert dropped.rows == {"not UTF-8": [301]}
+
+
+def test_a_date_that_python_does_not_have_is_dropped_with_its_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": pa.array([0, 2**40, 0], pa.timestamp("s"))}), tmp_path / "rows.parquet")
+    rows, dropped = read(tmp_path / "rows.parquet")
+    assert [row.number for row in rows] == [1, 3]
+    assert dropped.rows == {"a value that Python has not": [2]}
+    assert "(row 2;" in dropped.describe()
+
+
+def test_a_row_that_is_too_long_is_dropped(tmp_path: Path) -> None:
+    texts = ["short", "x" * 2000, "short"] * 200
+    pq.write_table(pa.table({"value": texts}), tmp_path / "rows.parquet")
+    rows, dropped = read(tmp_path / "rows.parquet", max_row_bytes=1000)
+    assert {row.columns["value"] for row in rows} == {"short"}
+    assert dropped.counts == {"longer than data.max_row_bytes=1000": 200}
+    assert dropped.rows["longer than data.max_row_bytes=1000"][:2] == [2, 5]
+
+
+def test_a_shared_dictionary_does_not_count_in_the_size_of_each_row(tmp_path: Path) -> None:
+    texts = pa.array([f"{number:0100}" for number in range(100)]).dictionary_encode()
+    pq.write_table(pa.table({"value": texts}), tmp_path / "rows.parquet")
+    assert len(read(tmp_path / "rows.parquet", max_row_bytes=1000)[0]) == 100
+
+
+def test_a_file_that_was_half_written_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"value": list(range(1000))}), path)
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], whole[:-1], b"", b"PAR1", b"question,answer\n"):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"rows\.parquet is not a whole Parquet file: .*write or download it again"):
+            read(path)
+
+
+def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"value": list(range(1000))}), path)
+    content = bytearray(path.read_bytes())
+    content[4:400] = b"\x55" * 396
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"rows\.parquet is damaged: .*; write or download it again"):
+        read(path)
+
+
+def test_columns_of_the_same_name_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["value", "value"])
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match="several columns named 'value'"):
+        read(tmp_path / "rows.parquet")
+
+
+def test_a_file_without_rows_has_none(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": pa.array([], pa.string())}), tmp_path / "rows.parquet")
+    assert read(tmp_path / "rows.parquet")[0] == []
+
+
+def test_rows_are_numbered_through_row_groups_and_files(tmp_path: Path) -> None:
+    for part in ("train-00000-of-00002", "train-00001-of-00002"):
+        pq.write_table(pa.table({"value": list(range(700))}), tmp_path / f"{part}.parquet", row_group_size=300)
+    rows, _ = read(tmp_path)
+    assert [row.number for row in rows] == list(range(1, 1401))
+    assert [row.columns["value"] for row in rows] == [*range(700), *range(700)]
+
+
+def test_a_single_large_row_group_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"value": [f"{n} " + "x" * 200 for n in range(50_000)]}), path, compression="none")
+    assert pq.ParquetFile(path).num_row_groups == 1
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        peak = 0
+        for _ in read_rows(Config(data=DataConfig(path=str(path))), "train", Dropped()):
+            peak = max(peak, pa.total_allocated_bytes() - before)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 8_000_000
+    assert peak < 4_000_000
+    assert held < 4_000_000

@@ -1,0 +1,195 @@
+"""The prompts of each step, from memory and from a stream."""
+
+import json
+import logging
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
+from agent_tunix.errors import DataError
+from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.training.batches import Batches, LoadedBatches, StreamedBatches
+from agent_tunix.training.building import load_batches
+from agent_tunix.training.learner import PromptBatch
+
+
+def write(path: Path, count: int, **columns: Any) -> None:
+    lines = (json.dumps({"question": f"What is {n} + 1?", "answer": str(n + 1), **columns}) for n in range(count))
+    path.write_text("".join(line + "\n" for line in lines))
+
+
+def streamed(path: Path, num_batches: int = 30, **data: Any) -> Config:
+    data = {"path": str(path), "streaming": True, "shuffle_buffer": 16, **data}
+    return Config(data=DataConfig(**data), training=TrainingConfig(batch_size=4, num_batches=num_batches))
+
+
+def problems(batches: Batches, *steps: int) -> list[list[str]]:
+    return [list(batches.batch(step).prompts) for step in steps]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    write(tmp_path / "rows.jsonl", 50)
+    return tmp_path / "rows.jsonl"
+
+
+def test_a_stream_gives_every_row_once_a_pass(rows: Path, tokenizer: Tokenizer) -> None:
+    batches = StreamedBatches(streamed(rows), tokenizer)
+    drawn = [problem for batch in problems(batches, *range(1, 26)) for problem in batch]
+    assert len(set(drawn[:50])) == len(set(drawn[50:])) == 50
+    assert drawn[:50] != drawn[50:]
+
+
+@pytest.mark.parametrize("step", [2, 13, 25])
+def test_a_step_of_a_stream_does_not_depend_on_those_before_it(rows: Path, step: int, tokenizer: Tokenizer) -> None:
+    unbroken = StreamedBatches(streamed(rows), tokenizer)
+    whole = problems(unbroken, *range(1, 31))
+    resumed = StreamedBatches(streamed(rows), tokenizer)
+    assert problems(resumed, *range(step, 31)) == whole[step - 1 :]
+    assert resumed.fingerprint(step) == unbroken.fingerprint(step)
+
+
+def test_a_stream_can_be_asked_for_steps_ahead_and_long_past(rows: Path, tokenizer: Tokenizer) -> None:
+    whole = problems(StreamedBatches(streamed(rows, 80), tokenizer), *range(1, 81))
+    batches = StreamedBatches(streamed(rows, 80), tokenizer)
+    for step in (1, 4, 2, 80, 3, 60, 1, 79):
+        assert problems(batches, step) == [whole[step - 1]]
+
+
+def test_without_shuffling_a_stream_keeps_the_order_of_its_rows(rows: Path, tokenizer: Tokenizer) -> None:
+    (first, second) = problems(StreamedBatches(streamed(rows, shuffle=False), tokenizer), 1, 2)
+    assert first + second == [f"What is {n} + 1?" for n in range(8)]
+
+
+def test_the_seed_decides_the_order_of_a_stream(rows: Path, tokenizer: Tokenizer) -> None:
+    config, other = streamed(rows), streamed(rows)
+    other.seed = 1
+    assert problems(StreamedBatches(config, tokenizer), 1) != problems(StreamedBatches(other, tokenizer), 1)
+
+
+def test_a_stream_has_what_is_held_in_memory(rows: Path, tokenizer: Tokenizer) -> None:
+    config = streamed(rows)
+    of_stream = StreamedBatches(config, tokenizer).batch(1)
+    config.data.streaming, config.training.train_fraction = False, 0.9
+    loaded, _ = load_batches(config, tokenizer)
+    in_memory = {
+        batch.prompts[0]: batch for step in range(1, loaded.num_steps + 1) for batch in split(loaded.batch(step))
+    }
+    compared = [batch for batch in split(of_stream) if batch.prompts[0] in in_memory]
+    assert compared
+    for batch in compared:
+        assert batch == in_memory[batch.prompts[0]]
+
+
+def split(batch: PromptBatch) -> list[PromptBatch]:
+    return [
+        PromptBatch([prompt], [batch.messages[n]], [batch.token_ids[n]], [batch.columns[n]])
+        for n, prompt in enumerate(batch.prompts)
+    ]
+
+
+def test_a_mixture_of_streams_takes_turns_by_weight(tmp_path: Path, rows: Path, tokenizer: Tokenizer) -> None:
+    write(tmp_path / "few.jsonl", 3)
+    config = streamed(rows, mixture={"many": {"weight": 3}, "few": {"path": str(tmp_path / "few.jsonl")}})
+    batches = StreamedBatches(config, tokenizer)
+    whole = [batches.batch(step) for step in range(1, 31)]
+    assert all([columns["data_source"] for columns in batch.columns].count("few") == 1 for batch in whole)
+    assert StreamedBatches(config, tokenizer).batch(21) == whole[20]
+
+
+def test_the_held_out_part_of_a_stream_is_not_drawn(rows: Path, tokenizer: Tokenizer) -> None:
+    config = streamed(rows)
+    config.training.train_fraction = 0.7
+    batches, held_out = load_batches(config, tokenizer)
+    drawn = {problem for batch in problems(batches, *range(1, 31)) for problem in batch}
+    asked = {example.prompt for example in held_out.examples}
+    assert not drawn & asked
+    assert len(drawn | asked) == 50
+
+
+def test_prompts_that_do_not_fit_are_left_out_of_a_stream(
+    rows: Path, tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = {"question": "Count to 3. " * 50, "answer": "3"}
+    rows.write_text(rows.read_text() + (json.dumps(long) + "\n") * 600 + "{\n")
+    config = streamed(rows, num_batches=160)
+    config.data.shuffle_buffer = 1
+    with caplog.at_level(logging.WARNING):
+        drawn = {p for batch in problems(StreamedBatches(config, tokenizer), *range(1, 161)) for p in batch}
+    assert len(drawn) == 50
+    assert "in the first pass: 600 × prompt over 64 tokens" in caplog.text
+    assert "1 × not JSON (line 651" in caplog.text
+
+
+def test_prompts_that_do_not_fit_refuse_a_stream_where_they_are_refused(rows: Path, tokenizer: Tokenizer) -> None:
+    config = streamed(rows)
+    config.generation.max_prompt_length, config.generation.over_long = 8, "refuse"
+    with pytest.raises(DataError, match=r"max_prompt_length=8 tokens, but 50 of 50 have more"):
+        StreamedBatches(config, tokenizer).batch(1)
+
+
+def test_a_stream_without_a_usable_row_is_refused(rows: Path, tokenizer: Tokenizer) -> None:
+    config = streamed(rows)
+    config.generation.max_prompt_length = 8
+    with pytest.raises(DataError, match=r"rows\.jsonl, but none of its 50 can be used: 50 × prompt over 8 tokens"):
+        StreamedBatches(config, tokenizer).batch(1)
+
+
+@pytest.mark.parametrize("step", [0, 31])
+def test_step_outside_a_stream_is_an_error(rows: Path, step: int, tokenizer: Tokenizer) -> None:
+    with pytest.raises(IndexError, match="outside 1 to 30"):
+        StreamedBatches(streamed(rows), tokenizer).batch(step)
+
+
+def test_the_fingerprint_of_a_stream_tells_rows_that_were_drawn(rows: Path, tokenizer: Tokenizer) -> None:
+    before = StreamedBatches(streamed(rows, shuffle=False), tokenizer)
+    was = [before.fingerprint(step) for step in (0, 1, 5, 6)]
+    rows.write_text(rows.read_text().replace('"answer": "21"', '"answer": "22"'))
+    after = StreamedBatches(streamed(rows, shuffle=False), tokenizer)
+    now = [after.fingerprint(step) for step in (0, 1, 5, 6)]
+    assert [one == other for one, other in zip(was, now, strict=True)] == [True, True, True, False]
+
+
+def test_the_fingerprint_of_rows_in_memory_is_that_of_all(rows: Path, tokenizer: Tokenizer) -> None:
+    config = streamed(rows)
+    config.data.streaming, config.training.train_fraction = False, 0.9
+    batches, _ = load_batches(config, tokenizer)
+    assert isinstance(batches, LoadedBatches)
+    assert batches.fingerprint(1) == batches.fingerprint(20)
+
+
+def test_the_memory_of_a_stream_is_flat(tmp_path: Path) -> None:
+    """The same for 100,000 rows as for 10,000, with an encoder that costs nothing."""
+    peaks = [stream_through(tmp_path / f"{count}.jsonl", count) for count in (10_000, 100_000)]
+    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 5_000_000
+
+
+class Letters:
+    """A tokenizer whose tokens are letters."""
+
+    vocab_size = 256
+
+    def render_chat(self, messages: Any) -> str:
+        return "".join(message["content"] for message in messages)
+
+    def encode(self, text: str, *, allow_special: bool = False) -> list[int]:
+        return list(text.encode())
+
+
+def stream_through(path: Path, count: int) -> int:
+    """Bytes held at most while a whole pass is drawn."""
+    write(path, count, note="x" * 100)
+    config = streamed(path, count // 50, shuffle_buffer=1000)
+    config.training.batch_size = 50
+    batches = StreamedBatches(config, Letters())  # type: ignore[arg-type]
+    tracemalloc.start()
+    try:
+        for step in range(1, batches.num_steps + 1):
+            batches.batch(step)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
