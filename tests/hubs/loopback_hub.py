@@ -8,6 +8,7 @@ What a library never sends to a hub of its own is left out: Xet storage, pull re
 """
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
@@ -36,7 +37,7 @@ class Repository:
         gated: Whether its files are had only with a token in `accepted`.
         accepted: Tokens whose owners accepted the conditions.
         sizes: File → the size it is said to have, where that is not true.
-        cut_after: File → bytes after which the connection is closed, each time it is asked for.
+        cuts: File → numbers of bytes after which the connection is closed, one for each time it is asked for.
     """
 
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Repository:
     gated: bool = False
     accepted: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
-    cut_after: dict[str, int] = field(default_factory=dict)
+    cuts: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def head(self) -> str:
@@ -106,6 +107,7 @@ class LoopbackHub:
         self.tokens = {TOKEN}
         self.readers: set[str] = set()
         self.asked: list[Asked] = []
+        self._connections: list[socket.socket] = []
         self.large: dict[str, bytes] = {}  # what came by LFS, by its hash
         hub = self
 
@@ -129,6 +131,11 @@ class LoopbackHub:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+
+            def get_request(self) -> tuple[socket.socket, Any]:
+                connection, address = super().get_request()
+                hub._connections.append(connection)
+                return connection, address
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # a client that gave up
@@ -173,6 +180,9 @@ class LoopbackHub:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):  # It has ended.
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
@@ -323,7 +333,8 @@ class LoopbackHub:
             first, last = int(match[1]), int(match[2] or len(content) - 1)
             headers["Content-Range"] = f"bytes {first}-{min(last, len(content) - 1)}/{len(content)}"
             content, status = content[first : last + 1], 206
-        send(handler, status, content, headers, repository.cut_after.get(name))
+        cuts = repository.cuts.get(name)
+        send(handler, status, content, headers, cuts.pop(0) if cuts and handler.command == "GET" else None)
 
 
 def is_download(asked: Asked) -> bool:

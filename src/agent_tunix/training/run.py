@@ -26,7 +26,7 @@ from agent_tunix.errors import (
     RewardError,
     RewardFailureRateError,
 )
-from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer
+from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer, pin_model
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
@@ -96,14 +96,21 @@ def train(checked: Checked, root: Path) -> Summary:
         StopRequest() as stop,
         make_reward_runner(checked.mixture, config.rewards) as rewards,
     ):
+        config = _pin_model(config, places)
         # From here on the mixture is the one that the workers serve; they start while the model loads.
-        checked = replace(checked, mixture=rewards.reward)
+        checked = replace(checked, config=config, mixture=rewards.reward)
         _LOGGER.info("reward: %s", checked.mixture.describe())
         material = build_material(config, checked.mixture)
         try:
             return Run(checked, places, material, stop).complete()
         finally:
             material.learner.rl_cluster.close()
+
+
+def _pin_model(config: Config, places: RunDirectory) -> Config:
+    """The configuration that names which state of a hub's model is trained: that of the run which it goes on with."""
+    recorded = from_yaml(places.config).model if places.config.exists() else None
+    return replace(config, model=pin_model(config.model, recorded))
 
 
 def _quieten_libraries() -> None:
@@ -124,9 +131,15 @@ def _record_start(config: Config, mixture: Mixture, context: RunContext, places:
         _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
     run_directory.write_text(places.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
-    tokenizer = fingerprint_tokenizer(find_model_directory(config.model))
+    directory = find_model_directory(config.model)
+    model = {"path": config.model.path, "directory": str(directory)}
     environment = run_directory.describe_environment(
-        mixture.describe(), fingerprint(mixture).to_data(), tokenizer, devices, context.to_data()
+        mixture.describe(),
+        fingerprint(mixture).to_data(),
+        model,
+        fingerprint_tokenizer(directory),
+        devices,
+        context.to_data(),
     )
     run_directory.write_json(places.environment, environment)
 
