@@ -84,9 +84,10 @@ class Asked(NamedTuple):
 class Refusal(Exception):
     """An answer other than success, with the header by which the client knows the reason."""
 
-    def __init__(self, status: int, code: str | None, message: str) -> None:
+    def __init__(self, status: int, code: str | None, message: str, **more: Any) -> None:
         super().__init__(message)
         self.status = status
+        self.body = {"error": message, **more}
         self.headers = {"X-Error-Message": message} | ({"X-Error-Code": code} if code else {})
 
 
@@ -98,6 +99,8 @@ class LoopbackHub:
         datasets: As `models`.
         tokens: Those that are valid.
         readers: Valid tokens that may not write.
+        is_full: Whether large files are refused.
+        card_problems: What is wrong with the metadata of any model card.
         asked: What was asked for, in order.
     """
 
@@ -106,6 +109,8 @@ class LoopbackHub:
         self.datasets: dict[str, Repository] = {}
         self.tokens = {TOKEN}
         self.readers: set[str] = set()
+        self.is_full = False
+        self.card_problems: list[str] = []
         self.asked: list[Asked] = []
         self._connections: list[socket.socket] = []
         self.large: dict[str, bytes] = {}  # what came by LFS, by its hash
@@ -200,11 +205,13 @@ class LoopbackHub:
                 return
             send_json(handler, self._answer(handler, path, body, token))
         except Refusal as refusal:
-            send(handler, refusal.status, json.dumps({"error": str(refusal)}).encode(), refusal.headers)
+            send(handler, refusal.status, json.dumps(refusal.body).encode(), refusal.headers)
 
     def _answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes, token: str | None) -> Any:
         query = parse_qs(urlsplit(handler.path).query)
         if path == "/api/validate-yaml":
+            if self.card_problems:
+                raise Refusal(400, None, "Invalid metadata", errors=[{"message": text} for text in self.card_problems])
             return {"errors": [], "warnings": []}
         if path == "/api/whoami-v2":
             return {"type": "user", "name": "owner", "auth": {"accessToken": {"role": "write"}}}
@@ -214,6 +221,8 @@ class LoopbackHub:
             self._require_writer(token)
             return {"transfer": "basic", "objects": [self._place(wanted) for wanted in json.loads(body)["objects"]]}
         if match := re.fullmatch(r"/lfs/(\w+)", path):
+            if self.is_full:
+                raise Refusal(403, None, "Private repository storage limit reached")
             self.large[match[1]] = body
             return {}
         if match := re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(\w[\w-]*)(?:/([^/]+)(?:/(.*))?)?)?", path):
@@ -284,7 +293,7 @@ class LoopbackHub:
         repositories = self.datasets if is_dataset else self.models
         url = f"{self.url}/{'datasets/' if is_dataset else ''}{repo_id}"
         if repo_id in repositories:
-            raise Refusal(409, None, "You already created this model repo")
+            raise Refusal(409, None, "You already created this model repo", url=url)
         private = wanted.get("visibility") == "private" or bool(wanted.get("private"))
         repositories[repo_id] = Repository(private=private)
         repositories[repo_id].commit({".gitattributes": b""})

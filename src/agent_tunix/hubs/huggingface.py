@@ -13,7 +13,7 @@ Kind = Literal["model", "dataset"]
 
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 _OTHER_DISK = "set HF_HOME to a directory on another disk"
-_NEW_TOKEN = "make one at https://huggingface.co/settings/tokens and set HF_TOKEN in the environment or in .env"
+NEW_TOKEN = "make one at https://huggingface.co/settings/tokens and set HF_TOKEN in the environment or in .env"
 
 
 def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "model") -> str:
@@ -196,7 +196,7 @@ def _explain_answer(
                 f"is gated, and the account of the token that is set has not been given access; accept its licence at"
                 f" {page} with that account (or set the HF_TOKEN of one that has), and try again"
             )
-        return request.refuse(f"is gated, and no token is set; accept its licence at {page}, then {_NEW_TOKEN}")
+        return request.refuse(f"is gated, and no token is set; accept its licence at {page}, then {NEW_TOKEN}")
     if isinstance(error, RepositoryNotFoundError):
         if has_token():
             return request.refuse(
@@ -205,22 +205,22 @@ def _explain_answer(
             )
         return request.refuse(
             f"is no public {kind} of the hub, and no token is set that might see a private one; correct the name, or"
-            f" {_NEW_TOKEN}"
+            f" {NEW_TOKEN}"
         )
     if isinstance(error, RevisionNotFoundError):
         return request.refuse(
             f"has no revision {revision!r}; leave it out for the latest, or take one from {page}/commits/main"
         )
     if status == 401:
-        return request.refuse(f"was refused, because the token that is set is not valid (any more); {_NEW_TOKEN}")
+        return request.refuse(f"was refused, because the token that is set is not valid (any more); {NEW_TOKEN}")
     if status == 403:
-        return request.refuse(f"was refused: {_words(error)}; see that the token's rights cover it")
+        return request.refuse(f"was refused: {words_of(error)}; see that the token's rights cover it")
     if status == 429 or status >= 500:
         return request.refuse(f"was answered with status {status} by {constants.ENDPOINT}; try again later")
-    return request.refuse(f"was refused by {constants.ENDPOINT}: {_words(error)}")
+    return request.refuse(f"was refused by {constants.ENDPOINT}: {words_of(error)}")
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """What the server said, on one line."""
     said = getattr(error, "server_message", None) or str(error)
     return " ".join(str(said).split())
