@@ -28,7 +28,10 @@ class ModelConfig:
     model_family: str = key("qwen3", "Architecture family; must agree with `config.json` of the directory.")
     model_size: str = key("tiny", "Name of the size, for logs and reports.")
     path: str | None = key(
-        None, "A Hugging Face model directory (config.json, *.safetensors, tokenizer.json); null: the embedded model."
+        None,
+        "A Hugging Face model directory (config.json, *.safetensors, tokenizer.json), or a model of a hub:"
+        " hf://owner/name[@revision], kaggle://owner/model/framework/variation[/version], gs://bucket/directory; null:"
+        " the embedded model.",
     )
     lora_rank: int = key(0, "Rank of the LoRA adapter; 0 trains all weights.")
     lora_alpha: float = key(16.0, "LoRA scale; the adapter's output is multiplied by alpha / rank.")
