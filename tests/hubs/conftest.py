@@ -1,5 +1,5 @@
-"""Every test here may use the hub on the loopback."""
+"""Every test here may use the hubs on the loopback."""
 
-from tests.hubs.fixtures import hub
+from tests.hubs.fixtures import hub, kaggle
 
-__all__ = ["hub"]
+__all__ = ["hub", "kaggle"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.hubs.loopback_hub import LoopbackHub
+from tests.hubs.loopback_kaggle import LoopbackKaggle
 
 # Read from the environment where the library is imported, which may have been long ago.
 _CACHES = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_ASSETS_CACHE": "assets", "HF_TOKEN_PATH": "token"}
@@ -36,3 +37,15 @@ def use_hub(hub: LoopbackHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for name, below in _CACHES.items():
         monkeypatch.setattr(constants, name, str(home / below))
     disable_progress_bars()
+
+
+@pytest.fixture
+def kaggle(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackKaggle]:
+    """Kaggle with nothing on it, and an empty cache; nobody is logged in."""
+    server = LoopbackKaggle()
+    for name in ("KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in server.environment(tmp_path_factory.mktemp("kaggle")).items():
+        monkeypatch.setenv(name, value)
+    yield server
+    server.close()

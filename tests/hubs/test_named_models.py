@@ -8,7 +8,9 @@ from agent_tunix.config.compose import compose_overrides, find_conf_directory
 from agent_tunix.policy.architecture import FAMILIES
 from agent_tunix.policy.location import parse_location
 
-NAMED = sorted(path for path in find_conf_directory().glob("model/*.yaml") if "\npath: hf://" in path.read_text("utf-8"))
+NAMED = sorted(
+    path for path in find_conf_directory().glob("model/*.yaml") if "\npath: hf://" in path.read_text("utf-8")
+)
 
 
 @pytest.mark.parametrize("file", NAMED, ids=lambda file: file.stem)

@@ -18,6 +18,7 @@ from agent_tunix.hubs.request import Request, check_space, describe_size, explai
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 _DIGITS = 16
 _TIMEOUT_S = 60.0
+RETRY_S = 20.0  # How long an answer is waited for, again and again; the library's own two minutes look like a stall.
 _OTHER_DISK = "set AGENT_TUNIX_HOME to a directory on another disk"
 _LOG_IN = (
     "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the key of a"
@@ -88,7 +89,7 @@ def _list(request: Request, name: str, choose: Callable[[Collection[str]], list[
     """The files that are needed, by name, as the library's blobs."""
     bucket, _, directory = name.partition("/")
     prefix = f"{directory}/"
-    blobs = _client(request).list_blobs(bucket, prefix=prefix, delimiter="/", timeout=_TIMEOUT_S)
+    blobs = _client(request).list_blobs(bucket, prefix=prefix, delimiter="/", timeout=_TIMEOUT_S, retry=_retry())
     found = {blob.name.removeprefix(prefix): blob for blob in blobs if not blob.name.endswith("/")}
     if not found:
         raise request.refuse("holds no files; correct the bucket and the directory")
@@ -106,6 +107,12 @@ def _client(request: Request) -> Any:
         return storage.Client()
     except DefaultCredentialsError:  # A public bucket needs none.
         return storage.Client(project="none", credentials=AnonymousCredentials())
+
+
+def _retry() -> Any:
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return DEFAULT_RETRY.with_timeout(RETRY_S)
 
 
 def _digest(files: Mapping[str, Any]) -> str:
@@ -129,7 +136,7 @@ def _download(request: Request, files: Mapping[str, Any], target: Path) -> Path:
         )
         for name, blob in to_come.items():
             arriving = partial / f".{name}"
-            blob.download_to_filename(str(arriving), checksum="crc32c", timeout=_TIMEOUT_S)
+            blob.download_to_filename(str(arriving), checksum="crc32c", timeout=_TIMEOUT_S, retry=_retry())
             arriving.replace(partial / name)
         for arriving in partial.glob(".*"):
             arriving.unlink()

@@ -61,10 +61,9 @@ def _cache() -> Path:
 
 def _latest_copy(handle: str, kind: Kind) -> Path | None:
     """The latest version that was downloaded whole, where the handle leaves it open."""
-    below = _cache() / f"{kind}s" / handle / ("versions" if kind == "dataset" else "")
-    whole = [marker.with_suffix("") for marker in below.glob("*.complete")]
-    versions = [path for path in whole if path.name.isdigit() and path.is_dir()]
-    return max(versions, key=lambda path: int(path.name), default=None)
+    whole = [marker.stem for marker in (_cache() / f"{kind}s" / handle).glob("*.complete")]
+    versions = [cached_version(f"{handle}/{version}", kind) for version in whole if version.isdigit()]
+    return max((path for path in versions if path.is_dir()), key=lambda path: int(path.name), default=None)
 
 
 class _Unreachable(Exception):
