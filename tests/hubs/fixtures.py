@@ -1,5 +1,6 @@
 """Fixtures that point the libraries of this process at a hub on the loopback, for a conftest.py or test to import."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,19 @@ def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatc
     use_hub(server, tmp_path_factory.mktemp("hf_home"), monkeypatch)
     yield server
     server.close()
+
+
+@pytest.fixture
+def dataset_hub(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> LoopbackHub:
+    """The same hub for the library `datasets`, which takes a second to import and keeps settings of its own."""
+    import datasets
+
+    home = Path(os.environ["HF_HOME"])
+    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub.url)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", home / "datasets")
+    monkeypatch.setattr(datasets.config, "HF_MODULES_CACHE", str(home / "modules"))
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    return hub
 
 
 def use_hub(hub: LoopbackHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

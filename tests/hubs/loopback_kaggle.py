@@ -67,8 +67,8 @@ class LoopbackKaggle:
             "KAGGLE_API_ENVIRONMENT": "LOCALHOST",
             "HTTP_PROXY": proxy,
             "http_proxy": proxy,
-            "NO_PROXY": "",
-            "no_proxy": "",
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
             "KAGGLEHUB_CACHE": str(cache),
             "KAGGLE_CONFIG_DIR": str(cache / "no_account"),
         }

@@ -66,11 +66,18 @@ class DataConfig:
     name: str | None = key(None, "Name of the dataset, for reports; null: that of its files, or word_problems.")
     source: str = key(
         "auto",
-        "synthetic: problems made by code; jsonl, csv, parquet: files; auto: what the suffix of `path` says, and"
-        " synthetic without a path.",
+        "synthetic: problems made by code; jsonl, csv, parquet: files; huggingface, tfds, kaggle: datasets of these"
+        " hubs; auto: what the suffix or the beginning (hf://, tfds://, kaggle://) of `path` says, and synthetic"
+        " without a path.",
     )
     path: str | None = key(
-        None, "Files: a directory with train.* and test.*, one file, or a pattern such as `rows/part-*.parquet`."
+        None,
+        "Files: a directory with train.* and test.*, one file, or a pattern such as `rows/part-*.parquet`. A dataset"
+        " of a hub: owner/name (huggingface, kaggle), or a name of TensorFlow Datasets.",
+    )
+    subset: str | None = key(None, "huggingface, tfds: the part (configuration) of the dataset; null: its only one.")
+    revision: str | None = key(
+        None, "huggingface: branch, tag or commit; tfds, kaggle: version; null: the latest, which the run then keeps."
     )
     train_split: str = key("train", "Name of the training rows: in a directory, the files that begin with it.")
     test_split: str = key("test", "Name of the held-out rows: in a directory, the files that begin with it.")

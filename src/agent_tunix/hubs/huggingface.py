@@ -2,9 +2,10 @@
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from agent_tunix.errors import AgentTunixError
 from agent_tunix.hubs.request import Request, check_space, describe_size, explain_full_disk
@@ -16,7 +17,19 @@ _OTHER_DISK = "set HF_HOME to a directory on another disk"
 NEW_TOKEN = "make one at https://huggingface.co/settings/tokens and set HF_TOKEN in the environment or in .env"
 
 
-def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "model") -> str:
+class Commit(NamedTuple):
+    """What a revision means.
+
+    Attributes:
+        sha: 40 hexadecimal digits.
+        is_current: Whether the hub said so now; else it is what the hub said when it was last asked.
+    """
+
+    sha: str
+    is_current: bool
+
+
+def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "model") -> Commit:
     """The commit that a revision means now; of a hub that cannot be reached, the one it meant when last asked.
 
     Args:
@@ -24,9 +37,6 @@ def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "
         repo_id: `owner/name`.
         revision: A branch, tag or commit; None: the main branch.
         kind: What sort of repository it is.
-
-    Returns:
-        40 hexadecimal digits.
     """
     from huggingface_hub import HfApi
 
@@ -34,19 +44,20 @@ def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "
         with explaining(request, repo_id, revision, kind):
             info = HfApi().repo_info(repo_id, revision=revision, repo_type=kind, timeout=10.0)
     except Unreachable as error:
-        commit = cached_commit(repo_id, revision, kind)
+        exact = revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+        commit = revision if exact else cached_commit(repo_id, revision, kind)
         if commit is None:
             raise request.refuse(
                 f"{error}, and no copy of it is cached in {cache_directory()}; {error.remedy}"
             ) from error
         _LOGGER.warning("%s %s; the cached copy of commit %s is used", request.setting, error, commit)
-        return commit
+        return Commit(commit, is_current=False)
     assert info.sha is not None
     if revision != info.sha:
         reference = _reference(repo_id, revision, kind)
         reference.parent.mkdir(parents=True, exist_ok=True)
         reference.write_text(info.sha, encoding="ascii")
-    return str(info.sha)
+    return Commit(str(info.sha), is_current=True)
 
 
 def download(
@@ -188,15 +199,10 @@ def _explain_answer(
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
     assert isinstance(error, HfHubHTTPError)
-    page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{repo_id}"
+    page = _page(repo_id, kind)
     status = error.response.status_code if error.response is not None else 0
     if isinstance(error, GatedRepoError):
-        if has_token():
-            return request.refuse(
-                f"is gated, and the account of the token that is set has not been given access; accept its licence at"
-                f" {page} with that account (or set the HF_TOKEN of one that has), and try again"
-            )
-        return request.refuse(f"is gated, and no token is set; accept its licence at {page}, then {NEW_TOKEN}")
+        return refuse_gated(request, repo_id, kind)
     if isinstance(error, RepositoryNotFoundError):
         if has_token():
             return request.refuse(
@@ -218,6 +224,23 @@ def _explain_answer(
     if status == 429 or status >= 500:
         return request.refuse(f"was answered with status {status} by {constants.ENDPOINT}; try again later")
     return request.refuse(f"was refused by {constants.ENDPOINT}: {words_of(error)}")
+
+
+def refuse_gated(request: Request, repo_id: str, kind: Kind) -> AgentTunixError:
+    """The error for a repository whose conditions must be accepted first."""
+    page = _page(repo_id, kind)
+    if has_token():
+        return request.refuse(
+            f"is gated, and the account of the token that is set has not been given access; accept its licence at"
+            f" {page} with that account (or set the HF_TOKEN of one that has), and try again"
+        )
+    return request.refuse(f"is gated, and no token is set; accept its licence at {page}, then {NEW_TOKEN}")
+
+
+def _page(repo_id: str, kind: Kind) -> str:
+    from huggingface_hub import constants
+
+    return f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{repo_id}"
 
 
 def words_of(error: Exception) -> str:

@@ -82,7 +82,7 @@ def _resolve(location: Location) -> Location:
     """The exact state that a location means now."""
     request = _request(location)
     if location.scheme == "hf":
-        return location.at(huggingface.resolve(request, location.name, location.revision))
+        return location.at(huggingface.resolve(request, location.name, location.revision).sha)
     if location.scheme == "gs":
         return location.at(google_storage.resolve(request, location.name, choose_files))
     directory = kaggle.download(request, location.name, "model")

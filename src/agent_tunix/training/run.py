@@ -18,6 +18,7 @@ import jax
 
 from agent_tunix.config.compose import from_yaml, to_yaml
 from agent_tunix.config.schema import Config, RewardConfig
+from agent_tunix.data.pinning import pin_data
 from agent_tunix.errors import (
     CheckpointError,
     DataError,
@@ -96,7 +97,7 @@ def train(checked: Checked, root: Path) -> Summary:
         StopRequest() as stop,
         make_reward_runner(checked.mixture, config.rewards) as rewards,
     ):
-        config = _pin_model(config, places)
+        config = _pin(config, places)
         # From here on the mixture is the one that the workers serve; they start while the model loads.
         checked = replace(checked, config=config, mixture=rewards.reward)
         _LOGGER.info("reward: %s", checked.mixture.describe())
@@ -107,10 +108,11 @@ def train(checked: Checked, root: Path) -> Summary:
             material.learner.rl_cluster.close()
 
 
-def _pin_model(config: Config, places: RunDirectory) -> Config:
-    """The configuration that names which state of a hub's model is trained: that of the run which it goes on with."""
-    recorded = from_yaml(places.config).model if places.config.exists() else None
-    return replace(config, model=pin_model(config.model, recorded))
+def _pin(config: Config, places: RunDirectory) -> Config:
+    """The configuration that says which state of a hub's model and data it means: that of the run it goes on with."""
+    recorded = from_yaml(places.config) if places.config.exists() else None
+    model = pin_model(config.model, recorded.model if recorded is not None else None)
+    return pin_data(replace(config, model=model), recorded)
 
 
 def _quieten_libraries() -> None:
