@@ -262,11 +262,25 @@ def test_no_network_and_a_copy_of_another_state(dataset_hub: LoopbackHub) -> Non
     rows_of(config_of())
     dataset_hub.close()
     message = refusal(config_of(revision=first))
-    assert f"the cache has it at {repository.head} and not at {first}" in message
+    assert "owner___sums does not have it; or try again when this machine reaches the network" in message
 
 
-def test_no_network_but_a_copy_of_a_commit(dataset_hub: LoopbackHub) -> None:
+def test_no_network_but_copies_of_several_states(dataset_hub: LoopbackHub) -> None:
     repository = dataset_hub.add_dataset(REPO, FILES)
+    first = repository.head
+    rows_of(config_of())
+    repository.commit({"main/train-00000-of-00001.parquet": as_parquet(TEST)})
     rows_of(config_of())
     dataset_hub.close()
-    assert rows_of(config_of(revision=repository.head)) == TRAIN
+    assert rows_of(config_of(revision=first)) == TRAIN
+    assert rows_of(config_of()) == TEST
+
+
+def test_no_network_but_copies_of_several_subsets(dataset_hub: LoopbackHub) -> None:
+    dataset_hub.add_dataset(REPO, FILES)
+    rows_of(config_of())
+    rows_of(config_of(subset="socratic"))
+    dataset_hub.close()
+    assert rows_of(config_of(subset="socratic")) == TRAIN[:1]
+    assert "has several subsets, main, socratic; name one with data.subset" in refusal(config_of(subset=None))
+    assert "has no split 'test'; it has in its cache sums-train.arrow" in refusal(config_of(subset="socratic"), "test")

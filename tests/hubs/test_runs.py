@@ -1,7 +1,6 @@
 """A run whose model lies on a hub: what it records, that it goes on with the same commit, and when nothing is asked."""
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint, read_request
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
+from tests.hubs.gsm8k import as_jsonl
 from tests.hubs.loopback_hub import LoopbackHub
 from tests.small_run import SMALL_RUN
 
@@ -29,13 +29,18 @@ def run(root: Path, *overrides: str) -> None:
     train(preflight(compose_overrides([*SETTINGS, *overrides]), root), root)
 
 
-def test_a_run_records_the_commit_and_goes_on_with_it(
-    hub: LoopbackHub, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def sums(count: int, of: int) -> bytes:
+    return as_jsonl([{"question": f"What is {n} plus {of}?", "answer": f"#### {n + of}"} for n in range(count)])
+
+
+def test_a_run_records_the_commits_and_goes_on_with_them(dataset_hub: LoopbackHub, tmp_path: Path) -> None:
+    hub = dataset_hub
     repository = hub.add_model(REPO, TINY)
-    first = repository.head
+    rows = hub.add_dataset("owner/sums", {"train.jsonl": sums(64, of=1), "test.jsonl": sums(16, of=2)})
+    data = ["data.source=huggingface", "data.path=owner/sums"]
+    first, first_rows = repository.head, rows.head
     root = tmp_path / "run"
-    run(root)
+    run(root, *data)
     pinned = f"hf://{REPO}@{first}"
     assert from_yaml(root / "config.yaml").model.path == pinned
     model = json.loads((root / "environment.json").read_text())["model"]
@@ -43,10 +48,13 @@ def test_a_run_records_the_commit_and_goes_on_with_it(
     assert Path(model["directory"]).name == first
     assert f"hf://{REPO}@{first}" in (root / "train.log").read_text()
 
+    assert from_yaml(root / "config.yaml").data.revision == first_rows
+
     repository.commit({"model.safetensors": b"of another shape"})
-    with caplog.at_level(logging.WARNING, "agent_tunix"):
-        run(root, "training.resume=true")
+    rows.commit({"train.jsonl": sums(64, of=3)})
+    run(root, *data, "training.resume=true")
     assert from_yaml(root / "config.yaml").model.path == pinned
+    assert from_yaml(root / "config.yaml").data.revision == first_rows
     assert "the configuration is not the one" not in (root / "train.log").read_text()
 
     hub.close()
