@@ -64,6 +64,12 @@ def test_a_second_call_downloads_nothing(hub: LoopbackHub) -> None:
     assert hub.asked == []
 
 
+def test_a_copy_without_its_tokenizer_is_completed(hub: LoopbackHub) -> None:
+    hub.add_model(REPO, TINY)
+    (find_model_directory(config()) / "tokenizer.json").unlink()
+    assert (find_model_directory(config()) / "tokenizer.json").read_bytes() == TINY["tokenizer.json"]
+
+
 def test_pinning_names_the_commit_and_keeps_it(hub: LoopbackHub) -> None:
     repository = hub.add_model(REPO, TINY)
     first = repository.head

@@ -55,8 +55,9 @@ def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "
     assert info.sha is not None
     if revision != info.sha:
         reference = _reference(repo_id, revision, kind)
-        reference.parent.mkdir(parents=True, exist_ok=True)
-        reference.write_text(info.sha, encoding="ascii")
+        with contextlib.suppress(OSError):  # It serves those only who cannot reach the hub later.
+            reference.parent.mkdir(parents=True, exist_ok=True)
+            reference.write_text(info.sha, encoding="ascii")
     return Commit(str(info.sha), is_current=True)
 
 

@@ -99,12 +99,17 @@ def _fetch(location: Location) -> Path:
         return choose_files(names)
 
     if location.scheme == "hf":
-        return huggingface.download(request, location.name, location.revision, choose, is_whole)
+        return huggingface.download(request, location.name, location.revision, choose, _has_all)
     if location.scheme == "gs":
         return google_storage.download(request, location.name, location.revision, choose)
     directory = kaggle.download(request, f"{location.name}/{location.revision}", "model")
     check_files(request.setting, [path.name for path in directory.iterdir()])
     return directory
+
+
+def _has_all(directory: Path) -> bool:
+    """Whether nothing is left to fetch; other programs may have left a model there without its tokenizer."""
+    return is_whole(directory) and (directory / "tokenizer.json").is_file()
 
 
 def _request(location: Location) -> Request:
