@@ -307,7 +307,7 @@ def _model_problems(config: Config) -> Iterator[str]:
     if model.path is None and model.model_size != "tiny":
         yield (
             f"model.path is required for model.model_size {model.model_size}: set model.path=DIR, a Hugging Face model"
-            f" directory, or model=tiny for the embedded model"
+            f" directory, model.path=hf://owner/name, or model=tiny for the embedded model"
         )
     if len(model.mesh_shape) != 2 or min(model.mesh_shape) < 1:
         yield f"model.mesh_shape must be two positive numbers, [fsdp, tp], not {model.mesh_shape}; one device is [1,1]"

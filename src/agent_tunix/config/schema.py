@@ -30,7 +30,10 @@ class ModelConfig:
     )
     model_size: str = key("tiny", "Name of the size, for logs and reports.")
     path: str | None = key(
-        None, "A Hugging Face model directory (config.json, *.safetensors, tokenizer.json); null: the embedded model."
+        None,
+        "A Hugging Face model directory (config.json, *.safetensors, tokenizer.json), or a model of a hub:"
+        " hf://owner/name[@revision], kaggle://owner/model/framework/variation[/version], gs://bucket/directory; null:"
+        " the embedded model.",
     )
     lora_rank: int = key(0, "Rank of the LoRA adapter; 0 trains all weights.")
     lora_alpha: float = key(16.0, "LoRA scale; the adapter's output is multiplied by alpha / rank.")
@@ -65,11 +68,18 @@ class DataConfig:
     name: str | None = key(None, "Name of the dataset, for reports; null: that of its files, or word_problems.")
     source: str = key(
         "auto",
-        "synthetic: problems made by code; jsonl, csv, parquet: files; auto: what the suffix of `path` says, and"
-        " synthetic without a path.",
+        "synthetic: problems made by code; jsonl, csv, parquet: files; huggingface, tfds, kaggle: datasets of these"
+        " hubs; auto: what the suffix or the beginning (hf://, tfds://, kaggle://) of `path` says, and synthetic"
+        " without a path.",
     )
     path: str | None = key(
-        None, "Files: a directory with train.* and test.*, one file, or a pattern such as `rows/part-*.parquet`."
+        None,
+        "Files: a directory with train.* and test.*, one file, or a pattern such as `rows/part-*.parquet`. A dataset"
+        " of a hub: owner/name (huggingface, kaggle), or a name of TensorFlow Datasets.",
+    )
+    subset: str | None = key(None, "huggingface, tfds: the part (configuration) of the dataset; null: its only one.")
+    revision: str | None = key(
+        None, "huggingface: branch, tag or commit; tfds, kaggle: version; null: the latest, which the run then keeps."
     )
     train_split: str = key("train", "Name of the training rows: in a directory, the files that begin with it.")
     test_split: str = key("test", "Name of the held-out rows: in a directory, the files that begin with it.")

@@ -1,4 +1,4 @@
-"""Everything that can be refused before JAX is imported: settings, the reward, the data files."""
+"""Everything that can be refused before JAX is imported: settings, the model's files, the reward, the data files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from typing import Any
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN, Example, messages_for, peek_examples
+from agent_tunix.policy.directory import find_model_directory, is_on_hub
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
 
@@ -37,9 +38,11 @@ def preflight(config: Config, working_directory: Path) -> Checked:
         working_directory: Where relative paths and the user's own modules are looked up.
 
     Raises:
-        ConfigError, DataError, RewardError: What is wrong and what to do.
+        ConfigError, ModelError, DataError, RewardError: What is wrong and what to do.
     """
     check(config)
+    if not is_on_hub(config.model):  # A download belongs to the run, and to its log.
+        find_model_directory(config.model)
     examples = peek_examples(config)
     mixture = resolve_from_config(config, working_directory)
     for name, example in examples.items():

@@ -20,6 +20,7 @@ import jax
 from agent_tunix.config.compose import from_yaml, to_yaml
 from agent_tunix.config.optimizers import filled
 from agent_tunix.config.schema import Config, RewardConfig
+from agent_tunix.data.pinning import pin_data
 from agent_tunix.errors import (
     CheckpointError,
     DataError,
@@ -28,7 +29,7 @@ from agent_tunix.errors import (
     RewardError,
     RewardFailureRateError,
 )
-from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer
+from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer, pin_model
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
@@ -102,14 +103,22 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         StopRequest() as stop,
         make_reward_runner(checked.mixture, config.rewards) as rewards,
     ):
+        config = _pin(config, places)
         # From here on the mixture is the one that the workers serve; they start while the model loads.
-        checked = replace(checked, mixture=rewards.reward)
+        checked = replace(checked, config=config, mixture=rewards.reward)
         _LOGGER.info("reward: %s", checked.mixture.describe())
         material = build_material(config, checked.mixture)
         try:
             return Run(checked, places, material, stop).complete()
         finally:
             material.learner.rl_cluster.close()
+
+
+def _pin(config: Config, places: RunDirectory) -> Config:
+    """The configuration that says which state of a hub's model and data it means: that of the run it goes on with."""
+    recorded = from_yaml(places.config) if places.config.exists() else None
+    model = pin_model(config.model, recorded.model if recorded is not None else None)
+    return pin_data(replace(config, model=model), recorded)
 
 
 def _quieten_libraries() -> None:
@@ -130,9 +139,15 @@ def _record_start(config: Config, mixture: Mixture, context: RunContext, places:
         _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
     run_directory.write_text(places.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
-    tokenizer = fingerprint_tokenizer(find_model_directory(config.model))
+    directory = find_model_directory(config.model)
+    model = {"path": config.model.path, "directory": str(directory)}
     environment = run_directory.describe_environment(
-        mixture.describe(), fingerprint(mixture).to_data(), tokenizer, devices, context.to_data()
+        mixture.describe(),
+        fingerprint(mixture).to_data(),
+        model,
+        fingerprint_tokenizer(directory),
+        devices,
+        context.to_data(),
     )
     run_directory.write_json(places.environment, environment)
 

@@ -132,9 +132,14 @@ def hold(root: Path) -> Iterator[None]:
 
 
 def describe_environment(
-    reward: str, fingerprint: dict[str, Any], tokenizer: str | None, devices: list[str], context: dict[str, Any]
+    reward: str,
+    fingerprint: dict[str, Any],
+    model: dict[str, str | None],
+    tokenizer: str | None,
+    devices: list[str],
+    context: dict[str, Any],
 ) -> dict[str, Any]:
-    """For `environment.json`: versions, devices, the tokenizer, the reward, and what a diagnosis must know."""
+    """For `environment.json`: versions, devices, model, tokenizer, the reward, and what a diagnosis must know."""
     packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "pyarrow")
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -145,6 +150,7 @@ def describe_environment(
         "versions": {name: importlib.metadata.version(name) for name in packages},
         "reward": reward,
         "reward_fingerprint": fingerprint,
+        "model": model,
         "tokenizer_fingerprint": tokenizer,
         "context": context,
     }

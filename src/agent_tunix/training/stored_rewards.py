@@ -9,7 +9,7 @@ from typing import Any
 from agent_tunix.config.compose import with_overrides
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, ModelError, RewardError
-from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer
+from agent_tunix.policy.directory import find_cached_directory, fingerprint_tokenizer
 from agent_tunix.rewards import Component, Mixture, fingerprint, settle_completions
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.rewards.judges.base import Judge
@@ -68,14 +68,15 @@ def check_tokenizer(stored: StoredRun) -> None:
         Unreplayable: With the directory.
     """
     before = stored.environment.get("tokenizer_fingerprint")
+    directory = None
     with contextlib.suppress(ModelError):
-        directory = find_model_directory(stored.config.model)
-        now = fingerprint_tokenizer(directory)
-        if before is not None and now is not None and now != before:
-            raise Unreplayable(
-                f"the tokenizer of {directory} has changed since the run ({before} then, {now} now): the stored token"
-                " counts and ids are no longer what it would give; restore it, or train anew"
-            )
+        directory = find_cached_directory(stored.config.model)
+    now = fingerprint_tokenizer(directory) if directory is not None else None
+    if before is not None and now is not None and now != before:
+        raise Unreplayable(
+            f"the tokenizer of {directory} has changed since the run ({before} then, {now} now): the stored token"
+            " counts and ids are no longer what it would give; restore it, or train anew"
+        )
 
 
 def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[RecordedStep]:

@@ -11,19 +11,25 @@ from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Source, Split
 from agent_tunix.data.sources.csv import read_csv
+from agent_tunix.data.sources.huggingface import read_huggingface
 from agent_tunix.data.sources.jsonl import read_jsonl
+from agent_tunix.data.sources.kaggle import read_kaggle
 from agent_tunix.data.sources.parquet import read_parquet
 from agent_tunix.data.sources.paths import source_of_path
 from agent_tunix.data.sources.synthetic import read_synthetic
+from agent_tunix.data.sources.tfds import read_tfds
 from agent_tunix.errors import ConfigError
 
-__all__ = ["SOURCES", "Source", "Split", "read_rows"]
+__all__ = ["SOURCES", "Source", "Split", "find_source", "read_rows"]
 
 SOURCES: dict[str, Source] = {
     "synthetic": read_synthetic,
     "jsonl": read_jsonl,
     "csv": read_csv,
     "parquet": read_parquet,
+    "huggingface": read_huggingface,
+    "tfds": read_tfds,
+    "kaggle": read_kaggle,
 }
 
 
@@ -39,6 +45,16 @@ def read_rows(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
         ConfigError: There is no source of that name.
         DataError: A file is missing or cannot be read.
     """
+    return SOURCES[find_source(config, split)](config, split, dropped)
+
+
+def find_source(config: Config, split: Split) -> str:
+    """The name of the source of a split's rows, `auto` resolved.
+
+    Raises:
+        ConfigError: There is no source of that name.
+        DataError: `auto` cannot be resolved.
+    """
     name = config.data.source if config.training.data_source is None else config.training.data_source
     if name == "auto":
         name = source_of_path(config, split)
@@ -47,4 +63,4 @@ def read_rows(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
         nearest = difflib.get_close_matches(name, SOURCES, n=1, cutoff=0.5)
         advice = f"; did you mean {nearest[0]}?" if nearest else ""
         raise ConfigError(f"{key} must be one of auto, {', '.join(SOURCES)}, not {name!r}{advice}")
-    return SOURCES[name](config, split, dropped)
+    return name

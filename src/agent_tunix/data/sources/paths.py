@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data.sources.base import Split
+from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.errors import DataError
 
 # The sources that read files, and how the names of theirs end.
@@ -28,6 +29,8 @@ def source_of_path(config: Config, split: Split) -> str:
     key, given, path = _given(config, split)
     if path is None:
         return "synthetic"
+    if (on_hub := source_of_scheme(str(given))) is not None:
+        return on_hub
     if os.path.isdir(path):
         kinds = [source for source in SUFFIXES if _files_of_split(path, _split_name(config, split), source)]
         if len(kinds) == 1:

@@ -1,0 +1,132 @@
+"""Datasets of the Hugging Face hub, and directories that the library `datasets` reads.
+
+Values are plain Python, as the library gives them: text, numbers, lists, dicts, `datetime`, None. A dataset is
+downloaded once into the library's own cache; with `data.streaming=true` its rows come as they are needed.
+"""
+
+import errno
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.dropped import Dropped
+from agent_tunix.data.examples import Row
+from agent_tunix.data.sources.base import Split
+from agent_tunix.data.sources.remote import Place, find_place, no_such_split
+from agent_tunix.errors import AgentTunixError, DataError
+from agent_tunix.hubs import huggingface as hub
+
+
+def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
+    """The rows of a split.
+
+    Raises:
+        DataError: The dataset cannot be had, or has no such subset or split.
+    """
+    dropped.unit = "row"
+    place = find_place(config, split, "huggingface")
+    directory = Path(place.name).expanduser()
+    is_local = directory.is_dir()
+    try:
+        with hub.explaining(place.request, place.name, place.revision, "dataset"):
+            if is_local:
+                dropped.origin = f"{place.split} of {directory}"
+                rows = _load_directory(place, directory, split, config.data.streaming)
+            else:
+                commit = hub.resolve(place.request, place.name, place.revision, "dataset")
+                dropped.origin = f"{place.split} of hf://{place.name}@{commit.sha}"
+                load = _load_from_hub if commit.is_current else _load_from_cache
+                rows = load(place, commit.sha, split, config.data.streaming)
+            for number, columns in enumerate(rows, start=1):
+                yield Row(number, dict(columns))
+    except hub.Unreachable as error:
+        raise place.request.refuse(f"{error}, and no copy of it is cached; {error.remedy}") from error
+
+
+def _load_directory(place: Place, directory: Path, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
+    import datasets
+
+    if not any((directory / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        return _load(place, str(directory), split, streaming=streaming)
+    saved = datasets.load_from_disk(str(directory))  # What `save_to_disk` left.
+    if isinstance(saved, datasets.Dataset):
+        saved = {str(saved.split or "train"): saved}
+    if place.split not in saved:
+        raise no_such_split(place, split, ", ".join(saved))
+    rows: Iterable[Mapping[str, Any]] = saved[place.split]
+    return rows
+
+
+def _load_from_hub(place: Place, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
+    return _load(place, place.name, split, revision=commit, streaming=streaming)
+
+
+def _load_from_cache(place: Place, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
+    """Of this commit alone: the library would ask the hub again for a minute, and then take the latest it has."""
+    import datasets
+    from datasets.naming import camelcase_to_snakecase
+
+    owner, _, name = place.name.partition("/")
+    below = Path(datasets.config.HF_DATASETS_CACHE) / f"{owner}___{camelcase_to_snakecase(name)}"
+    prepared = list(below.glob(f"{place.subset or '*'}/*/{commit}"))
+    if len(prepared) != 1:
+        subsets = ", ".join(sorted(path.parents[1].name for path in prepared))
+        what = f"has several subsets, {subsets}; name one with data.subset" if prepared else "does not have it"
+        raise place.request.refuse(
+            f"cannot be had from the hub now, and the cache {below} {what}; or try again when this machine reaches the"
+            f" network, or {place.request.instead}"
+        )
+    files = [*prepared[0].glob(f"*-{place.split}.arrow"), *prepared[0].glob(f"*-{place.split}-*-of-*.arrow")]
+    if not files:
+        raise no_such_split(
+            place, split, "in its cache " + ", ".join(path.name for path in prepared[0].glob("*.arrow"))
+        )
+    parts = [datasets.Dataset.from_file(str(file)) for file in sorted(files)]
+    rows: Iterable[Mapping[str, Any]] = datasets.concatenate_datasets(parts)
+    return rows
+
+
+def _load(place: Place, path: str, split: Split, **arguments: Any) -> Iterable[Mapping[str, Any]]:
+    import datasets
+
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    try:
+        rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(path, place.subset, split=place.split, **arguments)
+        return rows
+    except (datasets.exceptions.DatasetsError, ValueError, RuntimeError, FileNotFoundError) as error:
+        if (said := _below(error)) is not None:
+            raise said from error
+        raise _refusal(place, split, error) from error
+
+
+def _below(error: BaseException) -> OSError | None:
+    """What the hub or the system said, which the library wraps in words of its own."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    below = error.__cause__ or error.__context__
+    while below is not None:
+        if isinstance(below, HfHubHTTPError) or (isinstance(below, OSError) and below.errno == errno.ENOSPC):
+            return below
+        below = below.__cause__ or below.__context__
+    return None
+
+
+def _refusal(place: Place, split: Split, error: Exception) -> AgentTunixError:
+    """What the library says of a subset, a split or files that it cannot use."""
+    said = " ".join(str(error).split())
+    if names := re.search(r"(?:BuilderConfig '.*' not found\. Available: |available configs: )\[([^\]]*)\]", said):
+        return place.request.refuse(f"has the subsets {names[1]}; name one of them with data.subset")
+    if names := re.search(r"(?:Should be one of|Available splits:) \[([^\]]*)\]", said):
+        return no_such_split(place, split, names[1])
+    if "is a gated dataset" in said:
+        return hub.refuse_gated(place.request, place.name, "dataset")
+    if "scripts are no longer supported" in said:
+        return place.request.refuse(
+            "is read by a program of its own, which is not run; choose a copy of it in Parquet (a revision"
+            " refs/convert/parquet may have one: set data.revision)"
+        )
+    return DataError(f"{place.key}={place.path} cannot be loaded: {said}")

@@ -1,0 +1,27 @@
+"""Datasets of Kaggle: downloaded, and then read as the files that they are."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.dropped import Dropped
+from agent_tunix.data.examples import Row
+from agent_tunix.data.sources.base import Split
+from agent_tunix.data.sources.remote import find_place
+from agent_tunix.hubs import kaggle
+
+
+def read_kaggle(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
+    """The rows of the files that are named as the split, as `data.test_split=main_test` for main_test.csv.
+
+    Raises:
+        DataError: The dataset cannot be had, or has no such file.
+    """
+    from agent_tunix.data.sources import read_rows
+
+    place = find_place(config, split, "kaggle")
+    handle = f"{place.name}/versions/{place.revision}" if place.revision else place.name
+    directory = kaggle.download(place.request, handle, "dataset")
+    training = dataclasses.replace(config.training, data_source=None, train_data_dir=None, test_data_dir=None)
+    data = dataclasses.replace(config.data, source="auto", path=str(directory))
+    return read_rows(dataclasses.replace(config, data=data, training=training), split, dropped)

@@ -1,0 +1,179 @@
+"""Google Cloud Storage: the files of a directory of a bucket, in a cache of our own.
+
+A bucket has no revisions, so a directory's state is named by a digest of its files' names, sizes and checksums; what is
+recorded of a run tells whether they are still the same.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.hubs.request import Request, check_space, describe_size, explain_full_disk
+
+_LOGGER = logging.getLogger("agent_tunix.hubs")
+_DIGITS = 16
+_TIMEOUT_S = 60.0
+RETRY_S = 20.0  # How long an answer is waited for, again and again; the library's own two minutes look like a stall.
+_OTHER_DISK = "set AGENT_TUNIX_HOME to a directory on another disk"
+_LOG_IN = (
+    "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the key of a"
+    " service account that may read the bucket"
+)
+
+
+def resolve(request: Request, name: str, choose: Callable[[Collection[str]], list[str]]) -> str:
+    """The digest of a directory's state now; where the bucket cannot be reached, that of the latest copy.
+
+    Args:
+        request: What is wanted, for errors.
+        name: `bucket/directory`.
+        choose: From the names of all files to those that are needed.
+    """
+    try:
+        with _explaining(request):
+            return _digest(_list(request, name, choose))
+    except _Unreachable as error:
+        copies = sorted(
+            (path for path in cache_directory(name).glob("*") if len(path.name) == _DIGITS),
+            key=lambda path: path.stat().st_mtime,
+        )
+        if not copies:
+            raise request.refuse(
+                f"cannot be had from Google Cloud Storage ({error}), and no copy of it is in {cache_directory(name)};"
+                f" see that this machine reaches the network and try again, or {request.instead}"
+            ) from error
+        _LOGGER.warning("%s cannot be had (%s); the cached copy in %s is used", request.setting, error, copies[-1])
+        return copies[-1].name
+
+
+def download(request: Request, name: str, digest: str, choose: Callable[[Collection[str]], list[str]]) -> Path:
+    """The files that are needed of a directory in a certain state, from the cache or the bucket.
+
+    Args:
+        request: What is wanted, for errors.
+        name: `bucket/directory`.
+        digest: The state, by `resolve`.
+        choose: From the names of all files to those that are needed; raises where they do not make a model.
+    """
+    cached = cache_directory(name) / digest
+    if cached.is_dir():
+        return cached
+    try:
+        with _explaining(request):
+            files = _list(request, name, choose)
+            if _digest(files) != digest:
+                raise request.refuse(
+                    f"has other files now than those named by {digest}, of which no copy is in {cached.parent};"
+                    " restore them, or leave the digest out for those of now"
+                )
+            return _download(request, files, cached)
+    except _Unreachable as error:
+        raise request.refuse(
+            f"cannot be had from Google Cloud Storage ({error}), and no copy of it is in {cached.parent}; see that this"
+            f" machine reaches the network and try again, or {request.instead}"
+        ) from error
+
+
+def cache_directory(name: str) -> Path:
+    """Where the copies of a directory lie: in AGENT_TUNIX_HOME, by default `~/.agent_tunix`."""
+    home = os.environ.get("AGENT_TUNIX_HOME")
+    return (Path(home) if home else Path.home() / ".agent_tunix").absolute() / "models" / "gs" / name
+
+
+def _list(request: Request, name: str, choose: Callable[[Collection[str]], list[str]]) -> dict[str, Any]:
+    """The files that are needed, by name, as the library's blobs."""
+    bucket, _, directory = name.partition("/")
+    prefix = f"{directory}/"
+    blobs = _client(request).list_blobs(bucket, prefix=prefix, delimiter="/", timeout=_TIMEOUT_S, retry=_retry())
+    found = {blob.name.removeprefix(prefix): blob for blob in blobs if not blob.name.endswith("/")}
+    if not found:
+        raise request.refuse("holds no files; correct the bucket and the directory")
+    return {file: found[file] for file in choose(found)}
+
+
+def _client(request: Request) -> Any:
+    try:
+        from google.auth.credentials import AnonymousCredentials
+        from google.auth.exceptions import DefaultCredentialsError
+        from google.cloud import storage
+    except ImportError as error:
+        raise request.refuse("needs the package google-cloud-storage; pip install 'agent_tunix[gcs]'") from error
+    try:
+        return storage.Client()
+    except DefaultCredentialsError:  # A public bucket needs none.
+        return storage.Client(project="none", credentials=AnonymousCredentials())
+
+
+def _retry() -> Any:
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return DEFAULT_RETRY.with_timeout(RETRY_S)
+
+
+def _digest(files: Mapping[str, Any]) -> str:
+    state = "\n".join(f"{name} {blob.size} {blob.crc32c}" for name, blob in sorted(files.items()))
+    return hashlib.sha256(state.encode()).hexdigest()[:_DIGITS]
+
+
+def _download(request: Request, files: Mapping[str, Any], target: Path) -> Path:
+    """All of it, or nothing under its name; what came before an interruption need not come again."""
+    partial = target.with_name(f"{target.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Several processes of one run want the same files.
+        if target.is_dir():
+            return target
+        to_come = {name: blob for name, blob in files.items() if not (partial / name).is_file()}
+        size = sum(blob.size for blob in to_come.values())
+        check_space(request, size, partial, _OTHER_DISK)
+        _LOGGER.info(
+            "%s: downloading %d files (%s) into %s", request.setting, len(to_come), describe_size(size), target
+        )
+        for name, blob in to_come.items():
+            arriving = partial / f".{name}"
+            blob.download_to_filename(str(arriving), checksum="crc32c", timeout=_TIMEOUT_S, retry=_retry())
+            arriving.replace(partial / name)
+        for arriving in partial.glob(".*"):
+            arriving.unlink()
+        partial.replace(target)
+    return target
+
+
+class _Unreachable(Exception):
+    """Google gave no answer."""
+
+
+@contextlib.contextmanager
+def _explaining(request: Request) -> Iterator[None]:
+    """Turn what the library raises into an error that says what to do."""
+    try:
+        import requests
+        from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound, RetryError, Unauthorized
+        from google.auth.exceptions import GoogleAuthError, TransportError
+        from google.cloud.storage.exceptions import DataCorruption
+    except ImportError as error:
+        raise request.refuse("needs the package google-cloud-storage; pip install 'agent_tunix[gcs]'") from error
+    try:
+        yield
+    except (Unauthorized, Forbidden) as error:
+        raise request.refuse(f"was refused ({error.message}); {_LOG_IN}") from error
+    except NotFound as error:
+        raise request.refuse(f"was not found ({error.message}); correct the bucket and the directory") from error
+    except (RetryError, TransportError, requests.ConnectionError, requests.Timeout) as error:
+        raise _Unreachable(" ".join(str(error).split())) from error
+    except GoogleAuthError as error:
+        raise request.refuse(f"was refused ({error}); {_LOG_IN}") from error
+    except (DataCorruption, requests.RequestException) as error:
+        raise request.refuse(f"did not arrive whole ({' '.join(str(error).split())}); try again") from error
+    except GoogleAPICallError as error:
+        raise request.refuse(f"was refused ({error.message}); try again later") from error
+    except OSError as error:
+        home = cache_directory("")
+        if full := explain_full_disk(request, error, home, _OTHER_DISK):
+            raise full from error
+        raise request.refuse(f"could not be downloaded into {home}: {error}; try again") from error

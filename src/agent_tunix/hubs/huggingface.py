@@ -1,0 +1,250 @@
+"""The Hugging Face hub: revisions, downloads, and what its refusals mean."""
+
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from agent_tunix.errors import AgentTunixError
+from agent_tunix.hubs.request import Request, check_space, describe_size, explain_full_disk
+
+Kind = Literal["model", "dataset"]
+
+_LOGGER = logging.getLogger("agent_tunix.hubs")
+_OTHER_DISK = "set HF_HOME to a directory on another disk"
+NEW_TOKEN = "make one at https://huggingface.co/settings/tokens and set HF_TOKEN in the environment or in .env"
+
+
+class Commit(NamedTuple):
+    """What a revision means.
+
+    Attributes:
+        sha: 40 hexadecimal digits.
+        is_current: Whether the hub said so now; else it is what the hub said when it was last asked.
+    """
+
+    sha: str
+    is_current: bool
+
+
+def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "model") -> Commit:
+    """The commit that a revision means now; of a hub that cannot be reached, the one it meant when last asked.
+
+    Args:
+        request: What is wanted, for errors.
+        repo_id: `owner/name`.
+        revision: A branch, tag or commit; None: the main branch.
+        kind: What sort of repository it is.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        with explaining(request, repo_id, revision, kind):
+            info = HfApi().repo_info(repo_id, revision=revision, repo_type=kind, timeout=10.0)
+    except Unreachable as error:
+        exact = revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+        commit = revision if exact else cached_commit(repo_id, revision, kind)
+        if commit is None:
+            raise request.refuse(
+                f"{error}, and no copy of it is cached in {cache_directory()}; {error.remedy}"
+            ) from error
+        _LOGGER.warning("%s %s; the cached copy of commit %s is used", request.setting, error, commit)
+        return Commit(commit, is_current=False)
+    assert info.sha is not None
+    if revision != info.sha:
+        reference = _reference(repo_id, revision, kind)
+        with contextlib.suppress(OSError):  # It serves those only who cannot reach the hub later.
+            reference.parent.mkdir(parents=True, exist_ok=True)
+            reference.write_text(info.sha, encoding="ascii")
+    return Commit(str(info.sha), is_current=True)
+
+
+def download(
+    request: Request,
+    repo_id: str,
+    commit: str,
+    choose: Callable[[Collection[str]], list[str]],
+    is_whole: Callable[[Path], bool],
+) -> Path:
+    """The files of a model's commit, from the cache or the hub.
+
+    Args:
+        request: What is wanted, for errors.
+        repo_id: `owner/name`.
+        commit: 40 hexadecimal digits.
+        choose: From the names of all files to those that are needed; raises where they do not make a model.
+        is_whole: Whether a directory of the cache has all of them.
+
+    Returns:
+        The directory of the cache, which holds nothing else that is large.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+
+    cached = cached_snapshot(repo_id, commit)
+    if is_whole(cached):
+        return cached
+    try:
+        with explaining(request, repo_id, commit, "model"):
+            info = HfApi().model_info(repo_id, revision=commit, files_metadata=True, timeout=10.0)
+            sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
+            chosen = choose(sizes)
+            _prepare(request, repo_id, commit, {name: sizes[name] for name in chosen})
+            return Path(snapshot_download(repo_id, revision=commit, allow_patterns=chosen))
+    except Unreachable as error:
+        copy = f"the copy in {cached} is not whole" if cached.is_dir() else f"it is not in {cache_directory()}"
+        raise request.refuse(f"{error}, and {copy}; {error.remedy}") from error
+
+
+def cached_commit(repo_id: str, revision: str | None, kind: Kind) -> str | None:
+    """The commit that a revision meant when the hub was last asked; None where it never was."""
+    reference = _reference(repo_id, revision, kind)
+    return reference.read_text(encoding="ascii").strip() if reference.is_file() else None
+
+
+def cached_snapshot(repo_id: str, commit: str) -> Path:
+    """Where the files of a model's commit lie, or would."""
+    return _storage(repo_id, "model") / "snapshots" / commit
+
+
+def cache_directory() -> Path:
+    """Where downloads lie."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def has_token() -> bool:
+    """Whether the hub is shown who asks: HF_TOKEN, or what `hf auth login` left."""
+    from huggingface_hub import get_token
+
+    return get_token() is not None
+
+
+def _reference(repo_id: str, revision: str | None, kind: Kind) -> Path:
+    """Where the cache keeps what a branch or tag meant, https://huggingface.co/docs/huggingface_hub/guides/manage-cache."""
+    return _storage(repo_id, kind) / "refs" / (revision or "main")
+
+
+def _storage(repo_id: str, kind: Kind) -> Path:
+    return cache_directory() / f"{kind}s--{repo_id.replace('/', '--')}"
+
+
+def _prepare(request: Request, repo_id: str, commit: str, sizes: Mapping[str, int]) -> None:
+    """See that what is still to come fits, and tell of it."""
+    present = cached_snapshot(repo_id, commit)
+    to_come = {name: size for name, size in sizes.items() if not (present / name).exists()}
+    size = sum(to_come.values())
+    check_space(request, size, cache_directory(), _OTHER_DISK)
+    _LOGGER.info(
+        "downloading %d files (%s) of hf://%s@%s into %s",
+        len(to_come),
+        describe_size(size),
+        repo_id,
+        commit,
+        cache_directory(),
+    )
+
+
+class Unreachable(Exception):
+    """The hub gave no answer; what to do depends on what is cached.
+
+    Attributes:
+        remedy: What to do where nothing is.
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.remedy = remedy
+
+
+@contextlib.contextmanager
+def explaining(request: Request, repo_id: str, revision: str | None, kind: Kind) -> Iterator[None]:
+    """Turn what `huggingface_hub` raises into an error that says what to do.
+
+    Raises:
+        Unreachable: There is no answer; the caller may have a copy.
+    """
+    import httpx
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    try:
+        yield
+    except HFValidationError as error:
+        raise request.refuse(f"should name a repository as owner/name: {error}") from error
+    except OfflineModeIsEnabled as error:
+        remedy = f"unset HF_HUB_OFFLINE, or {request.instead}"
+        raise Unreachable("is not asked for, since HF_HUB_OFFLINE is set", remedy) from error
+    except HfHubHTTPError as error:
+        raise _explain_answer(request, repo_id, revision, kind, error) from error
+    except (httpx.TransportError, LocalEntryNotFoundError, ConnectionError) as error:
+        reason = error.__cause__ if isinstance(error, LocalEntryNotFoundError) and error.__cause__ else error
+        from huggingface_hub import constants
+
+        raise Unreachable(
+            f"cannot be had from {constants.ENDPOINT} ({type(reason).__name__}: {reason})",
+            f"see that this machine reaches the network and try again, or {request.instead}",
+        ) from error
+    except OSError as error:
+        if full := explain_full_disk(request, error, cache_directory(), _OTHER_DISK):
+            raise full from error
+        raise request.refuse(f"could not be downloaded into {cache_directory()}: {error}; try again") from error
+
+
+def _explain_answer(
+    request: Request, repo_id: str, revision: str | None, kind: Kind, error: Exception
+) -> AgentTunixError:
+    """What an answer other than success means, the most particular first."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+
+    assert isinstance(error, HfHubHTTPError)
+    page = _page(repo_id, kind)
+    status = error.response.status_code if error.response is not None else 0
+    if isinstance(error, GatedRepoError):
+        return refuse_gated(request, repo_id, kind)
+    if isinstance(error, RepositoryNotFoundError):
+        if has_token():
+            return request.refuse(
+                f"is no {kind} that the hub shows to the token that is set; correct the name, or see that the token"
+                f" may read it ({page})"
+            )
+        return request.refuse(
+            f"is no public {kind} of the hub, and no token is set that might see a private one; correct the name, or"
+            f" {NEW_TOKEN}"
+        )
+    if isinstance(error, RevisionNotFoundError):
+        return request.refuse(
+            f"has no revision {revision!r}; leave it out for the latest, or take one from {page}/commits/main"
+        )
+    if status == 401:
+        return request.refuse(f"was refused, because the token that is set is not valid (any more); {NEW_TOKEN}")
+    if status == 403:
+        return request.refuse(f"was refused: {words_of(error)}; see that the token's rights cover it")
+    if status == 429 or status >= 500:
+        return request.refuse(f"was answered with status {status} by {constants.ENDPOINT}; try again later")
+    return request.refuse(f"was refused by {constants.ENDPOINT}: {words_of(error)}")
+
+
+def refuse_gated(request: Request, repo_id: str, kind: Kind) -> AgentTunixError:
+    """The error for a repository whose conditions must be accepted first."""
+    page = _page(repo_id, kind)
+    if has_token():
+        return request.refuse(
+            f"is gated, and the account of the token that is set has not been given access; accept its licence at"
+            f" {page} with that account (or set the HF_TOKEN of one that has), and try again"
+        )
+    return request.refuse(f"is gated, and no token is set; accept its licence at {page}, then {NEW_TOKEN}")
+
+
+def _page(repo_id: str, kind: Kind) -> str:
+    from huggingface_hub import constants
+
+    return f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{repo_id}"
+
+
+def words_of(error: Exception) -> str:
+    """What the server said, on one line."""
+    said = getattr(error, "server_message", None) or str(error)
+    return " ".join(str(said).split())

@@ -1,0 +1,108 @@
+"""Kaggle: models and datasets by their handles, through `kagglehub` and its cache."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from agent_tunix.hubs.request import Request, explain_full_disk
+
+Kind = Literal["model", "dataset"]
+
+_LOGGER = logging.getLogger("agent_tunix.hubs")
+_OTHER_DISK = "set KAGGLEHUB_CACHE to a directory on another disk"
+_NEW_TOKEN = (
+    "make a token at https://www.kaggle.com/settings, set KAGGLE_USERNAME and KAGGLE_KEY in the environment or in .env"
+)
+
+
+def download(request: Request, handle: str, kind: Kind) -> Path:
+    """The directory with everything of a model or dataset, from the cache or from Kaggle.
+
+    Args:
+        request: What is wanted, for errors.
+        handle: `owner/model/framework/variation` or `owner/dataset`, with or without `/version`; without one it is the
+            latest, or where Kaggle cannot be reached the latest in the cache.
+        kind: What sort of thing the handle names.
+
+    Returns:
+        A directory whose last part is the version.
+    """
+    import kagglehub
+
+    call: Callable[[str], str] = kagglehub.model_download if kind == "model" else kagglehub.dataset_download
+    try:
+        with _explaining(request, handle, kind):
+            return Path(call(handle))
+    except _Unreachable as error:
+        if (copy := _latest_copy(handle, kind)) is None:
+            raise request.refuse(
+                f"cannot be had from Kaggle ({error}), and no copy of it is in {_cache()}; see that this machine"
+                f" reaches the network and try again, or {request.instead}"
+            ) from error
+        _LOGGER.warning(
+            "%s cannot be had from Kaggle (%s); the cached copy in %s is used", request.setting, error, copy
+        )
+        return copy
+
+
+def cached_version(handle: str, kind: Kind) -> Path:
+    """Where the files of a version lie, or would."""
+    name, _, version = handle.rpartition("/")
+    return _cache() / f"{kind}s" / name / ("versions" if kind == "dataset" else "") / version
+
+
+def _cache() -> Path:
+    from kagglehub.config import get_cache_folder
+
+    return Path(get_cache_folder())
+
+
+def _latest_copy(handle: str, kind: Kind) -> Path | None:
+    """The latest version that was downloaded whole, where the handle leaves it open."""
+    whole = [marker.stem for marker in (_cache() / f"{kind}s" / handle).glob("*.complete")]
+    versions = [cached_version(f"{handle}/{version}", kind) for version in whole if version.isdigit()]
+    return max((path for path in versions if path.is_dir()), key=lambda path: int(path.name), default=None)
+
+
+class _Unreachable(Exception):
+    """Kaggle gave no answer."""
+
+
+@contextlib.contextmanager
+def _explaining(request: Request, handle: str, kind: Kind) -> Iterator[None]:
+    """Turn what `kagglehub` raises into an error that says what to do."""
+    import requests
+    from kagglehub.exceptions import CredentialError, DataCorruptionError, UnauthenticatedError
+
+    page = f"https://www.kaggle.com/{kind}s/{handle}"
+    try:
+        yield
+    except (CredentialError, UnauthenticatedError) as error:
+        raise request.refuse(f"needs to know who asks ({error}); {_NEW_TOKEN}") from error
+    except requests.HTTPError as error:
+        status = error.response.status_code if error.response is not None else 0
+        if status in (401, 403):
+            raise request.refuse(
+                f"was refused by Kaggle (status {status}); accept its licence at {page}, {_NEW_TOKEN} of the account"
+                " that did"
+            ) from error
+        if status == 404:
+            raise request.refuse(f"is no {kind} on Kaggle that you may see; correct it, or look at {page}") from error
+        raise request.refuse(f"was answered with status {status} by Kaggle; try again later") from error
+    except requests.ConnectionError as error:
+        raise _Unreachable(_innermost(error)) from error
+    except (requests.RequestException, DataCorruptionError) as error:
+        raise request.refuse(f"did not arrive whole ({_innermost(error)}); try again") from error
+    except OSError as error:
+        if full := explain_full_disk(request, error, _cache(), _OTHER_DISK):
+            raise full from error
+        raise request.refuse(f"could not be downloaded into {_cache()}: {error}; try again") from error
+
+
+def _innermost(error: BaseException) -> str:
+    """What lies at the bottom of an error, on one line: `Connection refused`, `getaddrinfo failed`."""
+    while (below := error.__cause__ or error.__context__) is not None:
+        error = below
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,97 @@
+"""A directory on its way to the Hugging Face hub, as one commit: all of it is there afterwards, or nothing is."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_tunix.errors import ModelError
+from agent_tunix.hubs.huggingface import NEW_TOKEN, has_token, words_of
+from agent_tunix.hubs.request import describe_size
+
+_LOGGER = logging.getLogger("agent_tunix.hubs")
+
+
+def push_directory(
+    directory: Path,
+    repo_id: str,
+    *,
+    private: bool = True,
+    token: str | None = None,
+    message: str = "Add a model trained with agent_tunix",
+) -> str:
+    """Put every file of a directory into a model repository of the hub, which is made where there is none.
+
+    Files of the repository that the directory lacks stay as they are, and so does whether an existing one is private.
+
+    Args:
+        directory: What is pushed, with all directories below it; hidden files are left out.
+        repo_id: `owner/name`.
+        private: Whether a new repository is private.
+        token: One that may write there; None: HF_TOKEN, or what `hf auth login` left.
+        message: Of the commit.
+
+    Returns:
+        The address of the repository's page.
+
+    Raises:
+        ModelError: What the hub refuses, or why it cannot be asked, and what to do.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    files = {path.relative_to(directory).as_posix(): path for path in sorted(directory.rglob("*")) if path.is_file()}
+    files = {name: path for name, path in files.items() if not name.startswith(".") and "/." not in name}
+    if not files:
+        raise ModelError(f"{directory} holds no files that could be pushed to {repo_id}; give a model directory")
+    if token is None and not has_token():
+        raise ModelError(f"pushing to {repo_id} needs a token that may write there, and none is set; {NEW_TOKEN}")
+    size = sum(path.stat().st_size for path in files.values())
+    api = HfApi(token=token)
+    with _explaining(repo_id):
+        page = api.create_repo(repo_id, private=private, exist_ok=True)
+        _LOGGER.info("pushing %d files (%s) to %s", len(files), describe_size(size), page)
+        operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=path) for name, path in files.items()]
+        api.create_commit(repo_id, operations, commit_message=message)
+    return str(page)
+
+
+@contextlib.contextmanager
+def _explaining(repo_id: str) -> Iterator[None]:
+    """Turn what `huggingface_hub` raises into an error that says what to do."""
+    import httpx
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+
+    begin = f"pushing to {repo_id}"
+    try:
+        yield
+    except HFValidationError as error:
+        raise ModelError(f"{begin}: a repository should be named owner/name: {error}") from error
+    except OfflineModeIsEnabled as error:
+        raise ModelError(f"{begin} is not tried, since HF_HUB_OFFLINE is set; unset it") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else 0
+        if status == 401:
+            raise ModelError(f"{begin} was refused, because the token is not valid (any more); {NEW_TOKEN}") from error
+        if status in (403, 404):
+            raise ModelError(
+                f"{begin} was refused ({words_of(error)}); the token must have the right to write there, and the owner"
+                f" must be you or an organisation of yours; {NEW_TOKEN}"
+            ) from error
+        if status == 429 or status >= 500:
+            raise ModelError(
+                f"{begin} was answered with status {status} by {constants.ENDPOINT}; try again later"
+            ) from error
+        raise ModelError(f"{begin} was refused by {constants.ENDPOINT}: {words_of(error)}") from error
+    except (httpx.TransportError, ConnectionError) as error:
+        raise ModelError(
+            f"{begin} did not succeed: {constants.ENDPOINT} cannot be reached ({type(error).__name__}: {error});"
+            " nothing was committed, try again"
+        ) from error
+    except RuntimeError as error:  # How the library wraps what befalls one of several files.
+        if isinstance(error.__cause__, HfHubHTTPError | httpx.TransportError):
+            with _explaining(repo_id):
+                raise error.__cause__ from error
+        raise
+    except ValueError as error:  # What it says of the metadata at the top of a model card.
+        raise ModelError(f"{begin} was refused: {error}; correct README.md") from error

@@ -1,0 +1,73 @@
+"""What may stand in `model.path`: a directory, or a model on a hub."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Self
+
+from agent_tunix.errors import ModelError
+
+_FORMS = {
+    "hf": "hf://owner/name or hf://owner/name@revision",
+    "kaggle": "kaggle://owner/model/framework/variation or the same with /version",
+    "gs": "gs://bucket/directory",
+}
+_NAMES = {
+    "hf": re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^@\s]+))?"),
+    "kaggle": re.compile(r"(?P<name>[\w.-]+/[\w.-]+/[\w.-]+/[\w.-]+)(?:/(?P<revision>\d+))?"),
+    "gs": re.compile(r"(?P<name>[a-z0-9][\w.-]+/\S+?)/?(?:@(?P<revision>[0-9a-f]{16}))?"),
+}
+_EXACT = {"hf": re.compile(r"[0-9a-f]{40}"), "kaggle": re.compile(r"\d+"), "gs": re.compile(r"[0-9a-f]{16}")}
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Location:
+    """A model on a hub.
+
+    Attributes:
+        scheme: hf, kaggle or gs.
+        name: What the hub calls it.
+        revision: Which state of it; None: the latest.
+    """
+
+    scheme: str
+    name: str
+    revision: str | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it means the same bytes for ever: a commit, a version, a digest."""
+        return self.revision is not None and _EXACT[self.scheme].fullmatch(self.revision) is not None
+
+    def at(self, revision: str) -> Self:
+        """The same model in this state."""
+        return replace(self, revision=revision)
+
+    def may_become(self, other: "Location") -> bool:
+        """Whether this, whose state may move on, may have been `other` at some time."""
+        return (self.scheme, self.name) == (other.scheme, other.name) and not self.is_exact and other.is_exact
+
+    def __str__(self) -> str:
+        """As it is written in `model.path`."""
+        mark = "/" if self.scheme == "kaggle" else "@"
+        return f"{self.scheme}://{self.name}" + (f"{mark}{self.revision}" if self.revision else "")
+
+
+def parse_location(path: str | None) -> Location | None:
+    """The model on a hub that `model.path` names; None where it names a directory, or nothing.
+
+    Raises:
+        ModelError: It begins as an address does, and is none.
+    """
+    match = _SCHEME.fullmatch(path or "")
+    if match is None:
+        return None
+    scheme, rest = match[1].lower(), match[2]
+    if scheme not in _NAMES:
+        page = re.fullmatch(r"(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)/?.*", rest)
+        advice = f"write hf://{page[1]}" if page else f"give a directory, {', '.join(_FORMS.values())}"
+        raise ModelError(f"model.path={path} is not an address of a model; {advice}")
+    named = _NAMES[scheme].fullmatch(rest)
+    if named is None:
+        raise ModelError(f"model.path={path} should be {_FORMS[scheme]}")
+    return Location(scheme, named["name"], named["revision"])

@@ -1,0 +1,115 @@
+"""Which files make a model directory, and whether they are whole."""
+
+import json
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import ModelError
+
+INDEX = "model.safetensors.index.json"
+# Beside the weights. The tokenizer is read from tokenizer.json; the rest of its files say what is special in it.
+_SMALL = {
+    INDEX,
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+}
+_HEADER_LENGTH = 8  # A safetensors file begins with the length of its header, which says where each tensor ends.
+_LONGEST_HEADER = 100_000_000
+
+
+def choose_files(names: Iterable[str]) -> list[str]:
+    """Those of a repository's files that a run needs: configuration, weights in safetensors, tokenizer."""
+    return sorted(name for name in names if name in _SMALL or _is_weights(name))
+
+
+def check_files(where: str, names: Collection[str]) -> None:
+    """Refuse what is no model directory.
+
+    Args:
+        where: The directory or repository, for the message.
+        names: Its files.
+
+    Raises:
+        ModelError: With what it holds instead.
+    """
+    if any(_is_weights(name) for name in names) and "config.json" in names:
+        return
+    if "adapter_config.json" in names:
+        raise ModelError(
+            f"{where} holds an adapter, not a model; merge it into its base with PEFT's `merge_and_unload()`, save"
+            " that with `save_pretrained`, and give its directory"
+        )
+    if "config.json" not in names:
+        raise ModelError(f"{where} has no config.json; give a Hugging Face model directory")
+    other = sorted(name for name in names if name.endswith((".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")))
+    if other:
+        raise ModelError(
+            f"{where} has its weights in {other[0]} and not in *.safetensors, which alone is read; convert them with"
+            " transformers: `AutoModelForCausalLM.from_pretrained(SOURCE).save_pretrained(DIR)`, and set model.path=DIR"
+        )
+    raise ModelError(f"{where} has no *.safetensors file; is the download complete?")
+
+
+def check_weights(directory: Path) -> None:
+    """Refuse a directory in which a file of weights is missing or shorter than its header says.
+
+    Raises:
+        ModelError: With the file.
+    """
+    for name in sorted(_shards(directory)):
+        if not (directory / name).is_file():
+            raise ModelError(f"{directory} lacks {name}, which its {INDEX} names; fetch it again, or the whole model")
+    for path in sorted(directory.glob("*.safetensors")):
+        size, needed = path.stat().st_size, _length_by_header(path)
+        if needed is None or size != needed:
+            should = "whose header is damaged" if needed is None else f"where its header says {needed:,}"
+            raise ModelError(
+                f"{path} is damaged or half downloaded ({size:,} bytes, {should}); delete and fetch it again"
+            )
+
+
+def is_whole(directory: Path) -> bool:
+    """Whether a directory holds a model, each of its files whole."""
+    try:
+        check_files(str(directory), [path.name for path in directory.iterdir()])
+        check_weights(directory)
+    except (ModelError, OSError):
+        return False
+    return True
+
+
+def _is_weights(name: str) -> bool:
+    """Weights of the whole model, in the order of the Hugging Face hub; other copies lie in directories below."""
+    return name.endswith(".safetensors") and "/" not in name and not name.startswith(("consolidated", "adapter_"))
+
+
+def _shards(directory: Path) -> set[str]:
+    path = directory / INDEX
+    if not path.is_file():
+        return set()
+    try:
+        index: Any = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name) for name in index["weight_map"].values()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path} is damaged or half downloaded ({error!r}); delete and fetch it again") from error
+
+
+def _length_by_header(path: Path) -> int | None:
+    """How many bytes a safetensors file should have; None where its header cannot be read."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_HEADER_LENGTH), "little")
+        if length > _LONGEST_HEADER:
+            return None
+        try:
+            header = json.loads(file.read(length))
+            ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+            return None
+    return _HEADER_LENGTH + length + max(ends, default=0)
