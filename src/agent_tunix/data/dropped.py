@@ -44,6 +44,14 @@ class Dropped:
         if detail:
             self.details.setdefault(reason, detail)
 
+    def joined(self, other: "Dropped") -> "Dropped":
+        """Both tallies as one; where they share a reason, this one's rows come first."""
+        both = Dropped(self.origin or other.origin, dict(self.counts), dict(self.rows), other.details | self.details)
+        for reason, count in other.counts.items():
+            both.counts[reason] = both.counts.get(reason, 0) + count
+            both.rows[reason] = [*both.rows.get(reason, []), *other.rows[reason]][:ROWS_SHOWN]
+        return both
+
     @property
     def total(self) -> int:
         """All dropped rows."""

@@ -27,15 +27,18 @@ class Example:
     """One problem with its reference.
 
     Attributes:
-        prompt: The problem put to the model.
+        prompt: The problem put to the model, as people and rewards see it; of a conversation, the last user's message.
         columns: Every column of the row, untouched, and `answer`, the stripped reference; in a marked dataset also
             `solution`, the worked solution before the mark, unless the row has a column of that name.
         index: The row's number in its source, from 1; the line number of a file.
+        messages: The conversation that the model answers, `{"role": …, "content": …}` each, the last one the user's;
+            None where the prompt column holds text.
     """
 
     prompt: str
     columns: Mapping[str, Any]
     index: int
+    messages: tuple[Mapping[str, str], ...] | None = None
 
 
 def is_marked(rows: Iterable[Row], answer_column: str) -> bool:

@@ -25,7 +25,7 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.training import bridge
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
-from agent_tunix.training.prompting import Prompts, encode_examples
+from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.training.rollout import Rollout, Sampling
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -43,8 +43,13 @@ class GrpoAlgorithm(grpo_learner.GRPOConfig):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Material:
-    """What a run works on: prompts to train and to evaluate on, in which order, and who learns."""
+    """What a run works on: its settled configuration, prompts to train and to evaluate on, their order, who learns.
 
+    `prompting` is the fingerprint of what makes the prompts.
+    """
+
+    config: Config
+    prompting: str
     train: Prompts
     held_out: Prompts
     order: BatchOrder
@@ -56,7 +61,8 @@ class Material:
 def build_material(config: Config, mixture: Mixture) -> Material:
     """Load the data, the tokenizer and the policy, and build the learner."""
     directory = find_model_directory(config.model)
-    tokenizer = Tokenizer(directory)
+    config = settle_prompts(config)
+    tokenizer = Tokenizer(directory, config.prompt)
     train_examples, held_out_examples, report = load_splits(config)
     _LOGGER.info("%s", report.describe())
     train_prompts = encode_examples(train_examples, tokenizer, config)
@@ -87,7 +93,8 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     learner = build_learner(
         config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)
     )
-    return Material(train_prompts, held_out, order, learner, schedule, mesh)
+    prompting = fingerprint_prompts(config.prompt, tokenizer)
+    return Material(config, prompting, train_prompts, held_out, order, learner, schedule, mesh)
 
 
 def check_ends(config: Config, tokenizer: Tokenizer) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config
-from agent_tunix.data import Example, messages_for, peek_example
+from agent_tunix.data import Example, RowError, messages_for, peek_example
+from agent_tunix.policy.chat_template import read_chat_template
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
 
@@ -40,23 +41,34 @@ def preflight(config: Config, working_directory: Path) -> Checked:
         ConfigError, DataError, RewardError: What is wrong and what to do.
     """
     check(config)
+    if config.prompt.chat_template is not None:
+        read_chat_template(config.prompt.chat_template)
     example = peek_example(config)
     mixture = resolve_from_config(config, working_directory)
     mixture.check_parameters(example.columns)
+    settle_rewards(mixture, example, config)
+    return Checked(config, mixture, components_as_written(config, working_directory))
+
+
+def settle_rewards(mixture: Mixture, example: Example, config: Config) -> None:
+    """Find out what batch functions take, as `rewards.completions` says, by trying them on an example."""
     # Code that is to run here has no limit there either.
     memory_mb = _NO_LIMIT_MB if config.rewards.execution == "inline" else config.rewards.memory_mb
     rewards = (component.reward for component in mixture.components)
     settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
-    return Checked(config, mixture, components_as_written(config, working_directory))
 
 
 def _sample_of(example: Example, config: Config) -> Sample:
     """A made-up completion of an example, to try rewards with."""
+    try:
+        messages = messages_for(config.prompt, example)
+    except RowError:  # it is dropped and counted when prompts are made
+        messages = [{"role": "user", "content": example.prompt}]
     response = f"<reasoning>It is known.</reasoning>\n<answer>{example.columns.get('answer', '')}</answer>"
     return Sample(
         response,
         prompt=example.prompt,
-        messages=(*messages_for(config.prompt, example.prompt), {"role": "assistant", "content": response}),
+        messages=(*messages, {"role": "assistant", "content": response}),
         columns=example.columns,
         format=config.prompt.format,
         rollout_id="0_0_0",

@@ -106,6 +106,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         checked = replace(checked, mixture=rewards.reward)
         _LOGGER.info("reward: %s", checked.mixture.describe())
         material = build_material(config, checked.mixture)
+        checked = replace(checked, config=material.config)
         try:
             return Run(checked, places, material, stop).complete()
         finally:
@@ -168,6 +169,7 @@ class Run:
             checked.config,
             checked.mixture,
             fingerprint_examples(material.train.examples),
+            material.prompting,
             self._max_steps,
         )
         self._recorder: Recorder
@@ -267,7 +269,7 @@ class Run:
 
     def _batch(self, step: int) -> PromptBatch:
         rows = self._material.order.batch_indices(step)
-        return self._material.train.batch(rows, self._config)
+        return self._material.train.batch(rows)
 
     def _more_prompts(self, step: int, number: int) -> PromptBatch:
         """The prompts of a further round of dynamic sampling: those of the steps that follow, past the last the first.

@@ -22,6 +22,11 @@ from agent_tunix.training.checkpoints import State
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.reference import trained_kind
 
+_PROMPTS_CHANGED = (
+    "the prompts are no longer the same tokens: the chat template, prompt.system, prompt.template, prompt.few_shot or"
+    " the tokenizer changed"
+)
+
 
 def read_state(learner: GrpoLearner) -> dict[str, dict[str, jax.Array]]:
     """`weights` that train, the `optimizer`'s state, and the `reference` where it moves, each name → array."""
@@ -71,7 +76,7 @@ def fingerprint_examples(examples: Sequence[Example]) -> str:
     return digest.hexdigest()[:16]
 
 
-def make_metadata(config: Config, mixture: Mixture, data: str, max_steps: int) -> dict[str, Any]:
+def make_metadata(config: Config, mixture: Mixture, data: str, prompts: str, max_steps: int) -> dict[str, Any]:
     """What a checkpoint says of its run; `changed_since` reads it."""
     return {
         "seed": config.seed,
@@ -81,15 +86,17 @@ def make_metadata(config: Config, mixture: Mixture, data: str, max_steps: int) -
         "reference_sync_steps": config.grpo.reference_sync_steps,
         "max_steps": max_steps,
         "data": data,
+        "prompts": prompts,
         "reward": fingerprint(mixture).to_data(),
     }
 
 
 def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """One line for each thing, the reward apart, that is not as it was when the checkpoint was written."""
-    before = {"reference_sync_steps": 0} | metadata  # older checkpoints do not say so
+    # Older checkpoints say nothing of these.
+    before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
     return [
-        f"{name} was {before.get(name)!r}, is {value!r}"
+        _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r}, is {value!r}"
         for name, value in now.items()
         if name != "reward" and before.get(name) != value
     ]
