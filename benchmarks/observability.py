@@ -165,7 +165,7 @@ def take_real_steps(config: Config, mixture: Mixture) -> Iterator[tuple[int, Ste
     settings = StepSettings(config, training_sampling(config), material.order.num_steps)
     for step in range(1, material.order.num_steps + 1):
         started = time.perf_counter()
-        batch = material.train.batch(material.order.batch_indices(step), config)
+        batch = material.train.batch(material.order.batch_indices(step))
         result = material.learner.run_step(step, batch, settings)
         seconds = time.perf_counter() - started
         yield step, result, {f"policy/{name}": value for name, value in result.policy.items()}, seconds

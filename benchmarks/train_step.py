@@ -111,7 +111,7 @@ def alternate(config: Config, material: Material, bare: Any, mixture: Any, recor
 
     def take_ours(step: int) -> None:
         started = time.perf_counter()
-        batch = material.train.batch(material.order.batch_indices(step), config)
+        batch = material.train.batch(material.order.batch_indices(step))
         result = material.learner.run_step(step, batch, settings)
         row = metrics.row(step, result, 0.0, time.perf_counter() - started)
         recorder.record(step, row)
@@ -123,7 +123,7 @@ def alternate(config: Config, material: Material, bare: Any, mixture: Any, recor
             if resumed is not None:
                 theirs.append(time.perf_counter() - resumed)
             take_ours(step)
-            batch = material.train.batch(material.order.batch_indices(step), config)
+            batch = material.train.batch(material.order.batch_indices(step))
             resumed = time.perf_counter()
             yield {
                 "prompts": np.array([tokenizer.render_chat(messages) for messages in batch.messages]),

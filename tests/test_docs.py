@@ -281,7 +281,7 @@ def test_examples_of_the_generated_pages_compose(name: str, generated_pages: dic
         check_overrides(block)
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "verify-resume", "rewards check"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "generate", "verify-resume", "rewards check"])
 def test_the_command_reference_has_every_command(command: str, generated_pages: dict[str, str]) -> None:
     assert f"\n## agent-tunix {command}\n" in generated_pages["commands"]
 

@@ -69,6 +69,9 @@ def test_the_defaults_pass() -> None:
         ("grpo.reference_sync_mix", 0.0, "above 0 and at most 1"),
         ("grpo.dynamic_sampling_rounds", -1, "at least 0"),
         ("generation.over_long", "dropp", "did you mean drop?"),
+        ("prompt.without_system_role", "folded", "did you mean fold?"),
+        ("prompt.num_few_shot", -1, "at least 0"),
+        ("prompt.date", "26 Jul 2024", "a date YYYY-MM-DD"),
         ("training.log_level", "DEBUG", "debug, info"),
         ("evaluation.inference_config", "gredy", "did you mean greedy?"),
         ("distributed.platform", "cuda", "auto, cpu, gpu, tpu"),
@@ -216,6 +219,12 @@ def test_accumulation_steps_that_do_not_divide_the_batch() -> None:
     assert "must be divisible by training.gradient_accumulation_steps 5" in message
     assert "None" not in message
     assert suggestions_in(message) == [("training.batch_size", 15), ("training.gradient_accumulation_steps", 4)]
+
+
+@pytest.mark.parametrize("name", ["messages", "add_generation_prompt"])
+def test_what_the_run_gives_the_chat_template_is_no_argument_of_yours(name: str) -> None:
+    message = refusal_of(config_with(prompt__template_args={name: "x"}))
+    assert message == f"prompt.template_args.{name} is what the run itself gives the chat template; leave it out"
 
 
 @pytest.mark.parametrize(("micro", "steps", "expected"), [(None, None, 12), (4, None, 4), (None, 3, 4), (4, 3, 4)])

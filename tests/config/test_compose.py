@@ -133,7 +133,9 @@ def test_a_request_for_an_evaluation_knows_its_own_keys_only() -> None:
 
 # --- a run's own config.yaml -----------------------------------------------------------------------------------------
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20).filter(lambda s: "${" not in s)
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
+    ["${a}", "$5 ${x}$ \\", "\\${a}", "\\\\${a}", "{{ '${' }}", "a\\${${"]
+)
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
 ARGUMENTS = st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.integers() | NUMBER | st.booleans())
 
@@ -157,6 +159,7 @@ def test_what_a_run_writes_is_read_back(
     config = Config(seed=seed)
     config.optimizer.learning_rate = rate
     config.prompt.system = system
+    config.prompt.few_shot = [{"prompt": system or "x", "answer": tokens, "more": {"text": system or ""}}]
     config.generation.eos_tokens = tokens
     config.rewards.args = {"mine": arguments}
     config.training.reward_function = {"mine": {"function": "math", "weight": rate}}

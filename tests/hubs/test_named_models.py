@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.config.compose import compose_overrides, find_conf_directory
-from agent_tunix.policy.architecture import FAMILIES
+from agent_tunix.policy.families import FAMILIES
 from agent_tunix.policy.location import parse_location
 
 NAMED = sorted(

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import chat_tokenizers as chat
 from transformers import AutoTokenizer
 
-from agent_tunix.errors import ModelError
+from agent_tunix.config.schema import PromptConfig
+from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.tokenizer import Tokenizer
 
@@ -137,6 +139,69 @@ def test_a_damaged_configuration_is_named(directory: Path, name: str, content: b
 # The chat template.
 
 
+JINJA = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+
+
+def test_a_template_of_the_configuration_comes_before_the_models_own(directory: Path) -> None:
+    tokenizer = Tokenizer(directory, PromptConfig(chat_template=JINJA))
+    assert tokenizer.render_chat(MESSAGES) == "[Be brief.][What is 2 plus 2?]"
+    assert tokenizer.chat_template == JINJA
+
+
+def test_a_template_may_be_given_as_a_file(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.jinja").write_text(JINJA)
+    tokenizer = Tokenizer(directory, PromptConfig(chat_template=str(tmp_path / "mine.jinja")))
+    assert tokenizer.render_chat(MESSAGES) == "[Be brief.][What is 2 plus 2?]"
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("nowhere.jinja", "nowhere.jinja cannot be read"), ("chatml", "must be a Jinja text or the path")],
+)
+def test_a_template_that_is_neither_text_nor_file_is_refused(directory: Path, setting: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Tokenizer(directory, PromptConfig(chat_template=setting))
+
+
+def test_the_configurations_arguments_and_date_reach_the_template(directory: Path) -> None:
+    template = "{{ strftime_now('%Y-%m-%d') }} {{ colour }} {{ enable_thinking }}"
+    prompt = PromptConfig(
+        chat_template=template, template_args={"colour": "red", "enable_thinking": True}, date="2031-01-09"
+    )
+    assert Tokenizer(directory, prompt).render_chat(MESSAGES) == "2031-01-09 red True"
+
+
+def test_of_named_templates_the_default_is_taken(directory: Path) -> None:
+    named = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": JINJA}]
+    configure(directory, "tokenizer_config.json", chat_template=named)
+    assert Tokenizer(directory).chat_template == JINJA
+
+
+def test_a_template_in_a_file_of_its_own_kind_is_found(directory: Path) -> None:
+    configure(directory, "tokenizer_config.json", chat_template=...)
+    (directory / "chat_template.json").write_text(json.dumps({"chat_template": JINJA}))
+    assert Tokenizer(directory).chat_template == JINJA
+
+
+# What is hidden from rewards.
+
+
+def test_completions_never_show_special_tokens_even_if_they_are_not_marked_so(tmp_path: Path) -> None:
+    made = chat.byte_level(("<|endoftext|>",), ("<|im_start|>", "<|im_end|>", "<think>"))
+    tokenizer = Tokenizer(chat.save(tmp_path, made, chat.QWEN3, eos="<|im_end|>"))
+    ids = made.encode("<think>4<|im_end|><|im_start|><|endoftext|>").ids
+    assert tokenizer.decode_batch([ids, []]) == ["<think>4", ""]
+
+
+def test_an_id_beyond_the_vocabulary_has_no_text(directory: Path) -> None:
+    tokenizer = Tokenizer(directory)
+    tokenizer.encode_prompts([["", "<|im_start|>", "user"]])
+    assert tokenizer.decode([*tokenizer.encode("four"), tokenizer.vocab_size, tokenizer.vocab_size + 1]) == "four"
+
+
+# Templates.
+
+
 def test_a_template_file_wins_over_the_configuration(directory: Path) -> None:
     (directory / "chat_template.jinja").write_text("{{ messages[0].content }}!")
     assert Tokenizer(directory).render_chat([{"role": "user", "content": "hi"}]) == "hi!"
@@ -144,7 +209,7 @@ def test_a_template_file_wins_over_the_configuration(directory: Path) -> None:
 
 def test_without_a_template_the_message_says_what_to_add(directory: Path) -> None:
     configure(directory, "tokenizer_config.json", chat_template=...)
-    with pytest.raises(ModelError, match="has no chat template; add chat_template"):
+    with pytest.raises(ModelError, match=r"has no chat template, .*; set prompt\.chat_template"):
         Tokenizer(directory).render_chat(MESSAGES)
 
 
@@ -152,8 +217,6 @@ def test_without_a_template_the_message_says_what_to_add(directory: Path) -> Non
     ("template", "said"),
     [
         ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
-        ("{% for m in messages %}", "endfor"),
-        ("{{ messages | no_such_filter }}", "no_such_filter"),
         ("{{ messages.append(1) }}", "unsafe|not"),
         ("{{ messages[0].content + 1 }}", "str"),
         ("{{ 1 / 0 }}", "division"),
@@ -166,10 +229,27 @@ def test_a_template_that_fails_is_an_error_of_the_model(directory: Path, templat
 
 
 @pytest.mark.parametrize(
+    ("template", "said"),
+    [("{% for m in messages %}", "endfor"), ("{{ messages | no_such_filter }}", "no_such_filter"), ("{{", "end of")],
+)
+def test_what_is_no_template_is_refused_at_once(directory: Path, template: str, said: str) -> None:
+    (directory / "chat_template.jinja").write_text(template)
+    with pytest.raises(ModelError, match=rf"the chat template of .* is not a Jinja template: .*{said}"):
+        Tokenizer(directory)
+
+
+@pytest.mark.parametrize(
     ("template", "expected"),
     [
         ("{{ messages | tojson }}", '[{"role": "user", "content": "é<b>"}]'),
-        ("{{ strftime_now('%Y') | length }}", "4"),
+        ("{{ messages[0] | tojson(indent=1, sort_keys=true) }}", '{\n "content": "é<b>",\n "role": "user"\n}'),
+        ("{{ strftime_now('%d %b %Y') }}", "26 Jul 2024"),
+        ("{% generation %}{{ messages[0].content }}{% endgeneration %}!", "é<b>!"),
+        ("[{{ bos_token }}]", "[]"),
+        ("{{ eos_token }}", "<|im_end|>"),
+        ("{{ tools is none }}{{ documents is none }}", "TrueTrue"),
+        ("{{ enable_thinking }}", "False"),
+        ("{% set n = namespace(x=1) %}{% for m in messages %}{% set n.x = 2 %}{% endfor %}{{ n.x }}", "2"),
         ("{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}x{% endfor %}y", "y"),
     ],
 )

@@ -19,6 +19,7 @@ from agent_tunix.policy import export as policy_export
 from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.model import load_decoder, make_mesh
+from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training import exporting
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.preflight import preflight
@@ -75,6 +76,15 @@ def test_an_exported_model_trains_and_exports_again(whole: FoundRun, tmp_path: P
     assert first.keys() == second.keys()
     for name, array in first.items():
         np.testing.assert_array_equal(second[name], array, err_msg=name)
+
+
+def test_a_chat_template_of_the_configuration_goes_along(tmp_path: Path) -> None:
+    template = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+    (tmp_path / "mine.jinja").write_text(template)
+    run = make_run(tmp_path / "run", f"prompt.chat_template={tmp_path / 'mine.jinja'}")
+    (tmp_path / "mine.jinja").unlink()
+    export_run(run, tmp_path / "out")
+    assert Tokenizer(tmp_path / "out").chat_template == template
 
 
 def test_the_step_is_chosen(whole: FoundRun, tmp_path: Path) -> None:

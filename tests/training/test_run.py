@@ -324,6 +324,14 @@ def test_resuming_with_other_settings_says_which(resumed: tuple[Config, Path]) -
     assert "seed was 0, is 5" in (root / "train.log").read_text()
 
 
+def test_resuming_with_other_prompts_says_so(resumed: tuple[Config, Path]) -> None:
+    config, root = resumed
+    config.prompt.system = "Give the answer between <answer> and </answer>."
+    train_here(config, root)
+    log = (root / "train.log").read_text()
+    assert "since the checkpoint was written, the prompts are no longer the same tokens: the chat template," in log
+
+
 # Stopping.
 
 

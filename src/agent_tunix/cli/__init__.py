@@ -1,4 +1,4 @@
-"""`agent-tunix train | evaluate | verify-resume | export | report | compare | tune | rewards …`.
+"""`agent-tunix train | evaluate | generate | verify-resume | export | report | compare | tune | rewards …`.
 
 The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
 """
@@ -10,6 +10,7 @@ import click
 from agent_tunix import __version__
 from agent_tunix.cli import comparing, plans, recorded_runs, rewards, stored_rewards
 from agent_tunix.cli.export import export
+from agent_tunix.cli.generate import generate
 from agent_tunix.cli.report import report
 from agent_tunix.cli.tuning import tune
 from agent_tunix.errors import AgentTunixError
@@ -71,6 +72,7 @@ def verify_resume(kills: int, random_seed: int, directory: str | None, overrides
 
 
 main.add_command(export)
+main.add_command(generate)
 main.add_command(report)
 main.add_command(comparing.compare)
 main.add_command(tune)

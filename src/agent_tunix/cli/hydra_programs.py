@@ -4,7 +4,6 @@ Each checks everything that is cheap before JAX is imported, and turns an error 
 an exit status: 2 for what the user can mend before a run, 1 for a run that stopped, 128 + n after signal n.
 """
 
-import logging
 import os
 import re
 import signal
@@ -28,7 +27,7 @@ from yaml import YAMLError
 from agent_tunix.cli.comparing import describe_sweep
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
-from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
+from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import (
     AgentTunixError,
     CheckpointError,
@@ -162,7 +161,7 @@ def _train(cfg: DictConfig) -> None:
     config = compose.to_typed(cfg)
     checked = preflight(config, Path.cwd())
     devices.prepare(config.distributed)
-    _require_devices(config.distributed)
+    devices.require(config.distributed)
 
     from agent_tunix.training import run
 
@@ -177,21 +176,8 @@ def _evaluate(cfg: DictConfig) -> None:
     _load_environment()
     request = read_request(compose.to_evaluate(cfg))
     devices.prepare(request.run.config.distributed)
-    _require_devices(request.run.config.distributed)
+    devices.require(request.run.config.distributed)
     evaluate_checkpoint(request)
-
-
-def _require_devices(distributed: DistributedConfig) -> None:
-    import jax
-
-    logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of each platform that is not there
-    try:
-        jax.devices()
-    except RuntimeError as error:
-        raise ConfigError(
-            f"distributed.platform={distributed.platform} finds no device: {error}. Install the extra for it, such as"
-            f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto"
-        ) from error
 
 
 def _load_environment() -> None:

@@ -4,6 +4,7 @@ Every message names the key, what was required, what arrived, and what to do.
 """
 
 import dataclasses
+import datetime
 import difflib
 import math
 import re
@@ -22,6 +23,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "rewards.convention": ("auto", "plain", "trl", "miles", "environment"),
     "rewards.completions": ("auto", "text", "messages"),
     "rewards.on_change": ("warn", "refuse"),
+    "prompt.without_system_role": ("fold", "refuse"),
     "grpo.loss": ("grpo", "gspo", "gspo_token", "reinforce"),
     "grpo.advantage_scaling": ("group", "batch", "none", "leave_one_out", "component"),
     "optimizer.kind": tuple(OPTIMIZERS),
@@ -68,6 +70,7 @@ _AT_LEAST = {
     "rewards.num_workers": 1,
     "rewards.max_concurrency": 1,
     "rewards.recycle_after": 1,
+    "prompt.num_few_shot": 0,
     "data.num_train": 1,
     "data.num_test": 1,
     "data.max_row_bytes": 1,
@@ -198,6 +201,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from optimizer_problems(config.optimizer, config.scheduler)
+    yield from _prompt_problems(config)
     if config.training.save_reward_analysis and config.rollouts.share == 0:
         yield (
             "training.save_reward_analysis=true reads the stored rollouts, but rollouts.share is 0; store a share of"
@@ -249,6 +253,16 @@ def _stopping_problems(config: Config) -> Iterator[str]:
         yield (
             "stopping.metric is judged where the run evaluates, and training.eval_every_n_steps is 0; set it above 0"
         )
+
+
+def _prompt_problems(config: Config) -> Iterator[str]:
+    prompt = config.prompt
+    try:
+        datetime.date.fromisoformat(prompt.date)
+    except ValueError:
+        yield f"prompt.date must be a date YYYY-MM-DD, not {prompt.date!r}"
+    for name in sorted({"messages", "add_generation_prompt"} & prompt.template_args.keys()):
+        yield f"prompt.template_args.{name} is what the run itself gives the chat template; leave it out"
 
 
 def _advice(key: str) -> str:

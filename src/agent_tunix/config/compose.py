@@ -4,6 +4,7 @@ The only module, besides `cli`, that touches Hydra and OmegaConf.
 """
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,12 +43,14 @@ def register_schema() -> None:
 
 
 def _open_mappings(cfg: DictConfig) -> None:
+    """Allow keys of the user's own where there are some."""
     open_to_any = (
         cfg.rewards.args,
         cfg.reward.components,
         cfg.optimizer.groups,
         cfg.data.columns,
         cfg.data.mixture,
+        cfg.prompt.template_args,
     )
     for mapping in open_to_any:
         OmegaConf.set_struct(mapping, False)
@@ -127,7 +130,7 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
         raise ConfigError(f"an override cannot be read, KEY=VALUE is wanted: {error}") from error
-    cfg = OmegaConf.structured(config)
+    cfg = _structured(config)
     _open_mappings(cfg)
     for override in parsed:
         if override.is_delete() or override.is_sweep_override() or override.package is not None:
@@ -143,7 +146,27 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
 
 def to_yaml(config: Config) -> str:
     """The configuration as YAML that `from_yaml` reads back."""
-    return OmegaConf.to_yaml(OmegaConf.structured(config))
+    return OmegaConf.to_yaml(_structured(config))
+
+
+def _structured(config: Config) -> DictConfig:
+    """Typed values as OmegaConf keeps them; a `${` in them is text, as in a problem with LaTeX."""
+    structured = OmegaConf.structured(_escape(config))
+    assert isinstance(structured, DictConfig)
+    return structured
+
+
+def _escape(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = (field.name for field in dataclasses.fields(value))
+        return dataclasses.replace(value, **{name: _escape(getattr(value, name)) for name in fields})
+    if isinstance(value, Mapping):
+        return {key: _escape(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escape(item) for item in value]
+    if isinstance(value, str):
+        return re.sub(r"(\\*)\$\{", lambda found: 2 * found[1] + r"\${", value)
+    return value
 
 
 def from_yaml(path: Path) -> Config:

@@ -110,10 +110,43 @@ class DataConfig:
 class PromptConfig:
     """How a problem becomes the text that the model sees."""
 
-    system: str | None = key(None, "System message; null: none.")
+    system: str | None = key(
+        None, "System message; null: none. A conversation that has a system message of its own keeps that."
+    )
+    without_system_role: str = key(
+        "fold",
+        "Where the chat template has no place for a system message: `fold` it into the user's first message, or"
+        " `refuse` to run.",
+    )
     format: str = key(
         "<reasoning>{reasoning}</reasoning><answer>{answer}</answer>",
-        "The template a response should follow; handed to rewards as `format`, and scored by the format rewards.",
+        "The template a response should follow; handed to rewards as `format`, and scored by the format rewards."
+        " Worked examples are written in it.",
+    )
+    template: str | None = key(
+        None,
+        "The user's message, with columns of the row in braces: `{question} Answer with a number.`; `{prompt}` is the"
+        " problem, `{{` a brace. null: the problem alone.",
+    )
+    few_shot: list[dict[str, Any]] = key(
+        [],
+        "Worked examples shown before the question, each {prompt, answer}; with `solution`, the response is"
+        " prompt.format filled; with `response`, it is that.",
+    )
+    num_few_shot: int = key(
+        0, "So many more are drawn from the training rows by the run's seed, and left out of training and evaluation."
+    )
+    chat_template: str | None = key(
+        None, "A Jinja text, or the path of a .jinja file, in place of the model's own chat template; null: its own."
+    )
+    template_args: dict[str, Any] = key(
+        {"enable_thinking": False},
+        "Further variables of the chat template: `prompt.template_args.enable_thinking=true`.",
+    )
+    date: str = key(
+        "2024-07-26",
+        "What a chat template takes for today, YYYY-MM-DD: Llama 3's writes it into the prompt. Fixed, so that a prompt"
+        " is the same on every day.",
     )
 
 

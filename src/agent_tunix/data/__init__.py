@@ -14,11 +14,14 @@ from agent_tunix.data.dataset import (
     peek_example,
     peek_examples,
 )
-from agent_tunix.data.dropped import Dropped
+from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import Example
+from agent_tunix.data.few_shot import draw_few_shot, shown_problems
+from agent_tunix.data.messages import few_shot_messages, messages_for
 from agent_tunix.data.mixing import Interleaving
 from agent_tunix.data.orders import make_order, set_seeds
-from agent_tunix.data.prompts import PromptEncoder, Tokenizer, encode_prompt, filter_over_long, messages_for
+from agent_tunix.data.problems import make_problem, read_problems
+from agent_tunix.data.prompts import PromptEncoder, Tokenizer, filter_over_long
 from agent_tunix.data.streams import endless, shuffle_within
 
 __all__ = [
@@ -31,10 +34,12 @@ __all__ = [
     "LoadedSplit",
     "Order",
     "PromptEncoder",
+    "RowError",
     "Tokenizer",
     "count_steps",
-    "encode_prompt",
+    "draw_few_shot",
     "endless",
+    "few_shot_messages",
     "filter_over_long",
     "is_held_out",
     "iter_examples",
@@ -42,10 +47,13 @@ __all__ = [
     "load_examples",
     "load_splits",
     "make_order",
+    "make_problem",
     "messages_for",
     "nothing_left",
     "peek_example",
     "peek_examples",
+    "read_problems",
     "set_seeds",
+    "shown_problems",
     "shuffle_within",
 ]

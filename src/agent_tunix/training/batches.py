@@ -63,12 +63,10 @@ class LoadedBatches:
     Attributes:
         prompts: Every prompt that can be drawn.
         order: Which of them make up a batch.
-        config: The run.
     """
 
     prompts: Prompts
     order: Order
-    config: Config
 
     @property
     def num_steps(self) -> int:
@@ -77,7 +75,7 @@ class LoadedBatches:
 
     def batch(self, step: int) -> PromptBatch:
         """The prompts of a step."""
-        return self.prompts.batch(self.order.batch_indices(step), self.config)
+        return self.prompts.batch(self.order.batch_indices(step))
 
     def fingerprint(self, step: int) -> str:
         """A hash of all problems and references in order, whatever the step."""
@@ -89,9 +87,10 @@ class LoadedBatches:
 
 
 class _Item(NamedTuple):
-    """An example and its encoded prompt."""
+    """An example, its conversation and its encoded prompt."""
 
     example: Example
+    messages: Sequence[dict[str, str]]
     token_ids: Sequence[int]
 
 
@@ -131,7 +130,7 @@ class StreamedBatches:
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
         items = self._take(step).items
-        return _prompts_of(items).batch(range(len(items)), self._config)
+        return _prompts_of(items).batch(range(len(items)))
 
     def first_prompts(self, count: int) -> Prompts:
         """The first different problems, as many as there are steps for and at most `count`, in their order."""
@@ -199,7 +198,7 @@ class StreamedBatches:
             if tell and (new := dropped.counts.keys() - told):
                 told |= new
                 _LOGGER.warning("of the streamed rows some are dropped: %s", dropped.describe())
-            yield from map(_Item, prompts.examples, prompts.token_ids)
+            yield from map(_Item, prompts.examples, prompts.messages, prompts.token_ids)
 
     def _tell_dropped(self) -> None:
         for name, dropped in self._dropped.items():
@@ -216,7 +215,12 @@ def _sets_of(config: Config) -> dict[str | None, DataSet]:
 
 
 def _prompts_of(items: Sequence[_Item]) -> Prompts:
-    return Prompts([item.example for item in items], [item.token_ids for item in items], Dropped())
+    return Prompts(
+        [item.example for item in items],
+        [item.messages for item in items],
+        [item.token_ids for item in items],
+        Dropped(),
+    )
 
 
 def _digest(before: bytes, examples: Iterable[Example]) -> bytes:

@@ -27,7 +27,7 @@ from agent_tunix.training import bridge
 from agent_tunix.training.batches import Batches, LoadedBatches, StreamedBatches
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
-from agent_tunix.training.prompting import Prompts, encode_examples
+from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.training.rollout import Rollout, Sampling
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -45,8 +45,13 @@ class GrpoAlgorithm(grpo_learner.GRPOConfig):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Material:
-    """What a run works on: the prompts of each step and those to evaluate on, and who learns."""
+    """What a run works on: its settled configuration, the prompts of each step and of an evaluation, and who learns.
 
+    `prompting` is the fingerprint of what makes the prompts.
+    """
+
+    config: Config
+    prompting: str
     batches: Batches
     held_out: Prompts
     learner: GrpoLearner
@@ -57,7 +62,8 @@ class Material:
 def build_material(config: Config, mixture: Mixture) -> Material:
     """Load the data, the tokenizer and the policy, and build the learner."""
     directory = find_model_directory(config.model)
-    tokenizer = Tokenizer(directory)
+    config = settle_prompts(config)
+    tokenizer = Tokenizer(directory, config.prompt)
     batches, held_out = load_batches(config, tokenizer)
     check_ends(config, tokenizer)
     mesh = make_mesh(config.model.mesh_shape)
@@ -73,7 +79,8 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     learner = build_learner(
         config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)
     )
-    return Material(batches, held_out, learner, schedule, mesh)
+    prompting = fingerprint_prompts(config.prompt, tokenizer)
+    return Material(config, prompting, batches, held_out, learner, schedule, mesh)
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:
@@ -90,7 +97,7 @@ def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts
     _LOGGER.info("%s", report.describe())
     train_prompts = _encode("training", train_examples, tokenizer, config)
     held_out = _encode("evaluation", held_out_examples, tokenizer, config)
-    return LoadedBatches(train_prompts, make_order(train_prompts.examples, config), config), held_out
+    return LoadedBatches(train_prompts, make_order(train_prompts.examples, config)), held_out
 
 
 def _encode(purpose: str, examples: Sequence[Example], tokenizer: Tokenizer, config: Config) -> Prompts:

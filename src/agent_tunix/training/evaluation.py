@@ -100,7 +100,7 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
             wanted = rows[start : start + size]
             # The last batch is filled up, so that one compiled program serves all.
             padded = [*wanted, *[wanted[-1]] * (size - len(wanted))]
-            batch = prompts.batch(padded, config)
+            batch = prompts.batch(padded)
             with compat.entered(mesh):
                 completions = rollout.sample(
                     batch.token_ids,

@@ -73,6 +73,9 @@ def export_run(
         else:
             stored = None if dtype == "auto" else jnp.dtype(dtype)
             write_merged(trained.policy, trained.directory, partial, alpha, stored)
+        if run.config.prompt.chat_template is not None and trained.tokenizer.chat_template is not None:
+            # The one it was trained with; it comes before whatever the model's own files hold.
+            (partial / "chat_template.jinja").write_text(trained.tokenizer.chat_template, encoding="utf-8")
         write_card(StoredRun(run.root), partial, trained.step, adapter=adapter)
         num_bytes = _write_manifest(partial)
     return Exported(to, trained.step, num_bytes)

@@ -21,7 +21,7 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.training.batches import StreamedBatches
 from agent_tunix.training.building import check_ends, make_rollout, training_sampling
 from agent_tunix.training.learner import make_samples
-from agent_tunix.training.prompting import Prompts, encode_examples
+from agent_tunix.training.prompting import Prompts, encode_examples, settle_prompts
 from agent_tunix.training.rollout import Rollout
 
 # Completions generated at once; it bounds the memory of the key-value cache.
@@ -59,7 +59,8 @@ def run_pilot(
         DataError, ModelError, ConfigError: What was required, what arrived and what to do.
     """
     directory = find_model_directory(config.model)
-    tokenizer = Tokenizer(directory)
+    config = settle_prompts(config)
+    tokenizer = Tokenizer(directory, config.prompt)
     check_ends(config, tokenizer)
     mesh = make_mesh(config.model.mesh_shape)
     rollout = make_rollout(config, load_policy(directory, config.model, mesh), tokenizer, mesh)
@@ -107,7 +108,7 @@ def _sample(
     for chunk in range(math.ceil(len(rows) / size)):
         wanted = rows[chunk * size : (chunk + 1) * size]
         # The last batch is filled up, so that one compiled program serves all.
-        batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))], config)
+        batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))])
         with compat.entered(mesh):
             completions = rollout.sample(
                 batch.token_ids,

@@ -7,7 +7,8 @@ from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config
-from agent_tunix.data import SET_COLUMN, Example, messages_for, peek_examples
+from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples
+from agent_tunix.policy.chat_template import read_chat_template
 from agent_tunix.policy.directory import find_model_directory, is_on_hub
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
@@ -43,26 +44,43 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     check(config)
     if not is_on_hub(config.model):  # A download belongs to the run, and to its log.
         find_model_directory(config.model)
+    if config.prompt.chat_template is not None:
+        read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
     mixture = resolve_from_config(config, working_directory)
     for name, example in examples.items():
         mixture.check_parameters(example.columns, {} if name is None else {SET_COLUMN: name})
+    for name, example in examples.items():
+        settle_rewards(mixture, example, config, {} if name is None else {SET_COLUMN: name})
+    return Checked(config, mixture, components_as_written(config, working_directory))
+
+
+def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Mapping[str, Any] | None = None) -> None:
+    """Find out what batch functions take, as `rewards.completions` says, by trying them on an example.
+
+    Args:
+        mixture: The reward.
+        example: Any row that it may be asked about.
+        config: Gives the limits.
+        fixed: Columns that are the same in all such rows; components that they exclude are left alone.
+    """
     # Code that is to run here has no limit there either.
     memory_mb = _NO_LIMIT_MB if config.rewards.execution == "inline" else config.rewards.memory_mb
-    for name, example in examples.items():
-        fixed = {} if name is None else {SET_COLUMN: name}
-        rewards = [component.reward for component in mixture.components if not component.route.excludes(fixed)]
-        settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
-    return Checked(config, mixture, components_as_written(config, working_directory))
+    rewards = [component.reward for component in mixture.components if not component.route.excludes(fixed or {})]
+    settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
 
 
 def _sample_of(example: Example, config: Config) -> Sample:
     """A made-up completion of an example, to try rewards with."""
+    try:
+        messages = messages_for(config.prompt, example)
+    except RowError:  # it is dropped and counted when prompts are made
+        messages = [{"role": "user", "content": example.prompt}]
     response = f"<reasoning>It is known.</reasoning>\n<answer>{example.columns.get('answer', '')}</answer>"
     return Sample(
         response,
         prompt=example.prompt,
-        messages=(*messages_for(config.prompt, example.prompt), {"role": "assistant", "content": response}),
+        messages=(*messages, {"role": "assistant", "content": response}),
         columns=example.columns,
         format=config.prompt.format,
         rollout_id="0_0_0",

@@ -108,6 +108,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         checked = replace(checked, config=config, mixture=rewards.reward)
         _LOGGER.info("reward: %s", checked.mixture.describe())
         material = build_material(config, checked.mixture)
+        checked = replace(checked, config=material.config)
         try:
             return Run(checked, places, material, stop).complete()
         finally:
@@ -182,6 +183,7 @@ class Run:
         self._metadata = make_metadata(
             checked.config,
             checked.mixture,
+            material.prompting,
             self._max_steps,
         )
         self._recorder: Recorder

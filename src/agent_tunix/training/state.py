@@ -19,6 +19,11 @@ from agent_tunix.training.checkpoints import State
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.reference import trained_kind
 
+_PROMPTS_CHANGED = (
+    "the prompts are no longer the same tokens: the chat template, prompt.system, prompt.template, prompt.few_shot or"
+    " the tokenizer changed"
+)
+
 
 def read_state(learner: GrpoLearner) -> dict[str, dict[str, jax.Array]]:
     """`weights` that train, the `optimizer`'s state, and the `reference` where it moves, each name → array."""
@@ -60,7 +65,7 @@ def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
     return jax.tree_util.tree_unflatten(structure, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
 
 
-def make_metadata(config: Config, mixture: Mixture, max_steps: int) -> dict[str, Any]:
+def make_metadata(config: Config, mixture: Mixture, prompts: str, max_steps: int) -> dict[str, Any]:
     """What a checkpoint says of its run, besides its rows and the reward's state; `changed_since` reads it."""
     return {
         "seed": config.seed,
@@ -69,15 +74,17 @@ def make_metadata(config: Config, mixture: Mixture, max_steps: int) -> dict[str,
         "advantage_scaling": config.grpo.advantage_scaling,
         "reference_sync_steps": config.grpo.reference_sync_steps,
         "max_steps": max_steps,
+        "prompts": prompts,
         "reward": fingerprint(mixture).to_data(),
     }
 
 
 def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """One line for each thing, the reward apart, that is not as it was when the checkpoint was written."""
-    before = {"reference_sync_steps": 0} | metadata  # older checkpoints do not say so
+    # Older checkpoints say nothing of these.
+    before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
     return [
-        f"{name} was {before.get(name)!r}, is {value!r}"
+        _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r}, is {value!r}"
         for name, value in now.items()
         if name != "reward" and before.get(name) != value
     ]

@@ -107,7 +107,7 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
 
     config = run.config
     directory = find_model_directory(config.model)
-    tokenizer = Tokenizer(directory)
+    tokenizer = Tokenizer(directory, config.prompt)
     mesh = make_mesh(config.model.mesh_shape)
     policy = load_policy(directory, config.model, mesh)
     if step == 0:

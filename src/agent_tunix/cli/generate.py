@@ -1,0 +1,253 @@
+"""`agent-tunix generate`: completions, from a terminal or a file. Importing it loads nothing but Click."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_tunix.errors import AgentTunixError, ConfigError
+
+if TYPE_CHECKING:
+    from agent_tunix.data import Example
+    from agent_tunix.rewards import Mixture
+    from agent_tunix.training.generation import Completion, Generator, Source
+    from agent_tunix.training.rollout import Sampling
+
+_INTERRUPTED = 130
+_LONGEST_OF_A_MODEL = 512
+
+
+class _StepType(click.ParamType[int | str]):
+    """The step of a checkpoint, `best` or `latest`."""
+
+    name = "step"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """The number as a number."""
+        text = str(value)
+        if text in ("best", "latest"):
+            return text
+        if not text.isdecimal():
+            self.fail(f"{text!r} is neither a step nor best nor latest", param, ctx)
+        return int(text)
+
+
+@click.command()
+@click.argument("source", metavar="RUN_OR_MODEL", type=click.Path(path_type=Path))
+@click.option("--prompt", default=None, help="One problem; without it and --file, a conversation line by line.")
+@click.option("--file", type=click.Path(path_type=Path), default=None, help="JSONL of problems, one row a line.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write JSONL here, not to the screen.")
+@click.option(
+    "--step",
+    type=_StepType(),
+    metavar="N|best|latest",
+    default=None,
+    help="Which checkpoint of a run; 0: before training.  [latest]",
+)
+@click.option(
+    "--inference-config",
+    type=click.Choice(["greedy", "standard", "liberal"]),
+    default=None,
+    help="Sampling as in an evaluation.  [greedy, unless a value below is given]",
+)
+@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=None, help="Sampling temperature.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=None, help="Nucleus.")
+@click.option("--top-k", type=click.IntRange(min=1), default=None, help="Only the k likeliest tokens.")
+@click.option(
+    "--num-generations", type=click.IntRange(min=1), default=1, show_default=True, help="Completions of each problem."
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Longest completion.  [a run: generation.max_generation_steps; a model: 512]",
+)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Decides the sampling.")
+@click.option("--score", is_flag=True, help="Score each completion with the run's own reward.")
+def generate(
+    source: Path,
+    prompt: str | None,
+    file: Path | None,
+    output: Path | None,
+    step: Any,
+    inference_config: str | None,
+    temperature: float | None,
+    top_p: float | None,
+    top_k: int | None,
+    num_generations: int,
+    max_new_tokens: int | None,
+    seed: int,
+    score: bool,
+) -> None:
+    """Write with a run's trained policy, or with any model on disk.
+
+    RUN_OR_MODEL is the directory of a run, whose prompts are made as in its training (chat template, system message,
+    worked examples), or a Hugging Face model directory.
+
+    \b
+    With --prompt    the completion is printed;
+    with --file      one JSON row is printed, or written to --output, for each completion: row (the line of the
+                     problem), prompt, completion, tokens (ids), ended (whether it ended by itself), and with --score
+                     score, components and outcome. A problem stands in the run's data.prompt_column, or in prompt,
+                     messages or question;
+    with neither     a conversation is read from the terminal, line by line; Ctrl-D ends it.
+
+    Exit status: 0; 2 the command, the directory, the file or the reward cannot be used; 130 interrupted.
+    """
+    if prompt is not None and file is not None:
+        raise click.UsageError("--prompt is one problem and --file many; give one of them")
+    if prompt is not None and not prompt.strip():
+        raise click.UsageError("--prompt must hold a problem, not white space alone")
+    talking = prompt is None and file is None
+    if talking and (num_generations > 1 or output is not None or score):
+        raise click.UsageError("--num-generations, --output and --score need a --prompt or a --file")
+    try:
+        found = _find(source, step, score)
+        examples = None if talking else _examples(found, prompt, file)
+        sampling = _sampling(found, inference_config, temperature, top_p, top_k, max_new_tokens, num_generations)
+        with _scoring(found, examples if score else None) as mixture:
+            generator = _generator(found, sampling, num_generations, seed, mixture)
+            if examples is None:
+                _talk(generator)
+            elif output is not None:
+                _write_file(output, _rows(generator, examples))
+            elif file is not None:
+                for row in _rows(generator, examples):
+                    click.echo(row)
+            else:
+                for completion in next(generator.complete(examples)):
+                    _show(completion)
+    except AgentTunixError as error:
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _find(source: Path, step: Any, score: bool) -> "Source":
+    """What is to write; nothing costly is loaded yet."""
+    from agent_tunix.training.generation import find_source
+
+    found = find_source(source, None if step == "latest" else step)
+    if score and not found.is_run:
+        raise ConfigError(f"--score takes the reward of a run, and {source} is a model directory; leave --score out")
+    return found
+
+
+def _examples(found: "Source", prompt: str | None, file: Path | None) -> "list[Example]":
+    from agent_tunix.data import make_problem, read_problems
+
+    data = found.run.config.data
+    if file is not None:
+        return read_problems(file, data)
+    return [make_problem({data.prompt_column: prompt, "question": prompt}, 1, data)]
+
+
+def _sampling(
+    found: "Source",
+    inference_config: str | None,
+    temperature: float | None,
+    top_p: float | None,
+    top_k: int | None,
+    max_new_tokens: int | None,
+    num_generations: int,
+) -> "Sampling":
+    from agent_tunix.training import devices
+    from agent_tunix.training.generation import choose_sampling
+
+    devices.prepare(found.run.config.distributed)
+    longest = found.run.config.generation.max_generation_steps if found.is_run else _LONGEST_OF_A_MODEL
+    sampling = choose_sampling(inference_config, temperature, top_p, top_k, max_new_tokens or longest)
+    if sampling.greedy and num_generations > 1:
+        raise ConfigError(
+            f"--num-generations {num_generations} greedy completions would all be the same; add --inference-config"
+            f" standard or --temperature 1"
+        )
+    return sampling
+
+
+@contextlib.contextmanager
+def _scoring(found: "Source", examples: "list[Example] | None") -> "Iterator[Mixture | None]":
+    """The run's reward in its workers, where there are examples to score."""
+    if examples is None:
+        yield None
+        return
+    from agent_tunix.training.generation import resolve_scoring
+    from agent_tunix.training.reward_setup import make_reward_runner
+
+    config = found.run.config
+    with make_reward_runner(resolve_scoring(config, examples), config.rewards) as runner:
+        yield runner.reward
+
+
+def _generator(
+    found: "Source", sampling: "Sampling", num_generations: int, seed: int, mixture: "Mixture | None"
+) -> "Generator":
+    """Load the policy, with no more on the screen than what it writes."""
+    import absl.logging
+
+    from agent_tunix.training import devices
+    from agent_tunix.training.generation import Generator
+
+    devices.require(found.run.config.distributed)
+    absl.logging.set_verbosity(absl.logging.ERROR)
+    return Generator(found, sampling, num_generations=num_generations, seed=seed, mixture=mixture)
+
+
+def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
+    """The completions as lines of JSON."""
+    for example, group in zip(examples, generator.complete(examples), strict=True):
+        for completion in group:
+            yield json.dumps(completion.to_row(example.index), ensure_ascii=False)
+
+
+def _write_file(path: Path, rows: Iterator[str]) -> None:
+    """All rows or no file."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as written:
+            for row in rows:
+                written.write(f"{row}\n")
+        os.replace(partial, path)
+    except AgentTunixError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"--output {path} cannot be written: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _show(completion: "Completion") -> None:
+    click.echo(completion.sample.response)
+    if not completion.sample.ended:
+        click.echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
+    if (score := completion.score) is not None:
+        parts = ", ".join(f"{name} {value}" for name, value in score.components.items())
+        click.echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)
+
+
+def _talk(generator: "Generator") -> None:
+    """Answer each line until there are no more."""
+    from agent_tunix.training.generation import Conversation
+
+    conversation = Conversation(generator)
+    for line in _typed_lines() if sys.stdin.isatty() else sys.stdin:
+        if line.strip():
+            _show(conversation.answer(line.strip()))
+
+
+def _typed_lines() -> Iterator[str]:
+    """Lines of a person, who can edit and recall them where Python was built so, until Ctrl-D."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  # being imported is what it takes
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            click.echo()
+            return

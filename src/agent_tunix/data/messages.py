@@ -1,0 +1,161 @@
+"""An example as the conversation that is put to the model: system message, worked examples, question."""
+
+import json
+import re
+import string
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_tunix.config.schema import PromptConfig
+from agent_tunix.data.dropped import RowError
+from agent_tunix.data.examples import Example
+from agent_tunix.errors import ConfigError, DataError
+
+Message = dict[str, str]
+
+# As the format rewards read `prompt.format`.
+_SLOT = re.compile(r"\{(\w*)\}")
+
+ROLES = ("system", "user", "assistant", "tool")
+
+
+def messages_for(prompt: PromptConfig, example: Example) -> list[Message]:
+    """The conversation of an example, before the model's turn.
+
+    `prompt.system` opens it, unless the example's own conversation has a system message; then come the worked examples
+    of `prompt.few_shot`, then the example's conversation or its question.
+
+    Raises:
+        ConfigError: A worked example lacks what the templates ask for.
+        DataError: The row lacks a column that `prompt.template` asks for.
+        RowError: The example's own conversation cannot be continued by the model.
+    """
+    own = _conversation(prompt, example)
+    if own[0]["role"] == "system":
+        opening = [own.pop(0)]
+    else:
+        opening = [] if any(message["role"] == "system" for message in own) else _system(prompt)
+    return [*opening, *few_shot_messages(prompt), *own]
+
+
+def few_shot_messages(prompt: PromptConfig) -> list[Message]:
+    """The worked examples as turns of the user and the model.
+
+    Raises:
+        ConfigError: One lacks its question, its answer, or what `prompt.template` asks for.
+    """
+    messages = []
+    for number, shot in enumerate(prompt.few_shot):
+        name = f"prompt.few_shot[{number}]"
+        question = _text_of(shot, "prompt", "question")
+        response = _text_of(shot, "response") or _worked_response(prompt.format, shot)
+        if question is None or response is None:
+            missing = "a prompt" if question is None else "an answer"
+            raise ConfigError(f"{name} must have {missing}, but has {', '.join(shot) or 'nothing'}")
+        try:
+            asked = fill_template(prompt.template, question, {"question": question, **shot})
+        except LookupError as error:
+            raise ConfigError(f"{name} {error.args[0]}; give it, or change prompt.template") from error
+        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": response}]
+    return messages
+
+
+def fill_template(template: str | None, question: str, columns: Mapping[str, Any]) -> str:
+    """The user's message.
+
+    Args:
+        template: Text with columns in braces; `{prompt}` is the question, `{{` and `}}` are braces. None: the question.
+        question: The problem's text.
+        columns: What the template may name. Whatever they hold is put in as it is: braces in it mean nothing.
+
+    Raises:
+        LookupError: The template names a column that is absent or null; its argument says which.
+        ConfigError: The template cannot be read.
+    """
+    if template is None:
+        return question.strip()
+    parts = []
+    for literal, name in read_template(template):
+        parts.append(literal)
+        if name is not None:
+            value = question.strip() if name == "prompt" else columns.get(name)
+            if value is None:
+                has = ", ".join(key for key, held in columns.items() if held is not None) or "nothing"
+                raise LookupError(f"has no {name!r}, which prompt.template asks for; it has {has}")
+            parts.append(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+    return "".join(parts).strip()
+
+
+def read_template(template: str) -> Iterator[tuple[str, str | None]]:
+    """The pieces of `prompt.template`: a text, and the column after it or None.
+
+    Raises:
+        ConfigError: A brace stands alone, or something other than a name stands between braces.
+    """
+    try:
+        pieces = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise ConfigError(f"prompt.template {template!r}: {error}; write {{{{ and }}}} for braces") from error
+    for literal, name, spec, conversion in pieces:
+        if name is not None and (spec or conversion or not name.isidentifier()):
+            raise ConfigError(
+                f"prompt.template {template!r} must hold columns as {{name}}, not {{{name}{spec and f':{spec}'}}};"
+                f" write {{{{ and }}}} for braces"
+            )
+        yield literal, name
+
+
+def _system(prompt: PromptConfig) -> list[Message]:
+    text = (prompt.system or "").strip()
+    return [{"role": "system", "content": text}] if text else []
+
+
+def _conversation(prompt: PromptConfig, example: Example) -> list[Message]:
+    if example.messages is None:
+        try:
+            asked = fill_template(prompt.template, example.prompt, example.columns)
+        except LookupError as error:
+            raise DataError(f"row {example.index} {error.args[0]}") from error
+        return [{"role": "user", "content": asked}]
+    if prompt.template is not None:
+        raise ConfigError(
+            "prompt.template puts one question, but the rows hold conversations; set prompt.template=null"
+        )
+    return _checked(example.messages)
+
+
+def _checked(messages: tuple[Mapping[str, Any], ...]) -> list[Message]:
+    if not messages:
+        raise RowError("the conversation is empty")
+    for place, message in enumerate(messages, 1):
+        role = message.get("role")
+        if role not in ROLES:
+            raise RowError(f"a role other than {', '.join(ROLES)}", f"message {place} has {role!r}")
+        for field, value in message.items():
+            if not isinstance(value, str):
+                raise RowError(f"the {field} of a message is not text", f"message {place}: {type(value).__name__}")
+        if "content" not in message:
+            raise RowError("a message without content", f"message {place}")
+    if messages[-1]["role"] not in ("user", "tool"):
+        raise RowError("the conversation does not end with the user's turn", f"it ends with {messages[-1]['role']}")
+    return [dict(message) for message in messages]
+
+
+def _text_of(shot: Mapping[str, Any], *names: str) -> str | None:
+    """The first of these that is given, as text."""
+    value = next((shot[name] for name in names if shot.get(name) is not None), None)
+    return None if value is None else str(value).strip()
+
+
+def _worked_response(form: str, shot: Mapping[str, Any]) -> str | None:
+    """The answer in the form that responses should follow, where every slot of it can be filled; else the answer."""
+    answer = _text_of(shot, "answer")
+    if answer is None:
+        return None
+    values = {name: text for name in shot if (text := _text_of(shot, name))}
+    values["answer"] = answer
+    if reasoning := _text_of(shot, "reasoning", "solution"):
+        values["reasoning"] = reasoning
+    if not all(slot in values for slot in _SLOT.findall(form)):
+        return answer
+    return _SLOT.sub(lambda slot: values[slot[1]], form)

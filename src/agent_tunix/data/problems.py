@@ -1,0 +1,74 @@
+"""Problems that somebody hands in, to be completed rather than trained on: rows that need not have an answer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.schema import DataConfig
+from agent_tunix.data.dropped import RowError
+from agent_tunix.data.examples import REFERENCE_MARK, Example
+from agent_tunix.errors import DataError
+
+
+def read_problems(path: Path, data: DataConfig) -> list[Example]:
+    """The rows of a JSONL file; lines of white space alone are passed over.
+
+    A row's problem is what stands in `data.prompt_column`, or else in `prompt`, `messages` or `question`: a text, or a
+    list of chat messages.
+
+    Raises:
+        DataError: The file cannot be read, or a line is no row with a problem; with the line's number.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    examples = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            examples.append(make_problem(json.loads(line), number, data))
+        except (ValueError, RecursionError, RowError) as error:
+            said = f"{error.reason}: {error.detail}" if isinstance(error, RowError) else str(error)
+            raise DataError(
+                f"{path}, line {number} must be a JSON object with {data.prompt_column!r}, 'prompt', 'messages' or"
+                f" 'question', but: {said}"
+            ) from error
+    if not examples:
+        raise DataError(f"{path} is empty; give at least one row")
+    return examples
+
+
+def make_problem(row: Any, number: int, data: DataConfig) -> Example:
+    """One row as an example.
+
+    Args:
+        row: What a line holds.
+        number: The line's number, from 1.
+        data: Names the columns.
+
+    Raises:
+        RowError: It has no problem.
+    """
+    if not isinstance(row, dict):
+        raise RowError("not an object", f"it is {type(row).__name__}")
+    names = (data.prompt_column, "prompt", "messages", "question")
+    problem = next((row[name] for name in names if row.get(name)), None)
+    if isinstance(problem, str) and problem.strip():
+        return Example(problem, _with_reference(row, data), number)
+    if isinstance(problem, list) and problem and all(isinstance(message, dict) for message in problem):
+        return Example(str(problem[-1].get("content", "")), _with_reference(row, data), number, tuple(problem))
+    raise RowError("no problem", f"it has {', '.join(map(repr, row)) or 'nothing'}")
+
+
+def _with_reference(row: dict[str, Any], data: DataConfig) -> dict[str, Any]:
+    """The columns, with the reference as training has it: of GSM8K's answers what follows the mark."""
+    answer = row.get(data.answer_column or "answer", row.get("answer"))
+    if answer is None:
+        return row
+    solution, mark, reference = str(answer).rpartition(REFERENCE_MARK)
+    columns = {**row, "answer": reference.strip()}
+    if mark:
+        columns.setdefault("solution", solution.strip())
+    return columns

@@ -1,0 +1,253 @@
+"""`agent-tunix generate`: completions of a run's policy, or of any model directory. Importing it loads no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_tunix.config.schema import Config, ModelConfig
+from agent_tunix.data import Example, PromptEncoder, RowError
+from agent_tunix.errors import ConfigError, DataError, RewardError
+from agent_tunix.training.trained_policy import FoundRun, Step, TrainedPolicy, find_run, load_trained_policy
+
+if TYPE_CHECKING:
+    from agent_tunix.rewards import Mixture, Sample, Score
+    from agent_tunix.training.rollout import Sampling
+
+# Prompts generated at once; it bounds the memory of the key-value cache.
+_COMPLETIONS_AT_ONCE = 64
+# Prompts are padded to a power of two from here on, so that a few compiled programs serve every length.
+_SHORTEST_PADDED = 64
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is to write.
+
+    Attributes:
+        run: A run; of a model directory, one that was never begun.
+        step: Which checkpoint of it.
+        is_run: Whether it has a reward of its own.
+    """
+
+    run: FoundRun
+    step: Step
+    is_run: bool
+
+
+def find_source(given: Path, step: Step) -> Source:
+    """A run's directory, or a Hugging Face model directory.
+
+    Raises:
+        ConfigError: It is a run with a damaged config.yaml, or a step is asked of a model directory.
+        ModelError: It is neither.
+    """
+    # A model that was exported into a run's directory is a model.
+    in_run = (given.absolute().parent / "config.yaml").is_file() and not (given / "config.json").is_file()
+    if (given / "config.yaml").is_file() or in_run:
+        return Source(find_run(given, "RUN"), step, is_run=True)
+    if step is not None:
+        raise ConfigError(f"{given} is no run, and so has no checkpoint of step {step}; leave --step out")
+    from agent_tunix.policy.families import read_architecture
+    from agent_tunix.policy.directory import find_model_directory
+
+    directory = find_model_directory(ModelConfig(path=str(given)))
+    model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(given))
+    return Source(FoundRun(given, Config(model=model), given / "checkpoints"), 0, is_run=False)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One completion.
+
+    Attributes:
+        sample: As a reward sees it.
+        score: What the run's reward says; None where it was not asked.
+    """
+
+    sample: Sample
+    score: Score | None
+
+    def to_row(self, line: int) -> dict[str, Any]:
+        """As a row of the output; `line` is that of the prompt in its file."""
+        sample = self.sample
+        row: dict[str, Any] = {
+            "row": line,
+            "prompt": sample.prompt,
+            "completion": sample.response,
+            "tokens": list(sample.tokens),
+            "ended": sample.ended,
+        }
+        if self.score is not None:
+            row["score"] = self.score.value
+            row["components"] = dict(self.score.components)
+            row["outcome"] = str(self.score.outcome)
+        return row
+
+
+class Generator:
+    """Completes prompts.
+
+    Args:
+        source: Whose policy.
+        sampling: How tokens are chosen.
+        num_generations: Completions of each prompt.
+        seed: The same seed, options and prompts give the same completions.
+        mixture: Scores completions; None: they are not scored.
+
+    Raises:
+        CheckpointError, ModelError, ConfigError: The policy cannot be loaded, or no prompts can be made with it.
+    """
+
+    def __init__(
+        self, source: Source, sampling: Sampling, *, num_generations: int, seed: int, mixture: Mixture | None = None
+    ) -> None:
+        import jax
+
+        from agent_tunix.training.building import make_rollout
+
+        self.config = source.run.config
+        self._trained: TrainedPolicy = load_trained_policy(source.run, source.step)
+        self._rollout = make_rollout(self.config, self._trained.policy, self._trained.tokenizer, self._trained.mesh)
+        self._encoder = PromptEncoder(self._trained.tokenizer, self.config.prompt)
+        self._sampling = sampling
+        self._num_generations = num_generations
+        self._key = jax.random.key(seed)
+        self._num_batches = 0
+        self._mixture = mixture
+
+    def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
+        """The completions of each example, in order.
+
+        Raises:
+            DataError: An example cannot be put to the model.
+            ModelError: The chat template refuses its messages.
+        """
+        size = max(_COMPLETIONS_AT_ONCE // self._num_generations, 1)
+        for start in range(0, len(examples), size):
+            some = examples[start : start + size]
+            yield from self.complete_messages(some, [self.messages(example) for example in some])
+
+    def messages(self, example: Example) -> list[dict[str, str]]:
+        """The conversation that puts an example, as in training.
+
+        Raises:
+            DataError: The example cannot be put to the model.
+        """
+        try:
+            return self._encoder.messages(example)
+        except RowError as error:
+            raise DataError(f"row {example.index}: {error.reason}: {error.detail}") from error
+
+    def complete_messages(
+        self, examples: Sequence[Example], messages: Sequence[list[dict[str, str]]]
+    ) -> list[list[Completion]]:
+        """The completions of conversations, a batch at once.
+
+        Args:
+            examples: What rewards are told of each.
+            messages: The conversation of each, before the model's turn.
+        """
+        import jax
+
+        from agent_tunix.policy import compat
+        from agent_tunix.training.learner import PromptBatch, make_samples
+
+        token_ids = [self._encoder.encode(conversation) for conversation in messages]
+        batch = PromptBatch(
+            prompts=[example.prompt for example in examples],
+            messages=messages,
+            token_ids=token_ids,
+            columns=[example.columns for example in examples],
+        )
+        longest = max(_SHORTEST_PADDED, *map(len, token_ids))
+        with compat.entered(self._trained.mesh):
+            completions = self._rollout.sample(
+                token_ids,
+                jax.random.fold_in(self._key, self._num_batches),
+                self._sampling,
+                num_generations=self._num_generations,
+                max_prompt_length=1 << (longest - 1).bit_length(),
+            )
+        self._num_batches += 1
+        samples = make_samples(0, 0, batch, completions, self.config, self._num_generations)
+        scores = [None] * len(samples) if self._mixture is None else self._mixture.score(samples)
+        made = [Completion(sample, score) for sample, score in zip(samples, scores, strict=True)]
+        G = self._num_generations
+        return [made[start : start + G] for start in range(0, len(made), G)]
+
+
+def resolve_scoring(config: Config, examples: Sequence[Example]) -> Mixture:
+    """The reward of a run, for these examples.
+
+    Raises:
+        RewardError: It cannot be found.
+        DataError: An example lacks a column that it asks for.
+    """
+    from agent_tunix.training.preflight import settle_rewards
+    from agent_tunix.training.reward_setup import resolve_from_config
+
+    mixture = resolve_from_config(config, Path.cwd())
+    for example in examples:
+        try:
+            mixture.check_parameters(example.columns)
+        except RewardError as error:
+            raise DataError(f"row {example.index} cannot be scored: {error}") from error
+    settle_rewards(mixture, examples[0], config)
+    return mixture
+
+
+class Conversation:
+    """A talk with the model, a line at a time; each answer is part of the next prompt."""
+
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+        self._messages: list[dict[str, str]] = []
+
+    def answer(self, line: str) -> Completion:
+        """The model's answer to a line of the user's.
+
+        Raises:
+            DataError: `prompt.template` asks for more than a question.
+        """
+        generator = self._generator
+        column = generator.config.data.prompt_column
+        example = Example(prompt=line, columns={"question": line, column: line}, index=1)
+        asked = generator.messages(example)
+        # System message and worked examples open the first turn alone; a folded system message is part of it.
+        self._messages += [asked[-1]] if self._messages else asked
+        completion = generator.complete_messages([example], [self._messages])[0][0]
+        self._messages.append({"role": "assistant", "content": completion.sample.response})
+        return completion
+
+
+def choose_sampling(
+    inference_config: str | None,
+    temperature: float | None,
+    top_p: float | None,
+    top_k: int | None,
+    max_new_tokens: int,
+) -> Sampling:
+    """How tokens are chosen: an inference configuration, changed where a value is given for itself.
+
+    Without either it is greedy; with values alone they change plain sampling, at temperature 1.
+
+    Raises:
+        ConfigError: Greedy is asked for together with a value that it would not heed.
+    """
+    from agent_tunix.training.evaluation import INFERENCE_CONFIGS
+    from agent_tunix.training.rollout import Sampling
+
+    values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k}
+    given = {name: value for name, value in values.items() if value is not None}
+    if inference_config == "greedy" and given:
+        raise ConfigError(f"greedy takes the likeliest token and heeds no {', '.join(given)}; leave one of them out")
+    if inference_config is None and given:
+        return Sampling(max_new_tokens, **given)
+    name = inference_config or "greedy"
+    base_temperature, base_top_k, base_top_p = INFERENCE_CONFIGS[name]
+    base = Sampling(max_new_tokens, base_temperature, base_top_k, base_top_p, greedy=name == "greedy")
+    return dataclasses.replace(base, **given)

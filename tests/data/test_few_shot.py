@@ -1,0 +1,78 @@
+"""Worked examples drawn from the training rows."""
+
+import random
+
+import pytest
+
+from agent_tunix.config.schema import PromptConfig
+from agent_tunix.data.examples import Example
+from agent_tunix.data.few_shot import draw_few_shot, shown_problems
+from agent_tunix.data.messages import few_shot_messages
+from agent_tunix.errors import ConfigError, DataError
+
+EXAMPLES = [
+    Example(
+        f"{n} + 1?", {"question": f"{n} + 1?", "answer": str(n + 1), "solution": f"{n} + 1 = {n + 1}", "unit": "m"}, n
+    )
+    for n in range(20)
+]
+
+
+def drawn(count: int, seed: int = 0, examples: list[Example] = EXAMPLES) -> PromptConfig:
+    return draw_few_shot(PromptConfig(num_few_shot=count), examples, seed)
+
+
+def test_as_many_as_asked_for_are_drawn_and_none_is_left_to_draw() -> None:
+    prompt = drawn(3)
+    assert len(prompt.few_shot) == len(shown_problems(prompt)) == 3
+    assert prompt.num_few_shot == 0
+
+
+def test_a_drawn_example_shows_its_solution_in_the_format() -> None:
+    question, response = few_shot_messages(drawn(1))
+    number = int(question["content"].split()[0])
+    assert response["content"] == f"<reasoning>{number} + 1 = {number + 1}</reasoning><answer>{number + 1}</answer>"
+
+
+def test_the_draw_follows_the_seed_and_not_the_order_of_the_rows() -> None:
+    shuffled = random.Random(1).sample(EXAMPLES, len(EXAMPLES))
+    assert drawn(4, examples=shuffled).few_shot == drawn(4).few_shot
+    assert drawn(4, seed=1).few_shot != drawn(4).few_shot
+
+
+def test_more_examples_are_those_before_and_further_ones() -> None:
+    assert drawn(5).few_shot[:3] == drawn(3).few_shot
+
+
+def test_given_examples_come_first() -> None:
+    given = {"prompt": "0 + 0?", "answer": "0"}
+    prompt = draw_few_shot(PromptConfig(few_shot=[given], num_few_shot=2), EXAMPLES, 0)
+    assert prompt.few_shot[0] == given
+    assert len(prompt.few_shot) == 3
+    assert "0 + 0?" in shown_problems(prompt)
+
+
+def test_what_the_template_asks_for_is_kept() -> None:
+    prompt = draw_few_shot(PromptConfig(num_few_shot=1, template="{question} in {unit}"), EXAMPLES, 0)
+    assert few_shot_messages(prompt)[0]["content"].endswith("? in m")
+
+
+def test_a_problem_that_occurs_twice_is_drawn_once() -> None:
+    twice = [*EXAMPLES[:3], *EXAMPLES[:3]]
+    assert len(shown_problems(drawn(2, examples=twice))) == 2
+
+
+def test_drawing_nothing_changes_nothing() -> None:
+    prompt = PromptConfig(few_shot=[{"prompt": "x", "answer": "y"}])
+    assert draw_few_shot(prompt, [], 0) is prompt
+
+
+def test_too_few_problems_are_refused() -> None:
+    with pytest.raises(DataError, match=r"num_few_shot=3 leaves none of the 3 different .*; set it below 3"):
+        drawn(3, examples=EXAMPLES[:3])
+
+
+def test_conversations_are_not_drawn_from() -> None:
+    talk = [Example("x", {}, 1, ({"role": "user", "content": "x"},))]
+    with pytest.raises(ConfigError, match=r"set it to 0 and give worked examples in prompt\.few_shot"):
+        drawn(1, examples=talk)

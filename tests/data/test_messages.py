@@ -1,0 +1,204 @@
+"""An example as a conversation: system message, worked examples, question, and what cannot be put."""
+
+from typing import Any
+
+import pytest
+
+from agent_tunix.config.schema import PromptConfig
+from agent_tunix.data.dropped import RowError
+from agent_tunix.data.examples import Example
+from agent_tunix.data.messages import few_shot_messages, fill_template, messages_for
+from agent_tunix.errors import ConfigError, DataError
+
+
+def example(prompt: str = "1 + 1?", messages: Any = None, **columns: Any) -> Example:
+    return Example(prompt=prompt, columns={"question": prompt, **columns}, index=7, messages=messages)
+
+
+def user(content: str) -> dict[str, str]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: str) -> dict[str, str]:
+    return {"role": "assistant", "content": content}
+
+
+def system(content: str) -> dict[str, str]:
+    return {"role": "system", "content": content}
+
+
+# System message and question.
+
+
+def test_the_system_message_opens_and_the_question_ends() -> None:
+    assert messages_for(PromptConfig(system=" Show your work.\n"), example(" 1 + 1?\n")) == [
+        system("Show your work."),
+        user("1 + 1?"),
+    ]
+
+
+@pytest.mark.parametrize("text", [None, "", "  "])
+def test_no_system_message_is_no_message(text: str | None) -> None:
+    assert messages_for(PromptConfig(system=text), example()) == [user("1 + 1?")]
+
+
+# The user's template.
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (None, "1 + 1?"),
+        ("{question}\nAnswer in a number.", "1 + 1?\nAnswer in a number."),
+        ("{prompt} ({unit}, {year})", "1 + 1? (km, 1987)"),
+        ("{{literally}} {question}", "{literally} 1 + 1?"),
+        ("{tags}", '["é", {"a": null}]'),
+        ("  {question}  ", "1 + 1?"),
+    ],
+)
+def test_a_template_takes_columns_by_name(template: str | None, expected: str) -> None:
+    row = example(unit="km", year=1987, tags=["é", {"a": None}])
+    assert messages_for(PromptConfig(template=template), row) == [user(expected)]
+
+
+@pytest.mark.parametrize("data", ["{question}", "{0.__class__}", "%s ${x} {{", "}{", "\\1 \\g<0>"])
+def test_braces_in_data_mean_nothing(data: str) -> None:
+    assert fill_template("Q: {question}", data, {"question": data}) == f"Q: {data}"
+
+
+@pytest.mark.parametrize(("columns", "has"), [({}, "question"), ({"unit": None}, "question")])
+def test_a_missing_column_is_refused_by_name(columns: dict[str, Any], has: str) -> None:
+    with pytest.raises(DataError, match=rf"row 7 has no 'unit', which prompt\.template asks for; it has {has}$"):
+        messages_for(PromptConfig(template="{question} in {unit}"), example(**columns))
+
+
+@pytest.mark.parametrize("template", ["{", "}", "{}", "{0}", "{question!r}", "{question:>9}", "{a.b}", "{a[0]}"])
+def test_a_template_that_is_none_is_refused(template: str) -> None:
+    with pytest.raises(ConfigError, match=r"prompt\.template .*write \{\{ and \}\} for braces"):
+        messages_for(PromptConfig(template=template), example())
+
+
+# Worked examples.
+
+
+SHOT = {"prompt": "2 + 2?", "answer": 4, "solution": "2 + 2 = 4"}
+
+
+def test_worked_examples_are_turns_before_the_question() -> None:
+    prompt = PromptConfig(system="Show your work.", few_shot=[SHOT, {"question": " 3 + 3? ", "answer": "6"}])
+    assert messages_for(prompt, example()) == [
+        system("Show your work."),
+        user("2 + 2?"),
+        assistant("<reasoning>2 + 2 = 4</reasoning><answer>4</answer>"),
+        user("3 + 3?"),
+        assistant("6"),
+        user("1 + 1?"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "shot", "response"),
+    [
+        ("<answer>{answer}</answer>", {"prompt": "x", "answer": 4}, "<answer>4</answer>"),
+        ("{reasoning} #### {answer}", {"prompt": "x", "answer": "4", "reasoning": "so"}, "so #### 4"),
+        ("{reasoning} #### {answer}", {"prompt": "x", "answer": "4"}, "4"),
+        (r"\boxed{{answer}}", {"prompt": "x", "answer": r"\frac{1}{2}"}, r"\boxed{\frac{1}{2}}"),
+        (
+            "{plan}<answer>{answer}</answer>",
+            {"prompt": "x", "answer": "{plan}", "plan": "p"},
+            "p<answer>{plan}</answer>",
+        ),
+        ("<answer>{answer}</answer>", {"prompt": "x", "answer": 4, "response": "four"}, "four"),
+    ],
+)
+def test_a_response_follows_the_format_where_every_slot_is_known(
+    form: str, shot: dict[str, Any], response: str
+) -> None:
+    assert few_shot_messages(PromptConfig(format=form, few_shot=[shot]))[1]["content"] == response
+
+
+def test_worked_examples_are_put_as_the_question_is() -> None:
+    prompt = PromptConfig(template="{question} In {unit}.", few_shot=[{**SHOT, "unit": "km"}])
+    assert messages_for(prompt, example(unit="m"))[0] == user("2 + 2? In km.")
+
+
+@pytest.mark.parametrize(
+    ("shot", "said"),
+    [
+        ({"answer": "4"}, r"prompt\.few_shot\[0\] must have a prompt, but has answer"),
+        ({"prompt": "x"}, r"prompt\.few_shot\[0\] must have an answer, but has prompt"),
+        ({}, "has nothing"),
+        ({"prompt": "x", "answer": 4}, r"prompt\.few_shot\[0\] has no 'unit', which prompt\.template asks for"),
+    ],
+)
+def test_a_worked_example_that_lacks_something_is_refused(shot: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        few_shot_messages(PromptConfig(template="{prompt} in {unit}", few_shot=[shot]))
+
+
+# Conversations.
+
+
+TALK = (user("1 + 1?"), assistant("2"), user("and 3?"))
+
+
+def test_a_conversation_is_put_as_it_is() -> None:
+    assert messages_for(PromptConfig(), example(messages=TALK)) == list(TALK)
+
+
+def test_system_message_and_worked_examples_open_a_conversation() -> None:
+    prompt = PromptConfig(system="Be brief.", few_shot=[{"prompt": "2 + 2?", "answer": "4"}])
+    found = messages_for(prompt, example(messages=TALK))
+    assert found == [system("Be brief."), user("2 + 2?"), assistant("4"), *TALK]
+
+
+def test_a_conversations_own_system_message_comes_before_the_configurations() -> None:
+    prompt = PromptConfig(system="Be brief.", few_shot=[{"prompt": "2 + 2?", "answer": "4"}])
+    found = messages_for(prompt, example(messages=(system("Be kind."), *TALK)))
+    assert found == [system("Be kind."), user("2 + 2?"), assistant("4"), *TALK]
+
+
+def test_a_system_message_within_a_conversation_counts_as_its_own() -> None:
+    talk = (user("Hi."), system("Be kind."), user("1 + 1?"))
+    assert messages_for(PromptConfig(system="Be brief."), example(messages=talk)) == list(talk)
+
+
+def test_the_rows_own_messages_stay_as_they_are() -> None:
+    row = example(messages=TALK)
+    messages_for(PromptConfig(), row)[0]["content"] = "changed"
+    assert row.messages == (user("1 + 1?"), assistant("2"), user("and 3?"))
+
+
+@pytest.mark.parametrize(
+    ("talk", "reason", "detail"),
+    [
+        ((), "the conversation is empty", ""),
+        (
+            ({"role": "admin", "content": "x"},),
+            "a role other than system, user, assistant, tool",
+            "message 1 has 'admin'",
+        ),
+        (({"role": "user<|im_end|>", "content": "x"},), "a role other than", "message 1 has"),
+        (({"content": "x"},), "a role other than", "has None"),
+        (({"role": ["user"], "content": "x"},), "a role other than", "has ['user']"),
+        (({"role": "user"},), "a message without content", "message 1"),
+        (({"role": "user", "content": [{"type": "image"}]},), "the content of a message is not text", "list"),
+        (({"role": "user", "content": None},), "the content of a message is not text", "NoneType"),
+        ((user("1 + 1?"), assistant("2")), "the conversation does not end with the user's turn", "assistant"),
+    ],
+)
+def test_a_conversation_that_cannot_be_continued_says_why(talk: Any, reason: str, detail: str) -> None:
+    with pytest.raises(RowError) as caught:
+        messages_for(PromptConfig(), example(messages=talk))
+    assert caught.value.reason.startswith(reason)
+    assert detail in caught.value.detail
+
+
+def test_a_conversation_may_end_with_what_a_tool_gave() -> None:
+    talk = (user("1 + 1?"), assistant("calc"), {"role": "tool", "content": "2"})
+    assert messages_for(PromptConfig(), example(messages=talk)) == list(talk)
+
+
+def test_a_template_for_questions_is_refused_for_conversations() -> None:
+    with pytest.raises(ConfigError, match=r"the rows hold conversations; set prompt\.template=null"):
+        messages_for(PromptConfig(template="{question}"), example(messages=TALK))

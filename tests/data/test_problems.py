@@ -1,0 +1,82 @@
+"""Rows to be completed, which need not have an answer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_tunix.config.schema import DataConfig
+from agent_tunix.data.problems import make_problem, read_problems
+from agent_tunix.errors import DataError
+
+TALK = [{"role": role, "content": text} for role, text in (("user", "Hi."), ("assistant", "Hi."), ("user", "1 + 1?"))]
+
+
+@pytest.mark.parametrize(
+    ("row", "prompt"),
+    [
+        ({"problem": "1 + 1?", "question": "another"}, "1 + 1?"),
+        ({"prompt": "1 + 1?"}, "1 + 1?"),
+        ({"question": "1 + 1?"}, "1 + 1?"),
+        ({"problem": "", "question": "1 + 1?"}, "1 + 1?"),
+        ({"messages": TALK}, "1 + 1?"),
+        ({"prompt": TALK}, "1 + 1?"),
+    ],
+)
+def test_a_problem_is_found_by_its_column(row: dict[str, Any], prompt: str) -> None:
+    example = make_problem(row, 3, DataConfig(prompt_column="problem"))
+    assert (example.prompt, example.index, example.columns) == (prompt, 3, row)
+    assert example.messages == (tuple(TALK) if TALK in row.values() else None)
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ({"answer": " 4 "}, {"answer": "4"}),
+        ({"answer": 4}, {"answer": "4"}),
+        ({"answer": "2 + 2 #### 4"}, {"answer": "4", "solution": "2 + 2"}),
+        ({"gold": "4"}, {"gold": "4", "answer": "4"}),
+        ({"answer": None}, {"answer": None}),
+    ],
+)
+def test_the_reference_is_what_training_takes_for_it(row: dict[str, Any], columns: dict[str, Any]) -> None:
+    data = DataConfig(answer_column="gold" if "gold" in row else "answer")
+    assert make_problem({"question": "x", **row}, 1, data).columns == {"question": "x", **columns}
+
+
+def test_lines_are_counted_and_blank_ones_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    first, second = ({"prompt": text} for text in ("a\u2028b\x85c", "d"))
+    path.write_bytes(b"\xef\xbb\xbf" + f"{json.dumps(first, ensure_ascii=False)}\r\n\n{json.dumps(second)}".encode())
+    assert [(example.index, example.prompt) for example in read_problems(path, DataConfig())] == [
+        (1, "a\u2028b\x85c"),
+        (3, "d"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 2 must be a JSON object .*, but: Expecting"),
+        ("[]", "not an object: it is list"),
+        ('{"answer": 3}', "no problem: it has 'answer'"),
+        ('{"prompt": 3}', "no problem"),
+        ('{"prompt": ["x"]}', "no problem"),
+        ("[" * 100_000, "line 2 must be"),
+    ],
+)
+def test_a_line_without_a_problem_is_named(line: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f'{{"prompt": "x"}}\n{line}\n')
+    with pytest.raises(DataError, match=said):
+        read_problems(path, DataConfig())
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"\n \n"])
+def test_a_file_without_rows_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=r"rows\.jsonl (cannot be read|is empty)"):
+        read_problems(path, DataConfig())

@@ -1,0 +1,163 @@
+"""Examples as encoded prompts: which are left out and counted, what a batch holds, what decides the token ids."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent_tunix.config.schema import Config, PromptConfig
+from agent_tunix.data import Example, load_splits
+from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
+from agent_tunix.training.state import changed_since
+from tests.training.support import small_run
+
+# Of the default run's 4,096 training prompts, in order, as they were before prompts could be configured.
+DEFAULT_IDS = "2b7cf1ba77e8c9d7ddf89a0e63e44d32791854f127fe61bfbb1b38f56fc2409a"
+
+
+def example(prompt: str, index: int, messages: Any = None, **columns: Any) -> Example:
+    return Example(prompt, {"question": prompt, "answer": "2", **columns}, index, messages)
+
+
+EXAMPLES = [example("1 + 1?", 1), example("2 + 2?", 2), example("What is 3 plus 3, if you may say so?", 3)]
+
+
+def encode(examples: list[Example] = EXAMPLES, /, **prompt: Any) -> Prompts:
+    config = dataclasses.replace(Config(), prompt=PromptConfig(**prompt))
+    config.generation.max_prompt_length = 200
+    return encode_examples(examples, Tokenizer(EMBEDDED_MODEL, config.prompt), config)
+
+
+def test_the_default_run_has_the_prompt_ids_that_it_always_had() -> None:
+    config = small_run("data.num_train=4096", "data.num_test=500")
+    train, _, _ = load_splits(config)
+    ids = encode_examples(train, Tokenizer(EMBEDDED_MODEL, config.prompt), config).token_ids
+    assert hashlib.sha256(json.dumps([list(row) for row in ids]).encode()).hexdigest() == DEFAULT_IDS
+
+
+def test_a_batch_holds_the_conversation_that_the_model_sees() -> None:
+    talk = (
+        {"role": "user", "content": "1 + 1?"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "?"},
+    )
+    prompts = encode([*EXAMPLES, example("?", 4, talk)], system="Be brief.", few_shot=[{"prompt": "0?", "answer": "0"}])
+    batch = prompts.batch([3, 0])
+    opening = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "0?"},
+        {"role": "assistant", "content": "0"},
+    ]
+    assert batch.messages == [[*opening, *talk], [*opening, {"role": "user", "content": "1 + 1?"}]]
+    assert batch.prompts == ["?", "1 + 1?"]
+    tokenizer = Tokenizer(EMBEDDED_MODEL)
+    assert [tokenizer.encode(tokenizer.render_chat(messages)) for messages in batch.messages] == batch.token_ids
+
+
+def test_what_cannot_be_put_is_left_out_and_counted() -> None:
+    bad_role = ({"role": "admin", "content": "x"},)
+    prompts = encode(
+        [*EXAMPLES, example("x", 9, bad_role), example("1 + 1?", 12)], few_shot=[{"prompt": "1 + 1?", "answer": "2"}]
+    )
+    assert [row.index for row in prompts.examples] == [2, 3]
+    assert prompts.dropped.describe() == (
+        "2 × shown as a worked example (lines 1, 12), 1 × a role other than system, user, assistant, tool"
+        " (line 9; message 1 has 'admin')"
+    )
+
+
+def test_what_the_chat_template_refuses_is_left_out_and_counted() -> None:
+    template = (
+        "{% for m in messages %}{% if 'no' in m.content %}{{ raise_exception('never') }}{% endif %}{{ m.content }}"
+    )
+    prompts = encode([*EXAMPLES, example("say no", 4)], chat_template=template + "{% endfor %}")
+    assert len(prompts.examples) == 3
+    assert prompts.dropped.describe() == (
+        "1 × refused by the chat template (line 4; prompt.chat_template refuses these messages: never)"
+    )
+
+
+def test_without_any_prompt_left_the_reasons_are_told() -> None:
+    with pytest.raises(DataError, match=r"no prompt can be made of the 1 examples: 1 × shown as a worked example"):
+        encode(EXAMPLES[:1], few_shot=[{"prompt": "1 + 1?", "answer": "2"}])
+
+
+def test_over_long_prompts_are_counted_with_worked_examples_in_them() -> None:
+    config = Config()
+    config.prompt.few_shot = [{"prompt": "9?", "answer": "9"}]
+    tokenizer = Tokenizer(EMBEDDED_MODEL)
+    config.generation.max_prompt_length = 200
+    lengths = [len(ids) for ids in encode_examples(EXAMPLES, tokenizer, config).token_ids]
+    config.generation.max_prompt_length = max(lengths) - 1
+    prompts = encode_examples(EXAMPLES, tokenizer, config)
+    assert prompts.dropped.describe() == f"1 × prompt over {max(lengths) - 1} tokens (line 3; {max(lengths)} tokens)"
+    config.generation.over_long = "refuse"
+    with pytest.raises(DataError, match=rf"set generation\.max_prompt_length={max(lengths)} or"):
+        encode_examples(EXAMPLES, tokenizer, config)
+
+
+PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
+BASE = {"system": "Be kind.", "template": "{question}", "chat_template": PLAIN}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"system": "Be brief."},
+        {"system": None},
+        {"template": "{question} Go."},
+        {"few_shot": [{"prompt": "9?", "answer": "9"}]},
+        {"chat_template": "{% for m in messages %}{{ m.content }}!{% endfor %}"},
+        {"chat_template": None},
+    ],
+)
+def test_whatever_changes_the_prompts_changes_their_fingerprint(changed: dict[str, Any]) -> None:
+    assert fingerprint(**BASE) != fingerprint(**{**BASE, **changed})
+
+
+@pytest.mark.parametrize("same", [{"format": "{answer}!"}, {"date": "2031-01-01"}, {"without_system_role": "refuse"}])
+def test_what_leaves_the_prompts_as_they_are_leaves_their_fingerprint(same: dict[str, Any]) -> None:
+    assert fingerprint(**BASE) == fingerprint(**{**BASE, **same})
+
+
+def test_the_date_counts_where_the_template_writes_it() -> None:
+    template = PLAIN + "{{ strftime_now('%Y') }}"
+    one, other = (fingerprint(chat_template=template, date=date) for date in ("2030-01-01", "2031-01-01"))
+    assert one != other
+
+
+def fingerprint(**prompt: Any) -> str:
+    config = PromptConfig(**prompt)
+    return fingerprint_prompts(config, Tokenizer(EMBEDDED_MODEL, config))
+
+
+def test_changed_prompts_are_told_in_words() -> None:
+    (line,) = changed_since({"prompts": "a", "seed": 0}, {"prompts": "b", "seed": 0})
+    assert line.startswith("the prompts are no longer the same tokens")
+
+
+@pytest.fixture
+def settled() -> Callable[..., Config]:
+    def settle(**prompt: Any) -> Config:
+        return settle_prompts(dataclasses.replace(Config(), prompt=PromptConfig(**prompt)))
+
+    return settle
+
+
+def test_settled_prompts_need_nothing_but_their_configuration(settled: Callable[..., Config], tmp_path: Any) -> None:
+    (tmp_path / "mine.jinja").write_text("{{ messages }}")
+    config = settled(num_few_shot=2, chat_template=str(tmp_path / "mine.jinja"))
+    assert config.prompt.chat_template == "{{ messages }}"
+    assert len(config.prompt.few_shot) == 2
+    assert settle_prompts(config) == config
+
+
+def test_a_template_that_cannot_be_read_is_named(settled: Callable[..., Config]) -> None:
+    with pytest.raises(ConfigError, match=r"prompt.chat_template=nowhere.jinja cannot be read"):
+        settled(chat_template="nowhere.jinja")
