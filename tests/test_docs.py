@@ -35,7 +35,12 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 REASONS_NOT_TO_RUN = {"network", "cluster", "tpu", "install", "proof"}
 LANGUAGES = {"python", "bash", "console", "yaml", "json", "text"}
-TRAINING_COMMANDS = (["python", "run_training.py"], ["agent-tunix", "train"], ["agent-tunix", "verify-resume"])
+TRAINING_COMMANDS = (
+    ["python", "run_training.py"],
+    ["agent-tunix", "train"],
+    ["agent-tunix", "sft"],
+    ["agent-tunix", "verify-resume"],
+)
 BLOCK_TIMEOUT_S = 600
 
 FENCE = re.compile(r"(?P<indent> *)```(?P<info>.*)")

@@ -13,7 +13,8 @@ from agent_tunix.config.compose import compose_overrides, from_yaml
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint, read_request
+from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
+from agent_tunix.training.evaluation_request import read_request
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
 from tests.hubs.gsm8k import as_jsonl

@@ -33,8 +33,9 @@ from agent_tunix.errors import (
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.tracking import StoredRun
 from agent_tunix.tracking.rollouts import RolloutReader, RolloutWriter
-from agent_tunix.training.checkpoint_evaluation import Request, evaluate_checkpoint, read_request
+from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.checkpoints import Checkpoints
+from agent_tunix.training.evaluation_request import Request, read_request
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows, verify
@@ -563,7 +564,7 @@ def test_a_directory_without_a_run_cannot_be_evaluated(tmp_path: Path) -> None:
 
 
 def test_the_checkpoints_directory_of_a_run_names_the_run(finished: Path) -> None:
-    assert request(finished / "checkpoints").run.root == finished
+    assert request(finished / "checkpoints").root == finished
 
 
 def test_a_step_without_a_checkpoint_cannot_be_evaluated(finished: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import CheckpointError, ConfigError
-from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint, read_request
+from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.checkpoints import Checkpoints
+from agent_tunix.training.evaluation_request import read_request
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
 from agent_tunix.training.trained_policy import find_run, load_trained_policy

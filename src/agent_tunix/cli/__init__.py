@@ -1,4 +1,4 @@
-"""`agent-tunix train | evaluate | generate | verify-resume | export | report | compare | tune | rewards …`.
+"""`agent-tunix train | sft | evaluate | generate | verify-resume | export | report | compare | tune | rewards …`.
 
 The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
 """
@@ -38,6 +38,20 @@ def train(overrides: tuple[str, ...]) -> None:
 
 @main.command(context_settings=_OVERRIDES)
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
+def sft(overrides: tuple[str, ...]) -> None:
+    """Teach a policy the form and the worked solutions before a reward does: `agent-tunix sft model.path=DIR`.
+
+    Trains on what should follow each prompt, by default `prompt.format` filled with the row's worked solution and
+    answer. OVERRIDES are those of `agent-tunix train`, with sft.target_column and sft.max_target_length besides.
+    `agent-tunix train training.init_checkpoint=RUN` begins with its weights.
+    """
+    from agent_tunix.cli import hydra_programs
+
+    hydra_programs.sft(overrides)
+
+
+@main.command(context_settings=_OVERRIDES)
+@click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def evaluate(overrides: tuple[str, ...]) -> None:
     """Measure a trained policy: `agent-tunix evaluate checkpoint_dir=RUN`.
 
@@ -52,18 +66,23 @@ def evaluate(overrides: tuple[str, ...]) -> None:
 @click.option("--kills", default=1, show_default=True, help="How often the second run is killed with SIGKILL.")
 @click.option("--random-seed", default=0, show_default=True, help="Decides the moments of the kills.")
 @click.option("--directory", type=click.Path(), default=None, help="Keep the two runs here; else they are removed.")
+@click.option(
+    "--program", type=click.Choice(["train", "sft"]), default="train", show_default=True, help="Which command to run."
+)
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
-def verify_resume(kills: int, random_seed: int, directory: str | None, overrides: tuple[str, ...]) -> None:
+def verify_resume(
+    kills: int, random_seed: int, directory: str | None, program: str, overrides: tuple[str, ...]
+) -> None:
     """Show that a killed and resumed run equals an unbroken one, for your own configuration.
 
-    Runs `agent-tunix train OVERRIDES` twice, kills the second with SIGKILL at random moments and resumes it each time,
-    and compares the two metrics.jsonl, timings aside. Names the first difference, or says there is none. Exit status 0:
-    equal; 1: different; 2: a run failed.
+    Runs `agent-tunix train OVERRIDES`, or `sft`, twice, kills the second with SIGKILL at random moments and resumes it
+    each time, and compares the two metrics.jsonl, timings aside. Names the first difference, or says there is none.
+    Exit status 0: equal; 1: different; 2: a run failed.
     """
     from agent_tunix.training.verification import verify
 
     try:
-        report = verify(list(overrides), kills=kills, seed=random_seed, directory=directory)
+        report = verify(list(overrides), kills=kills, seed=random_seed, directory=directory, program=program)
     except AgentTunixError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

@@ -47,6 +47,11 @@ def train(overrides: Sequence[str] | None = None) -> None:
     _run(_train, "config", "train", overrides)
 
 
+def sft(overrides: Sequence[str] | None = None) -> None:
+    """Train on targets, with the overrides given or those of the command line."""
+    _run(_sft, "config", "sft", overrides)
+
+
 def evaluate(overrides: Sequence[str] | None = None) -> None:
     """Evaluate, with the overrides given or those of the command line."""
     _run(_evaluate, "evaluate", "evaluate", overrides)
@@ -169,14 +174,31 @@ def _train(cfg: DictConfig) -> None:
     run.train(checked, Path(job.runtime.output_dir), job.overrides.task)
 
 
+def _sft(cfg: DictConfig) -> None:
+    from agent_tunix.training import devices
+    from agent_tunix.training.preflight import preflight
+    from agent_tunix.training.targets import check_supervised
+
+    _load_environment()
+    checked = check_supervised(preflight(compose.to_typed(cfg), Path.cwd()))
+    devices.prepare(checked.config.distributed)
+    devices.require(checked.config.distributed)
+
+    from agent_tunix.training import sft
+
+    job = HydraConfig.get()
+    sft.train_supervised(checked, Path(job.runtime.output_dir), job.overrides.task)
+
+
 def _evaluate(cfg: DictConfig) -> None:
     from agent_tunix.training import devices
-    from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint, read_request
+    from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
+    from agent_tunix.training.evaluation_request import read_request
 
     _load_environment()
     request = read_request(compose.to_evaluate(cfg))
-    devices.prepare(request.run.config.distributed)
-    devices.require(request.run.config.distributed)
+    devices.prepare(request.subject.run.config.distributed)
+    devices.require(request.subject.run.config.distributed)
     evaluate_checkpoint(request)
 
 

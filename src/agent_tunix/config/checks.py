@@ -63,6 +63,7 @@ _AT_LEAST = {
     "training.save_interval_steps": 0,
     "training.max_checkpoints_to_keep": 1,
     "training.flush_every_n_steps": 1,
+    "sft.max_target_length": 2,
     "evaluation.num_samples": 1,
     "evaluation.batch_size": 1,
     "evaluation.num_passes": 1,

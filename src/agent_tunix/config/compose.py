@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -22,6 +23,9 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 
 T = TypeVar("T")
+
+# The groups of a run of which an evaluation may replace values.
+EVALUATE_GROUPS = ("model", "data", "prompt", "generation")
 
 
 def find_conf_directory() -> Path:
@@ -39,7 +43,10 @@ def register_schema() -> None:
     _open_mappings(schema)
     store = ConfigStore.instance()
     store.store(name="schema", node=schema)
-    store.store(name="evaluate_schema", node=EvaluateConfig)
+    request = OmegaConf.structured(EvaluateConfig)
+    for group in EVALUATE_GROUPS:
+        OmegaConf.set_struct(request[group], False)
+    store.store(name="evaluate_schema", node=request)
 
 
 def _open_mappings(cfg: DictConfig) -> None:
@@ -103,17 +110,22 @@ def _unknown_keys(values: Mapping[str, Any], schema: type, prefix: str = "") -> 
 
 
 def compose_overrides(overrides: Sequence[str]) -> Config:
-    """The configuration of a run, composed as `train` would compose it, outside a Hydra program.
+    """The configuration of a run, composed as `train` would compose it.
 
     Raises:
         ConfigError: Hydra refuses an override, with its words.
     """
     register_schema()
+    # Within a Hydra program its own Hydra steps aside meanwhile.
+    running = GlobalHydra.instance()
+    outer, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
             return to_typed(compose("config", list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(f"{error}" if error.__cause__ is None else f"{error}: {error.__cause__}") from error
+    finally:
+        GlobalHydra.instance().hydra = outer
 
 
 def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
@@ -135,13 +147,33 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
     for override in parsed:
         if override.is_delete() or override.is_sweep_override() or override.package is not None:
             raise ConfigError(f"{override.input_line}: only KEY=VALUE can be given here")
-        key = str(override.key_or_group)
-        try:
-            OmegaConf.update(cfg, key, override.value(), merge=isinstance(override.value(), dict))
-        except (OmegaConfBaseException, AttributeError) as error:
-            what, _, _ = str(error).partition("\n")
-            raise ConfigError(f"{override.input_line}: {what}{suggest_key(key, Config)}") from error
+        _set(cfg, str(override.key_or_group), override.value(), str(override.input_line))
     return to_typed(cfg)
+
+
+def with_values(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config:
+    """A configuration with some values of some groups set anew.
+
+    Args:
+        config: What is changed; it stays as it is.
+        values: Group → key → value, as in `{"data": {"path": "problems"}}`.
+
+    Raises:
+        ConfigError: There is no such key, or the value is of another type.
+    """
+    cfg = OmegaConf.structured(config)
+    for group, given in values.items():
+        for name, value in given.items():
+            _set(cfg, f"{group}.{name}", value, f"{group}.{name}={value}")
+    return to_typed(cfg)
+
+
+def _set(cfg: Any, key: str, value: Any, written: str) -> None:
+    try:
+        OmegaConf.update(cfg, key, value, merge=isinstance(value, dict))
+    except (OmegaConfBaseException, AttributeError) as error:
+        what, _, _ = str(error).partition("\n")
+        raise ConfigError(f"{written}: {what}{suggest_key(key, Config)}") from error
 
 
 def to_yaml(config: Config) -> str:

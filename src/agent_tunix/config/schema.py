@@ -338,6 +338,10 @@ class TrainingConfig:
     log_dir: str | None = key(None, "Where TensorBoard events go; null: tensorboard/ in the run's directory.")
     flush_every_n_steps: int = key(10, "TensorBoard events reach the disk every so many steps.")
     resume: bool = key(False, "Go on from the last whole checkpoint of the run's directory; afresh if there is none.")
+    init_checkpoint: str | None = key(
+        None,
+        "A run, as RUN, RUN:STEP or RUN:best, with whose weights policy and reference begin; null: those of the model.",
+    )
     train_data_dir: str | None = key(None, "Directory or files of the training rows; null: data.path.")
     test_data_dir: str | None = key(None, "Directory or files of the held-out rows; null: data.path.")
     data_source: str | None = key(None, "Overrides data.source.")
@@ -353,6 +357,20 @@ class TrainingConfig:
     )
     log_level: str = key("info", "debug (a trace of how each score came about), info, warning or error.")
     wandb_project: str | None = key(None, "Weights & Biases project; null: project_name.")
+
+
+@dataclass
+class SftConfig:
+    """What `agent-tunix sft` teaches; all else is as in any run."""
+
+    target_column: str | None = key(
+        None,
+        "Column that holds what should follow the prompt; null: `prompt.format` filled with the worked solution and the"
+        " answer.",
+    )
+    max_target_length: int | None = key(
+        None, "Longest target, in tokens; a row with a longer one is left out. null: generation.max_generation_steps."
+    )
 
 
 @dataclass
@@ -430,6 +448,7 @@ class Config:
     grpo: GrpoConfig = dataclasses.field(default_factory=GrpoConfig)
     generation: GenerationConfig = dataclasses.field(default_factory=GenerationConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    sft: SftConfig = dataclasses.field(default_factory=SftConfig)
     stopping: StoppingConfig = dataclasses.field(default_factory=StoppingConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
@@ -453,3 +472,18 @@ class EvaluateConfig:
     )
     num_passes: int = key(1, "Samples a problem; above 1 gives pass@k and consistency.")
     num_samples: int | None = key(None, "Problems, at most; null: as many as the run's own evaluations.")
+    compare_with: str | None = key(
+        None, "The directory of another run, or of this one, whose checkpoint answers the same problems."
+    )
+    compare_step: Any = key(None, "Which checkpoint of compare_with, as `step` says it.")
+    with_rewards: bool = key(False, "Whether the run's own reward scores the completions too.")
+    output: str | None = key(
+        None, "The JSON file to write, with a .jsonl of the problems beside it; null: in the run's directory."
+    )
+    model: dict[str, Any] = key(
+        {},
+        "Values of `model` that replace the run's; model.path=DIR without checkpoint_dir measures that model as it is.",
+    )
+    data: dict[str, Any] = key({}, "Values of `data` that replace the run's, as in data.path=DIR.")
+    prompt: dict[str, Any] = key({}, "Values of `prompt` that replace the run's.")
+    generation: dict[str, Any] = key({}, "Values of `generation` that replace the run's.")

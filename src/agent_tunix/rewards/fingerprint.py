@@ -26,7 +26,7 @@ from agent_tunix.rewards.mixture.schedules import Schedule
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Of the package's own modules those that decide what a built-in returns; the engine around them is told by the version.
-_CONTENT = ("builtin", "answers", "helpers", "judges", "sandbox")
+_CONTENT = ("builtin", "answers", "helpers", "judges", "reward_model", "sandbox")
 _HASH_LENGTH = 16
 
 
@@ -36,7 +36,8 @@ class Fingerprint:
 
     Attributes:
         components: Name → `function`, `source` (a hash), `files` (name → hash), `called` (by which convention),
-            `args`, `weight`, `requires`, `transform`, `when`.
+            `args`, `weight`, `requires`, `transform`, `when`; of a reward model in a directory also the hash of its
+            `checkpoint`.
         on_failure: What becomes of a completion that could not be scored.
         versions: Distribution → version.
     """
@@ -112,9 +113,9 @@ def _component_changes(name: str, old: Mapping[str, Any], new: Mapping[str, Any]
             yield f"argument {parameter} of {name} {then} → {today}"
     if old.get("called") != new["called"]:
         yield f"calling of {name} {_text(old.get('called'))} → {_text(new['called'])}"
-    for key in ("weight", "requires", "transform", "when"):
-        if old.get(key) != new[key]:
-            yield f"{key} of {name} {_text(old.get(key))} → {_text(new[key])}"
+    for key in ("checkpoint", "weight", "requires", "transform", "when"):
+        if old.get(key) != new.get(key):
+            yield f"{key} of {name} {_text(old.get(key))} → {_text(new.get(key))}"
 
 
 def _text(value: object) -> str:
@@ -124,7 +125,9 @@ def _text(value: object) -> str:
 def _describe(component: Component, files: Iterable[Path]) -> dict[str, Any]:
     function = _function_of(component.reward)
     weight = component.weight
+    checkpoint = getattr(component.reward, "checkpoint_hash", lambda: None)()
     return {
+        **({} if checkpoint is None else {"checkpoint": checkpoint}),
         "function": _name_of(function),
         "source": _source_hash(function),
         "files": {_file_name(file, function): _file_hash(file) for file in sorted(files)},

@@ -23,6 +23,7 @@ from agent_tunix.rewards.builtin import FAMILIES
 from agent_tunix.rewards.conventions import Convention, RewardFunction, Settings, adapt
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.judges import JUDGES, load_judge
+from agent_tunix.rewards.reward_model import REWARD_MODELS, load_reward_model
 from agent_tunix.rewards.shims import served_imports
 
 logger = logging.getLogger("agent_tunix.rewards")
@@ -83,7 +84,7 @@ def register_reward_function(
                 f"a reward named {name!r} is already registered: {previous.describe()}; "
                 "choose another name, or pass overwrite=True"
             )
-        if previous is None and (name in FAMILIES or name in JUDGES) and not overwrite:
+        if previous is None and _is_shipped(name) and not overwrite:
             logger.warning("the built-in reward %r is replaced by %s", name, reward.describe())
         _registered[name] = reward
         return function
@@ -116,6 +117,9 @@ def get_builtin(name: str) -> RewardFunction:
     if name in JUDGES:
         judge: RewardFunction = load_judge(name)  # which has all that a reward function is used for
         return judge
+    if name in REWARD_MODELS:
+        model: RewardFunction = load_reward_model(name)
+        return model
     if name not in FAMILIES:
         raise UnknownRewardError(
             f"no reward is registered as {name!r}; there are: {', '.join(list_reward_functions())}"
@@ -127,13 +131,12 @@ def get_builtin(name: str) -> RewardFunction:
 def list_reward_functions() -> list[str]:
     """The names of all rewards, built-in, registered and of installed packages, sorted."""
     named = (point.name for point in _entry_points() if is_name(point.name))
-    return sorted({*FAMILIES, *JUDGES, *_registered, *named})
+    return sorted({*FAMILIES, *JUDGES, *REWARD_MODELS, *_registered, *named})
 
 
 def is_entry_point(name: str) -> bool:
     """Whether the name is that of an installed package's reward."""
-    shipped = name in FAMILIES or name in JUDGES
-    return name not in _registered and not shipped and bool(_entry_points(name))
+    return name not in _registered and not _is_shipped(name) and bool(_entry_points(name))
 
 
 def is_name(name: object) -> bool:
@@ -151,6 +154,10 @@ def check_name(name: object) -> None:
         raise RewardError(
             f"{name!r} cannot name a reward: metrics use `rewards/{name}` themselves; choose another name"
         )
+
+
+def _is_shipped(name: str) -> bool:
+    return name in FAMILIES or name in JUDGES or name in REWARD_MODELS
 
 
 def _is_same(one: Convention, other: Convention) -> bool:

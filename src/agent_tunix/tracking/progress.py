@@ -71,6 +71,8 @@ class Progress(Closing):
         parts = [f"step {step}/{self._num_steps}"]
         if (reward := metrics.get("rewards/total/mean")) is not None:
             parts.append(f"reward {reward:.3f}")
+        if (loss := metrics.get("sft/loss")) is not None:
+            parts.append(f"loss {loss:.3f}")
         if self._accuracy is not None:
             parts.append(f"accuracy {self._accuracy}")
         if (speed := metrics.get("throughput/tokens_per_s")) is not None:

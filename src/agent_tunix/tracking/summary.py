@@ -23,19 +23,21 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
 
     Returns:
         Two mappings from the same labels to values: the shares of the first and of the last evaluation, and the mean
-        reward of the first and of the last ten steps; None where nothing is known, as in an evaluation that could
-        judge no completion.
+        reward, or of a supervised start the mean loss, of the first and of the last ten steps; None where nothing is
+        known, as in an evaluation that could judge no completion.
     """
     before: dict[str, float | None] = {}
     after: dict[str, float | None] = {}
     for label, name in PERCENTAGES.items():
         if shares := [row[name] for row in rows if name in row]:
             before[label], after[label] = shares[0], shares[-1]
-    rewards = [row["rewards/total/mean"] for row in rows if row.get("rewards/total/mean") is not None]
-    averaged = min(STEPS_AVERAGED, (len(rewards) + 1) // 2)
-    label = f"reward, {averaged}-step mean"
-    before[label] = statistics.fmean(rewards[:averaged]) if rewards else None
-    after[label] = statistics.fmean(rewards[-averaged:]) if rewards else None
+    # A supervised start has a loss and no reward.
+    name, leaf = ("loss", "sft/loss") if any("sft/loss" in row for row in rows) else ("reward", "rewards/total/mean")
+    values = [row[leaf] for row in rows if row.get(leaf) is not None]
+    averaged = min(STEPS_AVERAGED, (len(values) + 1) // 2)
+    label = f"{name}, {averaged}-step mean"
+    before[label] = statistics.fmean(values[:averaged]) if values else None
+    after[label] = statistics.fmean(values[-averaged:]) if values else None
     return before, after
 
 

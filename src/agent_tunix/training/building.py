@@ -25,6 +25,7 @@ from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training import bridge
 from agent_tunix.training.batches import Batches, LoadedBatches, StreamedBatches
+from agent_tunix.training.initial import load_initial
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
 from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
@@ -70,6 +71,7 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     updates = config.grpo.num_iterations
     schedule = make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
     policy = load_policy(directory, config.model, mesh)
+    load_initial(config, policy)
     total, trained = count_parameters(policy)
     name = f"{policy.config.model_type} {config.model.model_size}"
     _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", name, f"{total:,}", f"{trained:,}", directory)

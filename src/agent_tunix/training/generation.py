@@ -51,8 +51,8 @@ def find_source(given: Path, step: Step) -> Source:
         return Source(find_run(given, "RUN"), step, is_run=True)
     if step is not None:
         raise ConfigError(f"{given} is no run, and so has no checkpoint of step {step}; leave --step out")
-    from agent_tunix.policy.families import read_architecture
     from agent_tunix.policy.directory import find_model_directory
+    from agent_tunix.policy.families import read_architecture
 
     directory = find_model_directory(ModelConfig(path=str(given)))
     model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(given))

@@ -20,6 +20,7 @@ from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.batches import StreamedBatches
 from agent_tunix.training.building import check_ends, make_rollout, training_sampling
+from agent_tunix.training.initial import load_initial
 from agent_tunix.training.learner import make_samples
 from agent_tunix.training.prompting import Prompts, encode_examples, settle_prompts
 from agent_tunix.training.rollout import Rollout
@@ -63,7 +64,9 @@ def run_pilot(
     tokenizer = Tokenizer(directory, config.prompt)
     check_ends(config, tokenizer)
     mesh = make_mesh(config.model.mesh_shape)
-    rollout = make_rollout(config, load_policy(directory, config.model, mesh), tokenizer, mesh)
+    policy = load_policy(directory, config.model, mesh)
+    load_initial(config, policy)
+    rollout = make_rollout(config, policy, tokenizer, mesh)
     prompts, rows = _first_prompts(config, tokenizer, num_problems)
     totals, clipped = {}, {}
     for number, temperature in enumerate(temperatures):

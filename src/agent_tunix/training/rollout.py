@@ -189,6 +189,11 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         """Take new weights; the trainer's are shared, so that this is needed only when they are not."""
         nnx.update(self._model, params)
 
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The policy's."""
+        return self._tokenizer
+
     def pad_id(self) -> int:
         """The padding id."""
         return self._tokenizer.pad_id()

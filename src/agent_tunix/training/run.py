@@ -38,7 +38,9 @@ from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.early_stopping import BestSoFar
-from agent_tunix.training.evaluation import Evaluation, evaluate
+from agent_tunix.training.evaluation import evaluate
+from agent_tunix.training.initial import describe_initial, pin_initial
+from agent_tunix.training.judging import Evaluation
 from agent_tunix.training.learner import (
     PromptBatch,
     StepResult,
@@ -61,6 +63,8 @@ from agent_tunix.training.storing import scoring_settings, to_stored
 from agent_tunix.training.watching import Watching, describe_run
 
 _LOGGER = logging.getLogger("agent_tunix.run")
+# By which command a run of each method is begun and gone on with.
+_COMMANDS = {"grpo": "agent-tunix train", "sft": "agent-tunix sft"}
 _STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
 
 
@@ -91,11 +95,10 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
         RewardFailureRateError, NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
-    config = run_directory.with_absolute_places(checked.config)
-    config = replace(config, optimizer=filled(config.optimizer), scheduler=filled(config.scheduler))
+    config = settle(checked.config, root)
     checked = replace(checked, config=config)
     places = run_directory.claim(config, root)
-    _quieten_libraries()
+    quieten_libraries()
     with (
         run_directory.hold(root),
         recorded_outcome(root, overrides),
@@ -115,6 +118,12 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
             material.learner.rl_cluster.close()
 
 
+def settle(config: Config, root: Path) -> Config:
+    """The configuration as the run keeps it: what depends on the moment or on the working directory is written out."""
+    config = pin_initial(run_directory.with_absolute_places(config), root)
+    return replace(config, optimizer=filled(config.optimizer), scheduler=filled(config.scheduler))
+
+
 def _pin(config: Config, places: RunDirectory) -> Config:
     """The configuration that says which state of a hub's model and data it means: that of the run it goes on with."""
     recorded = from_yaml(places.config) if places.config.exists() else None
@@ -122,7 +131,7 @@ def _pin(config: Config, places: RunDirectory) -> Config:
     return pin_data(replace(config, model=model), recorded)
 
 
-def _quieten_libraries() -> None:
+def quieten_libraries() -> None:
     """Leave out what Tunix and JAX say of themselves below a warning, or of no consequence here."""
     absl.logging.set_verbosity(absl.logging.ERROR)
     logging.getLogger("jax").setLevel(logging.WARNING)
@@ -135,7 +144,7 @@ def resume_command(root: Path) -> str:
     return shlex.join([*program, *arguments, f"hydra.run.dir={root}", "training.resume=true"])
 
 
-def _record_start(config: Config, mixture: Mixture, context: RunContext, places: RunDirectory) -> None:
+def _record_start(config: Config, mixture: Mixture, context: RunContext, places: RunDirectory, method: str) -> None:
     if places.config.exists() and _compared(from_yaml(places.config)) != _compared(config):
         _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
     run_directory.write_text(places.config, to_yaml(config))
@@ -150,6 +159,7 @@ def _record_start(config: Config, mixture: Mixture, context: RunContext, places:
         devices,
         context.to_data(),
     )
+    environment |= {"method": method, "init_checkpoint": describe_initial(config)}
     run_directory.write_json(places.environment, environment)
 
 
@@ -164,8 +174,35 @@ def _compared(config: Config) -> str:
     return to_yaml(dataclasses.replace(config, training=training, rewards=rewards, reward=RewardConfig()))
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What was learned from the prompts of a step.
+
+    Attributes:
+        row: The metrics.
+        finite: Whether every update was finite.
+        updates_applied: Updates that changed the weights.
+        loss: For the message where one was not.
+        grad_norm: Likewise.
+        result: The completions and their scores, where there are any.
+    """
+
+    row: dict[str, Any]
+    finite: bool
+    updates_applied: int
+    loss: float | None
+    grad_norm: float | None
+    result: StepResult | None = None
+
+
 class Run:
-    """The steps of one run, and what happens between them."""
+    """The steps of one run, and what happens between them.
+
+    Attributes:
+        method: How it learns; a checkpoint of another method is not gone on with.
+    """
+
+    method = "grpo"
 
     def __init__(self, checked: Checked, places: RunDirectory, material: Material, stop: StopRequest) -> None:
         """Open what the run writes to; `complete` does the work."""
@@ -186,6 +223,8 @@ class Run:
             material.prompting,
             self._max_steps,
         )
+        if self.method != Run.method:
+            self._metadata["method"] = self.method
         self._recorder: Recorder
         self._metrics = StepMetrics(checked.mixture, checked.config)
         self._watching: Watching
@@ -197,7 +236,7 @@ class Run:
         first = self._resume()
         # Only now, so that a resume that was refused leaves the run's own configuration.
         context = describe_run(self._checked, self._max_steps)
-        _record_start(self._config, self._mixture, context, self._places)
+        _record_start(self._config, self._mixture, context, self._places, self.method)
         kept = first if self._saved_step else None
         places = self._places
         try:
@@ -237,30 +276,18 @@ class Run:
     def _take_step(self, step: int) -> None:
         training = self._config.training
         is_last = step == self._max_steps
-        started = time.perf_counter()
         try:
-            result = self._material.learner.run_step(
-                step, self._batch(step), self._settings, lambda number: self._more_prompts(step, number)
-            )
+            learned = self._learn(step)
         except (RewardFailureRateError, RewardError) as error:
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
-        self._log_scores(step, result)
-        if all(score.value is None for score in result.scores):
-            _LOGGER.warning(
-                "step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail
-            )
-        # Of the last update that was made, whatever a step skipped.
-        learning_rate = float(self._material.schedule(max(self._material.learner.num_updates - 1, 0)))
-        seconds = time.perf_counter() - started
-        row = self._metrics.row(step, result, learning_rate, seconds)
-        row |= self._recorder.store(to_stored(step, result, self._scoring))
-        if not result.finite:
+        row, result = learned.row, learned.result
+        if not learned.finite:
             self._recorder.record(step, row)
             self._watching.observe(step, row, result)
-            if result.updates_applied:  # the step counts, and a resumed run goes on after it
+            if learned.updates_applied:  # the step counts, and a resumed run goes on after it
                 self._mixture.observe(step, row)
-            self._stop_not_finite(step, result)
+            self._stop_not_finite(step, learned)
         evaluated = is_last or _is_due(step, training.eval_every_n_steps)
         if evaluated:
             row |= self._evaluate().metrics()
@@ -269,6 +296,27 @@ class Run:
             self._save(step)
         if is_best:
             self._checkpoints.mark_best(step)
+
+    def _learn(self, step: int) -> Learned:
+        """Sample, score and update."""
+        started = time.perf_counter()
+        result = self._material.learner.run_step(
+            step, self._batch(step), self._settings, lambda number: self._more_prompts(step, number)
+        )
+        self._log_scores(step, result)
+        if all(score.value is None for score in result.scores):
+            _LOGGER.warning(
+                "step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail
+            )
+        seconds = time.perf_counter() - started
+        row = self._metrics.row(step, result, self._learning_rate(), seconds)
+        row |= self._recorder.store(to_stored(step, result, self._scoring))
+        loss, grad_norm = result.policy["loss"], result.policy["grad_norm"]
+        return Learned(row, result.finite, result.updates_applied, loss, grad_norm, result)
+
+    def _learning_rate(self) -> float:
+        """Of the last update that was made, whatever a step skipped."""
+        return float(self._material.schedule(max(self._material.learner.num_updates - 1, 0)))
 
     def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
         """Show a row to the trackers, to the diagnosis, and to weights that follow a metric.
@@ -308,6 +356,11 @@ class Run:
         if restored is None:
             _LOGGER.info("nothing to resume in %s; starting afresh", self._places.checkpoints)
             return 0
+        if (method := restored.metadata.get("method", Run.method)) != self.method:
+            raise CheckpointError(
+                f"{self._places.root} is a run of `{_COMMANDS[method]}`; go on with it by that command, or begin"
+                " another run with its weights by training.init_checkpoint"
+            )
         for line in changed_since(restored.metadata, self._metadata):
             _LOGGER.warning("since the checkpoint was written, %s", line)
         self._check_reward(restored.metadata)
@@ -374,12 +427,12 @@ class Run:
             self._save(step)
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
 
-    def _stop_not_finite(self, step: int, result: StepResult) -> None:
+    def _stop_not_finite(self, step: int, learned: Learned) -> None:
         # Weights that no update of this step reached are those of the step before.
-        reached = step if result.updates_applied else step - 1
+        reached = step if learned.updates_applied else step - 1
         self._save(reached)
         raise NonFiniteUpdateError(
-            f"step {step}: the loss is {result.policy['loss']} and the gradient norm {result.policy['grad_norm']};"
+            f"step {step}: the loss is {learned.loss} and the gradient norm {learned.grad_norm};"
             f" the weights were not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or look"
             f" for extreme rewards. {self._how_to_resume(reached)}"
         )

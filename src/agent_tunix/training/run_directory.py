@@ -74,16 +74,29 @@ def locate(config: Config, root: Path) -> RunDirectory:
 
 
 def with_absolute_places(config: Config) -> Config:
-    """The configuration whose directories mean the same from anywhere, as a later `evaluate.py` may need them."""
-    training = config.training
+    """The configuration whose places mean the same from anywhere, as a later `evaluate.py` may need them."""
+    training, data, model = config.training, config.data, config.model
     training = dataclasses.replace(
-        training, checkpoint_dir=_absolute(training.checkpoint_dir), log_dir=_absolute(training.log_dir)
+        training,
+        checkpoint_dir=_absolute(training.checkpoint_dir),
+        log_dir=_absolute(training.log_dir),
+        train_data_dir=_absolute_where_it_is(training.train_data_dir),
+        test_data_dir=_absolute_where_it_is(training.test_data_dir),
     )
-    return dataclasses.replace(config, training=training)
+    data = dataclasses.replace(data, path=_absolute_where_it_is(data.path))
+    model = dataclasses.replace(model, path=_absolute_where_it_is(model.path))
+    return dataclasses.replace(config, training=training, data=data, model=model)
 
 
 def _absolute(path: str | None) -> str | None:
     return str(Path(path).absolute()) if path else None
+
+
+def _absolute_where_it_is(path: str | None) -> str | None:
+    """The path from the root, if something lies there; what is not a path, such as a name on a hub, stays as it is."""
+    if not path or not os.path.exists(os.path.expanduser(path)):
+        return path
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def claim(config: Config, root: Path) -> RunDirectory:
@@ -144,6 +157,7 @@ def describe_environment(
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
+        "working_directory": os.getcwd(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "devices": devices,

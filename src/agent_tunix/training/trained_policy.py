@@ -66,7 +66,7 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     Raises:
         ConfigError: There is no config.yaml, or it is damaged.
     """
-    path = Path(given).absolute()
+    path = Path(given).expanduser().absolute()
     root = path if (path / "config.yaml").is_file() else path.parent
     if not (root / "config.yaml").is_file():
         raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml")
@@ -75,8 +75,12 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     return FoundRun(root, config, Path(checkpoints) if checkpoints else root / "checkpoints")
 
 
-def check_step(step: object) -> Step:
+def check_step(step: object, key: str = "step") -> Step:
     """What may be asked for: the number of a step, `best`, or None for the latest.
+
+    Args:
+        step: What the user gave.
+        key: What the user calls it, for the error.
 
     Raises:
         ConfigError: It is something else.
@@ -84,7 +88,7 @@ def check_step(step: object) -> Step:
     if step is None or step == "best":
         return step
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-        raise ConfigError(f"step must be the step of a checkpoint, 0, best or null, not {step!r}")
+        raise ConfigError(f"{key} must be the step of a checkpoint, 0, best or null, not {step!r}")
     return step
 
 
@@ -103,6 +107,7 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     from agent_tunix.policy.model import load_policy, make_mesh
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.training.checkpoints import Checkpoints
+    from agent_tunix.training.initial import load_initial
     from agent_tunix.training.state import read_weights, write_weights
 
     config = run.config
@@ -111,6 +116,7 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     mesh = make_mesh(config.model.mesh_shape)
     policy = load_policy(directory, config.model, mesh)
     if step == 0:
+        load_initial(config, policy)
         return TrainedPolicy(policy, tokenizer, directory, mesh, 0)
     checkpoints = Checkpoints(run.checkpoints, config.training.max_checkpoints_to_keep)
     if step == "best" and (step := checkpoints.best_step()) is None:

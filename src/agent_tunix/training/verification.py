@@ -57,7 +57,12 @@ class _Run:
 
 
 def verify(
-    overrides: Sequence[str], *, kills: int = 1, seed: int = 0, directory: str | Path | None = None
+    overrides: Sequence[str],
+    *,
+    kills: int = 1,
+    seed: int = 0,
+    directory: str | Path | None = None,
+    program: str = "train",
 ) -> Verification:
     """Compare an unbroken run with one that is killed and resumed.
 
@@ -66,6 +71,7 @@ def verify(
         kills: How often the second run is killed with SIGKILL.
         seed: Decides the moments.
         directory: Where the two runs are kept; None removes them.
+        program: Which command runs, `train` or `sft`.
 
     Raises:
         VerificationError: A run failed by itself.
@@ -77,10 +83,10 @@ def verify(
         else:
             root = Path(directory)
         unbroken, killed = root / "unbroken", root / "killed"
-        _finish(_start(overrides, unbroken))
+        _finish(_start(program, overrides, unbroken))
         expected = read_rows(unbroken)
-        moments = _kill_repeatedly(overrides, killed, kills, len(expected), random.Random(seed))
-        _finish(_start(overrides, killed))
+        moments = _kill_repeatedly(program, overrides, killed, kills, len(expected), random.Random(seed))
+        _finish(_start(program, overrides, killed))
         found = read_rows(killed)
         difference = first_difference(expected, found) or first_rollout_difference(unbroken, killed)
     places = f"killed {kills} times, with {', '.join(map(str, moments))} rows written"
@@ -142,11 +148,13 @@ def _rollouts(run: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _kill_repeatedly(overrides: Sequence[str], run: Path, kills: int, num_rows: int, rng: random.Random) -> list[int]:
+def _kill_repeatedly(
+    program: str, overrides: Sequence[str], run: Path, kills: int, num_rows: int, rng: random.Random
+) -> list[int]:
     """Start the run and kill it, again and again, at moments spread over its rows; returns the rows at each."""
     moments = []
     for target in sorted(rng.randrange(num_rows) for _ in range(kills)):
-        started = _start(overrides, run)
+        started = _start(program, overrides, run)
         process = started.process
         while _count_rows(run) < target and process.poll() is None:
             time.sleep(_POLL_S)
@@ -168,8 +176,8 @@ def _count_rows(run: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _start(overrides: Sequence[str], run: Path) -> _Run:
-    command = [sys.executable, "-m", "agent_tunix", "train", *overrides]
+def _start(program: str, overrides: Sequence[str], run: Path) -> _Run:
+    command = [sys.executable, "-m", "agent_tunix", program, *overrides]
     command += [f"hydra.run.dir={run}", "training.resume=true", "tracking.progress=none"]
     # A pipe could fill up while nobody reads it.
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the run)

@@ -1,10 +1,11 @@
 """A run's rewards, each where it belongs: the mixture that training calls, and what must be closed after it."""
 
+import contextlib
 import logging
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.answers.verifiers import VERIFIERS
@@ -25,6 +26,17 @@ logger = logging.getLogger("agent_tunix.rewards")
 AnyReward = TypeVar("AnyReward", bound=Reward)
 
 
+@runtime_checkable
+class Opened(Protocol):
+    """A reward that holds something from the beginning of a run to its end."""
+
+    def open(self) -> None:
+        """Take hold of it."""
+
+    def close(self) -> None:
+        """Let it go."""
+
+
 class Runner(Closing, Generic[AnyReward]):
     """Executes a reward, or each component of a mixture, until it is closed.
 
@@ -36,18 +48,27 @@ class Runner(Closing, Generic[AnyReward]):
         self._settings = settings
         self._loop = EventLoopThread()
         self._executor: Executor | None = None
-        self.reward = cast(AnyReward, self._place(reward))
+        self._models = contextlib.ExitStack()
+        try:
+            self.reward = cast(AnyReward, self._place(reward))
+        except BaseException:
+            self._end()
+            raise
         VERIFIERS.hold()
         self._is_open = True
 
     def close(self) -> None:
         """End every process and thread, and give up every descriptor."""
-        if self._executor is not None:
-            self._executor.close()
-        self._loop.close()
+        self._end()
         if self._is_open:
             self._is_open = False
             VERIFIERS.release()
+
+    def _end(self) -> None:
+        self._models.close()
+        if self._executor is not None:
+            self._executor.close()
+        self._loop.close()
 
     def _place(self, reward: Reward) -> Reward:
         if isinstance(reward, Mixture):
@@ -62,7 +83,10 @@ class Runner(Closing, Generic[AnyReward]):
                     self._settings.execution,
                     reward.describe(),
                 )
-            return reward  # a judge, which has time limits, slots and a budget of its own
+            if isinstance(reward, Opened):  # a reward model, which is loaded now, so that it fails before training does
+                reward.open()
+                self._models.callback(reward.close)
+            return reward  # a judge, which has time limits, slots and a budget of its own, or a reward model
         recipe = recipe_of(reward)
         stays = self._settings.execution == "auto" or recipe is None
         if self._settings.execution == "inline" or (stays and is_builtin(reward)):

@@ -163,6 +163,7 @@ def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
             wide=True,
         ),
         Chart("Held-out accuracy", "Share of held-out problems.", unit="percent", lines=accuracy),
+        Chart("Supervised loss", "Nats a target token.", lines=shop.line("loss", "sft/loss", 0)),
         heats.get("total", Chart("")),
     ]
 

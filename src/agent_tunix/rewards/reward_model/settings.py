@@ -1,0 +1,164 @@
+"""The arguments of a reward model, checked as far as that needs neither torch nor the network."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import RewardError
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_CHOICES = {
+    "activation": ("none", "sigmoid", "softmax"),
+    "prompt": ("with", "without", "pair"),
+    "dtype": ("float32", "bfloat16", "float16"),
+    "over_long": ("error", "not_applicable"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What can be set of a reward model.
+
+    Attributes:
+        path: A directory that transformers saved, or the id of a model on the Hugging Face hub. Required.
+        revision: Branch, tag or commit of a model on the hub; null: its main branch.
+        max_length: The longest text in tokens; null: what the model takes.
+        over_long: What a longer text is: an `error`, which leaves the completion unscored, or `not_applicable`, which
+            is neutral within its group. It is never cut.
+        batch_size: Texts scored at once; of a tokenizer without a padding token always 1.
+        activation: What becomes of the model's output: `none`, `sigmoid`, or `softmax` over all its outputs.
+        label_index: Which of several outputs is the reward; null where there is but one.
+        prompt: `with`: the conversation through the model's own chat template, or, where it has none, the prompt and
+            the response on lines of their own; `without`: the response alone; `pair`: both as two segments.
+        system: Whether the conversation's system message is shown; some chat templates refuse one.
+        device: Where the model lives, as torch has it: `cpu`, `cuda`, `cuda:1`.
+        dtype: The type of its weights: float32, bfloat16 or float16.
+        timeout_s: Wall time that a batch of `batch_size` texts may take; then the process is ended and begun anew.
+        start_timeout_s: Wall time that loading the model may take, its download included.
+        python: A Python that has torch and transformers, such as `.venv-torch/bin/python`; null: this one.
+    """
+
+    path: str
+    revision: str | None = None
+    max_length: int | None = None
+    over_long: str = "error"
+    batch_size: int = 16
+    activation: str = "none"
+    label_index: int | None = None
+    prompt: str = "with"
+    system: bool = True
+    device: str = "cpu"
+    dtype: str = "float32"
+    timeout_s: float = 60.0
+    start_timeout_s: float = 600.0
+    python: str | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """All of them, for the process."""
+        return asdict(self)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the model is a directory here."""
+        return Path(self.path).is_dir()
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "path": (str,),
+    "revision": (str, type(None)),
+    "max_length": (int, type(None)),
+    "batch_size": (int,),
+    "label_index": (int, type(None)),
+    "system": (bool,),
+    "device": (str,),
+    "timeout_s": (int, float),
+    "start_timeout_s": (int, float),
+    "python": (str, type(None)),
+}
+_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+_LEAST = {"max_length": 1, "batch_size": 1, "label_index": 0}
+
+
+def read_settings(name: str, args: Mapping[str, Any]) -> ModelSettings:
+    """The settings of a reward model.
+
+    Args:
+        name: The reward's name, for errors.
+        args: Arguments by name.
+
+    Raises:
+        RewardError: One is unknown, missing or malformed, the model is not there, or torch is not.
+    """
+    known = ModelSettings.__dataclass_fields__
+    for argument, value in args.items():
+        if argument not in known:
+            raise RewardError(f"reward {name!r} has no argument {argument!r} to set; it has: {', '.join(known)}")
+        _check_value(name, argument, value)
+    if not args.get("path"):
+        raise RewardError(f"reward {name!r} requires `path`, a directory or a hub id, as in {{path: models/my_rm}}")
+    settings = ModelSettings(**{**args, "path": os.path.expanduser(args["path"])})
+    _check_model(name, settings)
+    _check_python(name, settings)
+    return settings
+
+
+def _check_value(name: str, argument: str, value: object) -> None:
+    if argument in _CHOICES:
+        if value not in _CHOICES[argument]:
+            raise _refusal(name, argument, value, f"one of {', '.join(_CHOICES[argument])}")
+        return
+    types = _TYPES[argument]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise _refusal(name, argument, value, " or ".join(_WORDS[kind] for kind in types))
+    if isinstance(value, int) and argument in _LEAST and value < _LEAST[argument]:
+        raise _refusal(name, argument, value, f"at least {_LEAST[argument]}")
+    if isinstance(value, int | float) and argument.endswith("timeout_s") and not 0 < value < float("inf"):
+        raise _refusal(name, argument, value, "above 0 and finite")
+
+
+def _refusal(name: str, argument: str, value: object, required: str) -> RewardError:
+    return RewardError(f"reward {name!r}: `{argument}` must be {required}, not {value!r}")
+
+
+def _check_model(name: str, settings: ModelSettings) -> None:
+    """That the model is a directory with its config.json, or could be on the hub."""
+    directory = Path(settings.path)
+    if not settings.is_local:
+        if directory.exists() or not _HUB_ID.fullmatch(settings.path):
+            raise RewardError(
+                f"reward {name!r}: path={settings.path} should be a directory that transformers saved, or a model of"
+                f" the Hugging Face hub as `owner/name`, but there is no such directory"
+            )
+        return
+    config = directory / "config.json"
+    try:
+        values = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RewardError(f"reward {name!r}: {config} cannot be read ({error}); is {directory} a model?") from error
+    names = values.get("architectures") or [] if isinstance(values, dict) else []
+    if names and not any("SequenceClassification" in str(architecture) for architecture in names):
+        raise RewardError(
+            f"reward {name!r}: {directory} holds {', '.join(map(str, names))}, which gives no score; a model"
+            f" …ForSequenceClassification is wanted"
+        )
+
+
+def _check_python(name: str, settings: ModelSettings) -> None:
+    if settings.python is not None:
+        if shutil.which(settings.python) is None:
+            raise RewardError(
+                f"reward {name!r}: python={settings.python} should be a Python that can be run, but is not"
+            )
+        return
+    missing = [module for module in ("torch", "transformers") if importlib.util.find_spec(module) is None]
+    if missing:
+        raise RewardError(
+            f"reward {name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[reward_model]`, or install"
+            f" them apart and set its argument `python` to the Python that has them"
+        )

@@ -1,0 +1,99 @@
+"""A supervised start, from top to bottom: the run of `run.py` with another way to learn from a batch of prompts.
+
+`agent-tunix sft` trains on what should follow each prompt before a reward says anything: on the same rows, prompts,
+model, optimiser and schedule. Checkpoints, resuming, evaluations, metrics and trackers are those of every run. A run of
+GRPO begins with its weights by `training.init_checkpoint=RUN`.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import DataError
+from agent_tunix.tracking import RunLog
+from agent_tunix.tracking.outcome import recorded_outcome
+from agent_tunix.training import run_directory
+from agent_tunix.training.building import Material, build_material
+from agent_tunix.training.preflight import Checked
+from agent_tunix.training.run import Learned, Run, Summary, quieten_libraries, settle
+from agent_tunix.training.run_directory import RunDirectory
+from agent_tunix.training.stopping import StopRequest
+from agent_tunix.training.supervised import SupervisedTeacher
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+
+
+def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summary:
+    """Run a supervised start as configured.
+
+    Args:
+        checked: A configuration that passed `preflight` and `check_supervised`.
+        root: The run's directory.
+        overrides: What was asked for on the command line; kept beside how the run ended.
+
+    Raises:
+        RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
+        NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
+    """
+    config = settle(checked.config, root)
+    checked = replace(checked, config=config)
+    places = run_directory.claim(config, root)
+    quieten_libraries()
+    with (
+        run_directory.hold(root),
+        recorded_outcome(root, overrides),
+        RunLog(places.log, config.training.log_level),
+        StopRequest() as stop,
+    ):
+        _LOGGER.info("a supervised start; no reward trains")
+        material = build_material(config, checked.mixture)
+        try:
+            return SupervisedRun(checked, places, material, stop).complete()
+        finally:
+            material.learner.rl_cluster.close()
+
+
+class SupervisedRun(Run):
+    """The steps of a supervised start."""
+
+    method = "sft"
+
+    def __init__(self, checked: Checked, places: RunDirectory, material: Material, stop: StopRequest) -> None:
+        """Give the trainer its loss."""
+        super().__init__(checked, places, material, stop)
+        self._teacher = SupervisedTeacher(material.learner, checked.config)
+        self._told = False
+
+    def _learn(self, step: int) -> Learned:
+        try:
+            result = self._teacher.run_step(step, self._batch(step))
+        except DataError as error:
+            self._save(step - 1)
+            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+        if result.left_out and not self._told:
+            self._told = True
+            _LOGGER.warning(
+                "step %d: %d rows have nothing to learn from, and later ones may not either (sft/left_out counts them):"
+                " %s",
+                step,
+                len(result.left_out),
+                result.left_out[0],
+            )
+        row: dict[str, Any] = {
+            "sft/loss": result.loss,
+            "sft/token_accuracy": result.token_accuracy,
+            "sft/num_tokens": result.num_tokens,
+            "sft/left_out": len(result.left_out),
+            "policy/grad_norm": result.grad_norm,
+            **{f"policy/{name}": value for name, value in result.norms.items()},
+            "policy/learning_rate": self._learning_rate(),
+            "policy/updates": result.updates_applied,
+            "time/step_s": result.seconds,
+            "throughput/tokens_per_s": result.num_tokens / result.seconds,
+        }
+        return Learned(row, result.finite, result.updates_applied, result.loss, result.grad_norm)
+
+    def _check_reward(self, metadata: dict[str, Any]) -> None:
+        """No reward trains, so none can have changed."""

@@ -1,0 +1,163 @@
+"""One step of a supervised start: cross-entropy on the tokens of the targets.
+
+    loss = Σ −log π(token | prompt, tokens before) / number of target tokens in the batch
+
+The denominator is that of the whole batch, whatever the micro-batches: a token counts the same wherever it stands. The
+trainer takes the mean of its micro-batches' gradients, so the sum of each is divided by the batch's tokens a
+micro-batch.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from tunix.rl import common
+from tunix.rl import rl_cluster as rl_cluster_lib
+from tunix.sft import sharding_utils
+
+from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import DataError
+from agent_tunix.policy import compat
+from agent_tunix.training.learner import GrpoLearner, PromptBatch
+from agent_tunix.training.rollout import Rollout
+from agent_tunix.training.targets import make_targets
+from agent_tunix.training.update_metrics import describe_norms
+
+
+@flax.struct.dataclass(frozen=True)
+class TargetExample:
+    """A micro-batch of n rows.
+
+    Attributes:
+        prompt_ids: [n, P], padded on the left.
+        target_ids: [n, T], padded on the right.
+        mask: [n, T], whether a token is learned.
+        weight: [n] what one of its tokens counts for.
+    """
+
+    prompt_ids: jax.Array
+    target_ids: jax.Array
+    mask: jax.Array
+    weight: jax.Array
+
+
+@dataclass(frozen=True)
+class SupervisedResult:
+    """What one step did.
+
+    Attributes:
+        loss: Mean negative log-probability of the batch's target tokens, in nats, before the update.
+        token_accuracy: Share of them that were the likeliest token.
+        num_tokens: How many there were.
+        left_out: Why, for each row that had no target that fits.
+        grad_norm: Of the update, before clipping.
+        norms: How far the update moved the weights, as `describe_norms` has it.
+        finite: Whether the update was finite; one that was not is not applied.
+        updates_applied: Optimiser updates that changed the weights.
+        seconds: Wall time of the step.
+    """
+
+    loss: float
+    token_accuracy: float
+    num_tokens: int
+    left_out: tuple[str, ...]
+    grad_norm: float
+    norms: dict[str, float]
+    finite: bool
+    updates_applied: int
+    seconds: float
+
+
+class SupervisedTeacher:
+    """Teaches the policy of a learner by targets, through the learner's own trainer and optimiser.
+
+    Args:
+        learner: Its trainer takes another loss from now on.
+        config: The run.
+    """
+
+    def __init__(self, learner: GrpoLearner, config: Config) -> None:
+        self._config = config
+        self._cluster = learner.rl_cluster
+        self._rollout: Rollout = self._cluster.rollout
+        self._trainer = self._cluster.actor_trainer
+        pad_id, eos_id = self._rollout.pad_id(), self._rollout.eos_id()
+        self._trainer.with_loss_fn(_loss, has_aux=True)
+        self._trainer.with_gen_model_input_fn(lambda x: {"example": x, "pad_id": pad_id, "eos_id": eos_id})
+
+    def run_step(self, step: int, batch: PromptBatch) -> SupervisedResult:
+        """One update with the targets of a batch.
+
+        Raises:
+            DataError: Not one row has a target that fits.
+        """
+        started = time.perf_counter()
+        targets = make_targets(
+            batch,
+            self._rollout.tokenizer,
+            self._config,
+            pad_id=self._rollout.pad_id(),
+            eos_id=self._rollout.eos_id(),
+        )
+        num_tokens = int(targets.mask.sum())
+        if not num_tokens:
+            raise DataError(
+                f"step {step}: no row of the batch has a target that fits; the first: {targets.left_out[0]}"
+            )
+        size = micro_batch_size(self._config)
+        num_rows = len(targets.tokens)
+        weight = (num_rows // size) / num_tokens
+        records: list[dict[str, Any]] = []
+        with compat.entered(self._cluster.r2m[rl_cluster_lib.Role.ACTOR]):
+            train_step, _ = self._trainer.jit_train_and_eval_step(cache_nnx_graph=True)
+            for start in range(0, num_rows, size):
+                rows = slice(start, start + size)
+                example = TargetExample(
+                    prompt_ids=jnp.asarray(targets.prompt_tokens[rows]),
+                    target_ids=jnp.asarray(targets.tokens[rows]),
+                    mask=jnp.asarray(targets.mask[rows]),
+                    weight=jnp.full(size, weight, jnp.float32),
+                )
+                _, aux, _ = train_step(sharding_utils.shard_input(example, ("fsdp",)))
+                records.append(jax.device_get(aux))
+                if not records[-1]["finite"]:
+                    compat.reset_accumulation(self._trainer.optimizer)
+                    break
+        finite = bool(records[-1]["finite"])
+        return SupervisedResult(
+            loss=float(np.sum([record["nll"] for record in records], dtype=np.float64) / num_tokens),
+            token_accuracy=float(sum(int(record["num_right"]) for record in records) / num_tokens),
+            num_tokens=num_tokens,
+            left_out=tuple(targets.left_out),
+            grad_norm=float(records[-1]["grad_norm"]),
+            norms=describe_norms(records[-1:]),
+            finite=finite,
+            updates_applied=int(finite),
+            seconds=time.perf_counter() - started,
+        )
+
+
+def _loss(
+    model: nnx.Module, example: TargetExample, pad_id: int, eos_id: int
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The weighed sum of −log π over a micro-batch's target tokens; `nll`, their plain sum, and `num_right`."""
+    graphdef, state = nnx.split(model)
+    logps_nT, logits_nTV = common.compute_per_token_logps(
+        graphdef,
+        state,
+        prompt_tokens=example.prompt_ids,
+        completion_tokens=example.target_ids,
+        pad_id=pad_id,
+        eos_id=eos_id,
+        stop_gradient=False,
+        return_logits=True,
+    )
+    nll_nT = jnp.where(example.mask, -logps_nT.astype(jnp.float32), 0.0)
+    right_nT = (jnp.argmax(logits_nTV, axis=-1) == example.target_ids) & example.mask
+    return (nll_nT * example.weight[:, None]).sum(), {"nll": nll_nT.sum(), "num_right": right_nT.sum()}

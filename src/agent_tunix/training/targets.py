@@ -1,0 +1,146 @@
+"""What a supervised start teaches: for each row the text, and the tokens, that should follow its prompt.
+
+Importing it loads no JAX.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.schema import Config
+from agent_tunix.data import peek_example
+from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.training.preflight import Checked
+
+if TYPE_CHECKING:
+    from agent_tunix.training.learner import PromptBatch
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+class Encoder(Protocol):
+    """What this module needs of a tokenizer."""
+
+    def encode(self, text: str, *, allow_special: bool = True) -> list[int]:
+        """Token ids of exactly this text; a special token that it spells is one only where `allow_special`."""
+        ...
+
+
+@dataclass(frozen=True)
+class TargetBatch:
+    """B prompts with their targets, as NumPy arrays.
+
+    Attributes:
+        prompt_tokens: [B, P], padded on the left.
+        tokens: [B, T], the target and its end-of-sequence token, padded on the right.
+        mask: [B, T], whether a token is learned; False everywhere in a row that has no target that fits.
+        left_out: Why, for each row that has none.
+    """
+
+    prompt_tokens: np.ndarray
+    tokens: np.ndarray
+    mask: np.ndarray
+    left_out: Sequence[str]
+
+
+def check_supervised(checked: Checked) -> Checked:
+    """The configuration of a supervised start: no reference policy, and one update a batch.
+
+    Args:
+        checked: One that passed `preflight`.
+
+    Raises:
+        ConfigError: A micro-batch cannot be divided among the devices.
+        DataError: The first row has no target.
+    """
+    config = checked.config
+    size, fsdp = micro_batch_size(config), config.model.mesh_shape[0]
+    if size % fsdp:
+        raise ConfigError(
+            f"a micro-batch of {size} targets must be divisible by {fsdp}, the first number of model.mesh_shape; try"
+            f" training.micro_batch_size={fsdp}"
+        )
+    target_text(peek_example(config).columns, config)
+    return replace(
+        checked, config=replace(config, grpo=replace(config.grpo, beta=0.0, num_iterations=1, reference_sync_steps=0))
+    )
+
+
+def target_text(columns: Mapping[str, Any], config: Config) -> str:
+    """The text that should follow a row's prompt.
+
+    The column `sft.target_column`, or `prompt.format` filled in: `{answer}` is the reference, a placeholder that has
+    the name of a column is that column, and any other is the worked solution.
+
+    Args:
+        columns: The row's, `answer` and perhaps `solution` among them.
+        config: Gives the column or the format.
+
+    Raises:
+        DataError: The row lacks a column that is needed, or has no text there.
+    """
+    column = config.sft.target_column
+    if column is not None:
+        return _text(columns, column, "sft.target_column")
+
+    def fill(found: re.Match[str]) -> str:
+        name = found[1] if found[1] in columns else "solution"
+        return _text(columns, name, f"{{{found[1]}}} of prompt.format")
+
+    return _PLACEHOLDER.sub(fill, config.prompt.format)
+
+
+def _text(columns: Mapping[str, Any], name: str, wanted_by: str) -> str:
+    value = columns.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value.strip():
+        what = f"is {value!r}" if name in columns else f"is not among {', '.join(columns)}"
+        raise DataError(
+            f"the column {name!r}, which {wanted_by} needs for a target, {what}; give the rows a worked solution"
+            " (`solution`, or in GSM8K's way before ####), or name the column with sft.target_column"
+        )
+    return value.strip()
+
+
+def max_target_length(config: Config) -> int:
+    """Tokens of the longest target that fits, its end-of-sequence token included."""
+    if config.sft.max_target_length is not None:
+        return config.sft.max_target_length
+    return config.generation.max_generation_steps
+
+
+def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pad_id: int, eos_id: int) -> TargetBatch:
+    """Encode the targets of a batch; a row without one that fits stays, with nothing to learn.
+
+    Args:
+        batch: The prompts, encoded, with their columns.
+        tokenizer: The policy's.
+        config: Gives lengths and what a target is.
+        pad_id: Fills up.
+        eos_id: Ends a target.
+    """
+    longest = max_target_length(config)
+    prompt_BP = np.full((len(batch.token_ids), config.generation.max_prompt_length), pad_id, np.int32)
+    token_BT = np.full((len(batch.token_ids), longest), pad_id, np.int32)
+    mask_BT = np.zeros(token_BT.shape, np.bool_)
+    left_out = []
+    for row, (prompt, columns) in enumerate(zip(batch.token_ids, batch.columns, strict=True)):
+        prompt_BP[row, prompt_BP.shape[1] - len(prompt) :] = prompt
+        try:
+            # As a completion is encoded: what a target spells of the special tokens is text.
+            ids = [*tokenizer.encode(target_text(columns, config), allow_special=False), eos_id]
+        except DataError as error:
+            left_out.append(str(error))
+            continue
+        if len(ids) > longest:
+            key = "sft.max_target_length" if config.sft.max_target_length else "generation.max_generation_steps"
+            left_out.append(f"a target has {len(ids)} tokens, more than {key}={longest}; raise sft.max_target_length")
+            continue
+        token_BT[row, : len(ids)] = ids
+        mask_BT[row, : len(ids)] = True
+    return TargetBatch(prompt_BP, token_BT, mask_BT, left_out)
