@@ -9,7 +9,7 @@ _SIZES: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 32,
     "intermediate_size": 48,
-    "num_hidden_layers": 4,
+    "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
@@ -26,7 +26,8 @@ _LLAMA3_ROPE = {
 }
 _GEMMA3_TEXT: dict[str, Any] = {
     **_SIZES,
-    "num_hidden_layers": 7,
+    "num_hidden_layers": 3,
+    "sliding_window_pattern": 2,
     "head_dim": 16,
     "sliding_window": WINDOW,
     "query_pre_attn_scalar": 24,

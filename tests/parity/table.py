@@ -69,13 +69,14 @@ def measure(family: str, directory: Path) -> Row:
     write_merged(policy, source, merged, comparing.ALPHA)
     write_adapter(policy, source, adapter, comparing.ALPHA, str(source))
     exported = load_checkpoint(merged)
+    in_peft = peft.PeftModel.from_pretrained(load_checkpoint(source), adapter)
     return Row(
         family,
-        comparing.logit_error(ours, theirs),
+        comparing.logit_error(ours, theirs, through_cache=True),
         comparing.greedy_agrees(ours, theirs),
-        comparing.logit_error(policy, exported),
+        comparing.logit_error(policy, exported, through_cache=False),
         comparing.greedy_agrees(policy, exported),
-        comparing.logit_error(policy, peft.PeftModel.from_pretrained(load_checkpoint(source), adapter)),
+        comparing.logit_error(policy, in_peft, through_cache=False),
     )
 
 

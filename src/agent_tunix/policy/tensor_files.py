@@ -171,6 +171,11 @@ def list_files(directory: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def open_tensors(file: Path) -> Iterator[Any]:
+    """A file of tensors, of which parts can be read.
+
+    Raises:
+        ModelError: It cannot be opened or read.
+    """
     try:
         with safe_open(file, framework="numpy") as tensors:
             yield tensors
