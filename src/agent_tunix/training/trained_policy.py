@@ -109,7 +109,7 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     directory = find_model_directory(config.model)
     tokenizer = Tokenizer(directory)
     mesh = make_mesh(config.model.mesh_shape)
-    policy = load_policy(directory, config.model, mesh)
+    policy = load_policy(directory, config.model, mesh, config.seed)
     if step == 0:
         return TrainedPolicy(policy, tokenizer, directory, mesh, 0)
     checkpoints = Checkpoints(run.checkpoints, config.training.max_checkpoints_to_keep)
