@@ -17,6 +17,8 @@ from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
 from agent_tunix.policy.tensors import CODE_BITS, Tensor, block_size, list_tensors
 
 _FLOAT32 = 4
+# What an optimiser keeps, in float32 numbers for each that it trains; of Adafactor's rows and columns there are few.
+_MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class MemoryPlan:
         weights: The policy's, quantised or not, without adapter.
         adapter: A and B of every adapted projection.
         reference: What the reference policy has for itself: a copy of what trains; 0 without a KL penalty.
-        optimizer: Adam's two moments of all that trains, and the sum of gradients where they are accumulated.
+        optimizer: Moments of all that trains, as many as the optimiser has, and the sum of accumulated gradients.
         gradients: A gradient of all that trains, and what that was before an update, in case it is not finite.
         cache: Keys and values of the completions of a step, in the type that the policy computes in.
         activations: What the backward pass of a micro-batch keeps, roughly.
@@ -74,7 +76,7 @@ def plan_memory(architecture: Architecture, config: Config, compute_bytes: int) 
         weights=weights,
         adapter=adapter,
         reference=trained if config.grpo.beta != 0.0 else 0,
-        optimizer=(3 if accumulates else 2) * trained,
+        optimizer=(_MOMENTS[config.optimizer.kind] + accumulates) * trained,
         gradients=2 * trained,
         cache=2 * rows * length * a.num_layers * a.num_kv_heads * a.head_dim * compute_bytes,
         activations=_activation_bytes(a, config, length, compute_bytes),
