@@ -91,23 +91,3 @@ def test_rematerialisation_recomputes_in_the_backward_pass(directory: Path) -> N
 
     assert "remat" in program(load(directory, remat=True)) or "checkpoint" in program(load(directory, remat=True))
     assert "checkpoint" not in program(load(directory))
-
-
-def test_qwixs_own_adapter_still_does_not_fit_the_cache(directory: Path) -> None:
-    """A float32 adapter over a bfloat16 layer gives float32 values."""
-    import qwix
-
-    def prefill(provider: Any) -> None:
-        model = upstream(directory, dtype=jnp.bfloat16, param_dtype=jnp.bfloat16)
-        with compat.entered(make_mesh([1, 1])):
-            adapted = qwix.apply_lora_to_model(model, provider, rngs=nnx.Rngs(0), **model.get_model_input())
-            adapter = nnx.state(adapted, nnx.LoRAParam)
-            nnx.update(adapted, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), adapter))
-            T = TOKENS.shape[1]
-            cache = adapted.init_cache(1, T, jnp.bfloat16)
-            mask = jnp.tril(jnp.ones((1, T, T), jnp.bool_))
-            nnx.eval_shape(lambda model: model(TOKENS, jnp.arange(T)[None], cache, mask)[0], adapted)
-
-    with pytest.raises(TypeError, match="same dtypes"):
-        prefill(qwix.LoraProvider(module_path=".*v_proj", rank=2, alpha=2.0))
-    prefill(compat.lora_provider(".*v_proj", 2, 2.0))

@@ -390,7 +390,7 @@ def test_a_lora_path_that_matches_nothing_is_refused(make_bench: BenchMaker) -> 
         config.model.lora_rank = 4
         config.model.lora_module_path = ".*no_such_layer"
 
-    with pytest.raises(ConfigError, match=r"model.lora_module_path '.\*no_such_layer' matches no layer"):
+    with pytest.raises(ConfigError, match=r"model.lora_module_path '.\*no_such_layer' matches no projection"):
         make_bench(adjust)
 
 

@@ -44,6 +44,8 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "stopping.mode": ("max", "min"),
 }
 
+QUANTIZATIONS = ("int8", "nf4")
+
 _AT_LEAST = {
     "grpo.num_generations": 2,
     "grpo.num_iterations": 1,
@@ -331,6 +333,18 @@ def _model_problems(config: Config) -> Iterator[str]:
             re.compile(model.lora_module_path)
         except re.error as error:
             yield f"model.lora_module_path must be a regular expression, not {model.lora_module_path!r}: {error}"
+
+    if model.quantization is not None:
+        if model.quantization not in QUANTIZATIONS:
+            yield (
+                f"model.quantization must be null, {' or '.join(QUANTIZATIONS)}, not {model.quantization!r}"
+                f"{suggest(model.quantization, QUANTIZATIONS)}"
+            )
+        if model.lora_rank == 0:
+            yield (
+                f"model.quantization={model.quantization} freezes the base, so that an adapter must train: set"
+                " model.lora_rank above 0, as model.lora_rank=16, or leave model.quantization=null"
+            )
 
 
 def _batch_problems(config: Config) -> Iterator[str]:

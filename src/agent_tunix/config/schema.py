@@ -38,7 +38,14 @@ class ModelConfig:
     lora_rank: int = key(0, "Rank of the LoRA adapter; 0 trains all weights.")
     lora_alpha: float = key(16.0, "LoRA scale; the adapter's output is multiplied by alpha / rank.")
     lora_module_path: str | None = key(
-        None, "Regular expression of the layers that get an adapter; null: attention and MLP projections of the family."
+        None,
+        "Regular expression of the projections that get an adapter, which the whole of a name must match, as"
+        " `.*self_attn.*`; null: all of attention and MLP.",
+    )
+    quantization: str | None = key(
+        None,
+        "QLoRA: the projections of the frozen base are kept in int8 (8.5 bits a weight) or nf4 (4.5 bits); null: in the"
+        " compute type. Needs an adapter.",
     )
     mesh_shape: list[int] = key([1, 1], "Devices along the (fsdp, tp) axes of the mesh; their product must exist.")
     dtype: str = key("auto", "Compute type: float32, bfloat16, or auto (float32 on CPU, bfloat16 elsewhere).")

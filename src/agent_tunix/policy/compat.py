@@ -46,23 +46,6 @@ def entered(mesh: jax.sharding.Mesh) -> Iterator[None]:
         mesh.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
-def lora_provider(pattern: str, rank: int, alpha: float) -> Any:
-    """Qwix's LoRA rule whose layers give back the type that the layer without an adapter has.
-
-    Defect: an adapter in float32 makes a bfloat16 layer's output float32, which does not fit the key-value cache.
-    """
-    import qwix
-
-    class Provider(qwix.LoraProvider):  # type: ignore[misc]
-        def dot_general(self, lhs: Any, *args: Any, **kwargs: Any) -> jax.Array:
-            return jax.numpy.asarray(super().dot_general(lhs, *args, **kwargs), lhs.dtype)
-
-        def einsum(self, einsum_str: str, *operands: Any, **kwargs: Any) -> jax.Array:
-            return jax.numpy.asarray(super().einsum(einsum_str, *operands, **kwargs), operands[0].dtype)
-
-    return Provider(module_path=pattern, rank=rank, alpha=alpha)
-
-
 def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, frozen: Collection[str] = ()) -> None:
     """Make the trainer's step leave weights and optimiser as they were when the loss or a gradient is not finite.
 

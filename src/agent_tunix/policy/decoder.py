@@ -3,8 +3,8 @@
 One decoder rather than Tunix's model for each family: those ignore the rotary base or its stretch (Qwen 3, Llama 3),
 take slots for positions in sliding windows (Gemma 2), compute in the type of the weights alone (Llama, Gemma), and none
 can be rematerialised with Flax 0.12.8. It answers to what Tunix asks of a model: `model(tokens, positions, cache,
-attention_mask) -> (logits, cache)`, a `config`, and `get_model_input`. Projections are plain `nnx.Linear`, so that an
-adapter's A and B are the matrices that PEFT stores, and names are those of a Hugging Face directory.
+attention_mask) -> (logits, cache)`, and a `config`. Names are those of a Hugging Face directory, and an adapter's A and
+B are the matrices that PEFT stores.
 
 Axes: B rows, T tokens given, S tokens attended to (T, or the slots of the cache), D hidden, N heads, K key-value heads,
 G = N / K, H width of a head, V words.
@@ -22,6 +22,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
+from agent_tunix.policy.projection import Projection, Quantization
 
 # Far below any logit, and finite: a row of them has a softmax.
 _UNSEEN = -(2.0**100)
@@ -41,23 +42,43 @@ class Decoder(nnx.Module):
     Attributes:
         config: The architecture.
         dtype: What it computes in; norms, rotations, the softmax and logits are float32.
-        remat: Whether each layer recomputes its activations in the backward pass. To be set once an adapter is there,
-            since adding one calls the layers outside of any transformation.
+        remat: Whether each layer recomputes its activations in the backward pass.
+        mesh: Where it lies; None: wherever its input is.
     """
 
-    def __init__(self, config: Architecture, *, dtype: jnp.dtype, param_dtype: jnp.dtype, rngs: nnx.Rngs) -> None:
-        """Random weights; `nnx.eval_shape` makes a decoder of shapes alone."""
+    def __init__(
+        self,
+        config: Architecture,
+        *,
+        dtype: jnp.dtype,
+        param_dtype: jnp.dtype,
+        rngs: nnx.Rngs,
+        quantization: Quantization | None = None,
+    ) -> None:
+        """Random weights; `nnx.eval_shape` makes a decoder of shapes alone.
+
+        Args:
+            config: The architecture.
+            dtype: What it computes in.
+            param_dtype: What weights are kept in.
+            rngs: The keys of random weights.
+            quantization: What the projections of the layers are kept in instead; embeddings, head and norms never are.
+        """
         self.config = config
         self.dtype = dtype
         self.remat = False
+        self.mesh: jax.sharding.Mesh | None = None
         kinds: dict[str, Any] = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        few_bits: dict[str, Any] = {"quantization": quantization, **kinds}
         self.embed_tokens = nnx.Embed(
             config.vocab_size, config.hidden_size, embedding_init=_sharded("tp", "fsdp"), **kinds
         )
-        self.layers = nnx.List([DecoderLayer(config, kind, **kinds) for kind in config.layer_kinds])
+        self.layers = nnx.List([DecoderLayer(config, kind, few_bits, **kinds) for kind in config.layer_kinds])
         self.norm = RMSNorm(config.hidden_size, config, **kinds)
         self.lm_head = (
-            None if config.tied_embeddings else _linear(config.hidden_size, config.vocab_size, ("fsdp", "tp"), **kinds)
+            None
+            if config.tied_embeddings
+            else Projection(config.hidden_size, config.vocab_size, ("fsdp", "tp"), **kinds)
         )
 
     def __call__(
@@ -80,6 +101,7 @@ class Decoder(nnx.Module):
             output_hidden: Give the normed hidden states instead, of which `project` makes logits.
         """
         x = self.embed_tokens(input_tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
+        x = self._divide(x, "fsdp")
         key_positions = positions
         if cache is not None:
             slot = cache["length"][0]
@@ -93,6 +115,7 @@ class Decoder(nnx.Module):
             before = None if cache is None else (*cache["layers"][number], slot)
             run = _checkpointed(layer) if self.remat else layer
             x, after = run(x, angles[kind], masks[kind], before)
+            x = self._divide(x, "fsdp")
             layers.append(after)
         if cache is not None:
             length = cache["length"] + input_tokens.shape[1]
@@ -103,7 +126,7 @@ class Decoder(nnx.Module):
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         """Logits of normed hidden states, in float32."""
         logits = self.embed_tokens.attend(hidden) if self.lm_head is None else self.lm_head(hidden)
-        logits = logits.astype(jnp.float32)
+        logits = self._divide(logits.astype(jnp.float32), "fsdp", *[None] * (logits.ndim - 2), "tp")
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
@@ -117,11 +140,19 @@ class Decoder(nnx.Module):
             "length": jnp.zeros((batch_size,), jnp.int32),
         }
 
-    def get_model_input(self) -> dict[str, Any]:
-        """The smallest input there is; two rows, so that it can be divided over a mesh."""
-        tokens = jnp.ones((2, 1), jnp.int32)
-        mask = jnp.ones((2, 1, 1), jnp.bool_)
-        return {"input_tokens": tokens, "positions": tokens, "cache": None, "attention_mask": mask}
+    def _divide(self, x: jax.Array, *axes: str | None) -> jax.Array:
+        """Say which axes of activations lie on which axes of the mesh.
+
+        Weights are divided over fsdp as rows are, so that left to itself the compiler may well gather the rows instead
+        of the weights. An axis that the mesh does not divide evenly is left to it.
+        """
+        if self.mesh is None or self.mesh.size == 1:
+            return x
+        whole = self.mesh.shape
+        even = [a if a is None or size % whole[a] == 0 else None for a, size in zip(axes, x.shape, strict=False)]
+        place = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(*even))  # type: ignore[no-untyped-call]
+        divided: jax.Array = jax.lax.with_sharding_constraint(x, place)  # type: ignore[no-untyped-call]
+        return divided
 
     def _mask(
         self,
@@ -140,10 +171,10 @@ class Decoder(nnx.Module):
 class DecoderLayer(nnx.Module):
     """Attention and MLP, each on a normed copy of the residual stream."""
 
-    def __init__(self, config: Architecture, kind: LayerKind, **kinds: Any) -> None:
-        """Args: the architecture, the kind of attention, the types and the keys."""
-        self.self_attn = Attention(config, kind, **kinds)
-        self.mlp = MLP(config, **kinds)
+    def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
+        """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
+        self.self_attn = Attention(config, kind, matrices, **kinds)
+        self.mlp = MLP(config, matrices)
         self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
         # In Gemma the norm of this name follows attention; elsewhere it precedes the MLP, as files have it.
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config, **kinds)
@@ -167,16 +198,16 @@ class DecoderLayer(nnx.Module):
 class Attention(nnx.Module):
     """Grouped-query attention (https://arxiv.org/abs/2305.13245) with rotary positions."""
 
-    def __init__(self, config: Architecture, kind: LayerKind, **kinds: Any) -> None:
-        """Args: the architecture, the kind of attention, the types and the keys."""
+    def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
+        """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
         self.config = config
         self.kind = kind
         hidden, queries = config.hidden_size, config.num_heads * config.head_dim
         keys = config.num_kv_heads * config.head_dim
-        self.q_proj = _linear(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **kinds)
-        self.k_proj = _linear(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **kinds)
-        self.v_proj = _linear(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **kinds)
-        self.o_proj = _linear(queries, hidden, ("tp", "fsdp"), **kinds)
+        self.q_proj = Projection(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        self.k_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        self.o_proj = Projection(queries, hidden, ("tp", "fsdp"), **matrices)
         if config.qk_norm:
             self.q_norm = RMSNorm(config.head_dim, config, **kinds)
             self.k_norm = RMSNorm(config.head_dim, config, **kinds)
@@ -204,12 +235,12 @@ class Attention(nnx.Module):
 class MLP(nnx.Module):
     """A gated linear unit (https://arxiv.org/abs/2002.05202)."""
 
-    def __init__(self, config: Architecture, **kinds: Any) -> None:
-        """Args: the architecture, the types and the keys."""
+    def __init__(self, config: Architecture, matrices: dict[str, Any]) -> None:
+        """Args: the architecture, the types and keys of matrices."""
         hidden, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = _linear(hidden, inner, ("fsdp", "tp"), **kinds)
-        self.up_proj = _linear(hidden, inner, ("fsdp", "tp"), **kinds)
-        self.down_proj = _linear(inner, hidden, ("tp", "fsdp"), **kinds)
+        self.gate_proj = Projection(hidden, inner, ("fsdp", "tp"), **matrices)
+        self.up_proj = Projection(hidden, inner, ("fsdp", "tp"), **matrices)
+        self.down_proj = Projection(inner, hidden, ("tp", "fsdp"), **matrices)
         self.activation = config.activation
 
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
@@ -287,17 +318,13 @@ def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
 
 
-def _linear(inputs: int, outputs: int, axes: tuple[str, str], *, use_bias: bool = False, **kinds: Any) -> nnx.Linear:
-    return nnx.Linear(inputs, outputs, use_bias=use_bias, kernel_init=_sharded(*axes), **kinds)
-
-
 def _sharded(*axes: str) -> Any:
     """Small random weights with the mesh axes they are divided over noted beside them."""
     return nnx.with_partitioning(jax.nn.initializers.normal(0.02), axes)
 
 
 def _checkpointed(layer: nnx.Module) -> Callable[..., Any]:
-    """The layer as a function whose activations are recomputed; `nnx.remat` fails on layers with an adapter."""
+    """The layer as a function whose activations are recomputed; `nnx.remat` fails with Flax 0.12.8."""
     graphdef, state = nnx.split(layer)
 
     @jax.checkpoint

@@ -24,6 +24,7 @@ from safetensors.numpy import save_file
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.decoder import Decoder
+from agent_tunix.policy.projection import Projection
 from agent_tunix.policy.tensor_files import list_files, locate_tensors
 from agent_tunix.policy.tensors import WeightPath
 
@@ -122,13 +123,14 @@ def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtyp
         tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(nnx.state(policy, nnx.Param))
     }
     pairs = _adapter_pairs(policy)
+    projections = {path: module for path, module in nnx.iter_modules(policy) if isinstance(module, Projection)}
     pending = {}
     for tensor, stored in locate_tensors(source, policy.config).items():
-        weight, pair = weights[tensor.path], pairs.get(tensor.path[:-1])
-        if pair is None or tensor.path[-1] != "kernel":
-            make = functools.partial(_to_host, weight, dtype, transposed=tensor.transposed)
+        module, pair = tensor.path[:-1], pairs.get(tensor.path[:-1])
+        if tensor.path[-1] == "kernel":
+            make = functools.partial(_merge, projections[module], pair, alpha, dtype)
         else:
-            make = functools.partial(_merge, weight, *pair, alpha, dtype)
+            make = functools.partial(_to_host, weights[tensor.path], dtype, transposed=tensor.transposed)
         pending[stored.name] = _Pending(math.prod(tensor.shape) * dtype.itemsize, make)
     for file in list_files(source):
         with safe_open(file, framework="numpy") as tensors:
@@ -140,10 +142,18 @@ def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtyp
     return pending
 
 
-def _merge(kernel: jax.Array, a: jax.Array, b: jax.Array, alpha: float, dtype: jnp.dtype) -> np.ndarray:
-    """W + (alpha / rank) A B in float32, as a file has it."""
-    base, left, right = (_to_host(x, jnp.dtype("float32")) for x in (kernel, a, b))
-    merged = base + (alpha / left.shape[1]) * (left @ right)
+def _merge(
+    projection: Projection, pair: tuple[jax.Array, jax.Array] | None, alpha: float, dtype: jnp.dtype
+) -> np.ndarray:
+    """W + (alpha / rank) A B in float32, as a file has it; W alone where there is no adapter.
+
+    Where the base is quantised, W is what its codes stand for, which is what the adapter was trained beside.
+    """
+    base = projection.base_weight()
+    if pair is None:
+        return _to_host(base, dtype, transposed=True)
+    whole, left, right = (_to_host(x, jnp.dtype("float32")) for x in (base, *pair))
+    merged = whole + (alpha / left.shape[1]) * (left @ right)
     return np.ascontiguousarray(merged.T.astype(dtype))
 
 

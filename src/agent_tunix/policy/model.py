@@ -1,6 +1,7 @@
 """A Hugging Face directory on disk → the policy on a mesh, and its reference."""
 
 from pathlib import Path
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +10,14 @@ from flax import nnx
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
-from agent_tunix.policy import compat
+from agent_tunix.policy.adapter import add_adapter
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.families import family_of, read_architecture
+from agent_tunix.policy.memory import host_memory
+from agent_tunix.policy.projection import Projection, Quantization
 from agent_tunix.policy.tensor_files import locate_tensors
 from agent_tunix.policy.weights import read_weights
-
-_PROJECTIONS = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
 
 
 def make_mesh(shape: list[int]) -> jax.sharding.Mesh:
@@ -32,11 +33,25 @@ def make_mesh(shape: list[int]) -> jax.sharding.Mesh:
     return jax.sharding.Mesh(np.array(devices[:needed]).reshape(shape), ("fsdp", "tp"))
 
 
-def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh) -> Decoder:
+def available_memory(mesh: jax.sharding.Mesh) -> int:
+    """Bytes that the devices of a mesh have; on CPU they share what the machine has."""
+    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in mesh.devices.flat]
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) if len(known) == len(limits) else host_memory()
+
+
+def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int = 0) -> Decoder:
     """The model of a directory, sharded over the mesh, with an adapter where one is asked for.
+
+    Args:
+        directory: A Hugging Face directory.
+        config: What is made of it.
+        mesh: Where it goes.
+        seed: Of the adapter's first weights.
 
     Raises:
         ModelError: The architecture or a feature of it is not supported, or a file is damaged.
+        ConfigError: The mesh does not divide a weight, or the adapter's pattern matches nothing.
     """
     architecture = read_architecture(directory)
     family = family_of(architecture.model_type)
@@ -45,17 +60,24 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh) -
             f"model.model_family is {config.model_family}, but {directory} holds {architecture.model_type};"
             f" set model.model_family={family}, or null for whatever config.json says"
         )
-    dtype = _compute_dtype(config.dtype)
+    dtype = compute_dtype(config.dtype)
     # Small updates are lost on weights in bfloat16: what trains is stored in float32, whatever computes.
-    model = load_decoder(directory, architecture, mesh, dtype, dtype if config.lora_rank > 0 else jnp.dtype("float32"))
+    param_dtype = dtype if config.lora_rank > 0 else jnp.dtype("float32")
+    quantization = cast("Quantization | None", config.quantization)
+    model = load_decoder(directory, architecture, mesh, dtype, param_dtype, quantization)
     if config.lora_rank > 0:
-        model = _add_adapter(model, config, mesh)
+        add_adapter(model, config, mesh, seed)
     model.remat = config.remat
     return model
 
 
 def load_decoder(
-    directory: Path, architecture: Architecture, mesh: jax.sharding.Mesh, dtype: jnp.dtype, param_dtype: jnp.dtype
+    directory: Path,
+    architecture: Architecture,
+    mesh: jax.sharding.Mesh,
+    dtype: jnp.dtype,
+    param_dtype: jnp.dtype,
+    quantization: Quantization | None = None,
 ) -> Decoder:
     """The decoder with the weights of a directory.
 
@@ -65,13 +87,19 @@ def load_decoder(
         mesh: Where the weights go.
         dtype: What it computes in.
         param_dtype: What its weights are kept in.
+        quantization: What the projections of its layers are kept in instead.
     """
     located = locate_tensors(directory, architecture)
     # As shapes first, so that no weight exists twice. Shardings are noted, not applied: there is nothing to divide yet.
     with nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
-        shapes = nnx.eval_shape(lambda: Decoder(architecture, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0)))
+        shapes = nnx.eval_shape(
+            lambda: Decoder(
+                architecture, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0), quantization=quantization
+            )
+        )
     graphdef, state = nnx.split(shapes)
     model: Decoder = nnx.merge(graphdef, read_weights(located, state, mesh))
+    model.mesh = mesh
     return model
 
 
@@ -94,29 +122,17 @@ def has_adapter(model: nnx.Module) -> bool:
 
 def count_parameters(model: nnx.Module) -> tuple[int, int]:
     """How many weights there are, and how many of them train."""
-    total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
     adapter = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(nnx.state(model, nnx.LoRAParam)))
+    total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
+    for _, module in nnx.iter_modules(model):
+        if isinstance(module, Projection) and module.quantization is not None:
+            # Its codes may hold two weights a byte.
+            total += module.in_features * module.out_features - int(np.prod(module.kernel.shape))
     return total, adapter or total
 
 
-def _compute_dtype(name: str) -> jnp.dtype:
+def compute_dtype(name: str) -> jnp.dtype:
+    """The type that `model.dtype` names."""
     if name == "auto":
         name = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     return jnp.dtype(name)
-
-
-def _add_adapter(model: Decoder, config: ModelConfig, mesh: jax.sharding.Mesh) -> Decoder:
-    import qwix
-    from tunix.rl import reshard
-
-    pattern = config.lora_module_path or _PROJECTIONS
-    provider = compat.lora_provider(pattern, config.lora_rank, config.lora_alpha)
-    with compat.entered(mesh):
-        adapted: Decoder = qwix.apply_lora_to_model(model, provider, rngs=nnx.Rngs(0), **model.get_model_input())
-        adapted = reshard.reshard_model_to_mesh(adapted, mesh)
-    state = nnx.state(adapted, nnx.LoRAParam)
-    if not jax.tree.leaves(state):
-        raise ConfigError(f"model.lora_module_path {pattern!r} matches no layer of the model")
-    # Adapters learn in float32, whatever the base is stored in.
-    nnx.update(adapted, jax.tree.map(lambda x: x.astype(jnp.float32), state))
-    return adapted

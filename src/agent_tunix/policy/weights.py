@@ -13,12 +13,15 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.errors import ConfigError
+from agent_tunix.policy.projection import Quantization, quantise
 from agent_tunix.policy.tensor_files import Stored, open_tensors
 from agent_tunix.policy.tensors import Tensor
 
 
 def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.sharding.Mesh) -> Any:
     """The decoder's state, divided over the mesh.
+
+    Quantised weights are so as soon as they are read: no two of them are there in full at once.
 
     Args:
         located: Where each tensor lies.
@@ -31,12 +34,32 @@ def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.shardi
     by_path: dict[tuple[Any, ...], tuple[Tensor, Stored]] = {
         tensor.path: (tensor, stored) for tensor, stored in located.items()
     }
+    leaves: dict[tuple[Any, ...], Any] = dict(nnx.to_flat_state(shapes))
     weights = []
-    for path, leaf in nnx.to_flat_state(shapes):
+    for path, leaf in leaves.items():
+        if path[-1] == "kernel_scale":
+            continue  # comes with its kernel
         tensor, stored = by_path[tuple(path)]
         sharding = _sharding(tensor, leaf, mesh)
-        weights.append((path, leaf.replace(_read_tensor(tensor, stored, leaf.get_value().dtype, sharding))))
+        dtype, scale_path = leaf.get_value().dtype, (*path[:-1], "kernel_scale")
+        if path[-1] != "kernel" or scale_path not in leaves:
+            weights.append((path, leaf.replace(_read_tensor(tensor, stored, dtype, sharding))))
+            continue
+        scale = leaves[scale_path]
+        whole = _read_tensor(tensor, stored, jnp.dtype("float32"), sharding)
+        quantization: Quantization = "int8" if dtype == jnp.int8 else "nf4"
+        codes, scales = _quantise_to(quantization, sharding, _sharding(tensor, scale, mesh))(whole)
+        # What is begun and not done is still there in full.
+        scales.block_until_ready()
+        weights += [(path, leaf.replace(codes)), (scale_path, scale.replace(scales))]
     return nnx.from_flat_state(weights)
+
+
+@functools.lru_cache
+def _quantise_to(
+    quantization: Quantization, codes: jax.sharding.NamedSharding, scales: jax.sharding.NamedSharding
+) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    return jax.jit(functools.partial(quantise, quantization=quantization), out_shardings=(codes, scales))
 
 
 def _read_tensor(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> jax.Array:
@@ -66,7 +89,7 @@ def _arrange(transposed: bool, dtype: jnp.dtype, sharding: jax.sharding.NamedSha
 def _sharding(tensor: Tensor, leaf: Any, mesh: jax.sharding.Mesh) -> jax.sharding.NamedSharding:
     axes = leaf.get_metadata().get("out_sharding") or ()
     for size, axis in zip(leaf.get_value().shape, axes, strict=False):
-        if size % mesh.shape[axis]:
+        if axis is not None and size % mesh.shape[axis]:
             raise ConfigError(
                 f"model.mesh_shape {list(mesh.devices.shape)} divides {tensor.name} over {mesh.shape[axis]} devices"
                 f" ({axis}), but its axis has {size} entries; choose a number that divides {size}"

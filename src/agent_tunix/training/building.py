@@ -16,9 +16,18 @@ from agent_tunix.config.optimizers import parameter_groups, summary
 from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.data import Example, load_evaluation, load_splits, make_order
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy import compat
+from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.directory import find_model_directory
-from agent_tunix.policy.model import copy_reference, count_parameters, load_policy, make_mesh
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.memory import check_memory, plan_memory
+from agent_tunix.policy.model import (
+    available_memory,
+    compute_dtype,
+    copy_reference,
+    count_parameters,
+    load_policy,
+    make_mesh,
+)
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
@@ -70,7 +79,10 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     mesh = make_mesh(config.model.mesh_shape)
     updates = config.grpo.num_iterations
     schedule = make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
-    policy = load_policy(directory, config.model, mesh)
+    plan = plan_memory(read_architecture(directory), config, compute_dtype(config.model.dtype).itemsize)
+    if warning := check_memory(plan, available_memory(mesh)):
+        _LOGGER.warning("%s", warning)
+    policy = load_policy(directory, config.model, mesh, config.seed)
     load_initial(config, policy)
     total, trained = count_parameters(policy)
     name = f"{policy.config.model_type} {config.model.model_size}"
@@ -180,6 +192,8 @@ def build_learner(
         make_labels(config.optimizer) if groups else None,
         frozen=[group.name for group in groups if group.freeze],
     )
+    sharing.release_anchor(cluster)
+    sharing.update_trained_only(cluster.actor_trainer, mesh)
     return learner
 
 

@@ -4,8 +4,11 @@ Importing this loads no JAX; `prepare` must be called before anything does, as `
 has set stays.
 """
 
+import importlib.metadata
+import importlib.util
 import logging
 import os
+import pkgutil
 from pathlib import Path
 
 from agent_tunix.config.schema import DistributedConfig
@@ -16,13 +19,19 @@ _PLATFORMS = {"gpu": "cuda"}
 _MIN_COMPILE_S = "0.2"
 
 
+# XLA removes, on CPU alone, the barriers with which JAX keeps a backward pass from reusing what it was told to compute
+# again: remat would then take more memory, not less, and quantised weights would lie dequantised for a whole pass.
+_KEEP_BARRIERS = "--xla_disable_hlo_passes=cse_barrier_expander"
+
+
 def prepare(distributed: DistributedConfig) -> None:
     """Set the environment variables that JAX reads when it is imported."""
     if distributed.platform != "auto":
         os.environ["JAX_PLATFORMS"] = _PLATFORMS.get(distributed.platform, distributed.platform)
     if distributed.num_cpu_devices is not None:
-        flag = f"--xla_force_host_platform_device_count={distributed.num_cpu_devices}"
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
+        _add_flag(f"--xla_force_host_platform_device_count={distributed.num_cpu_devices}")
+    if "--xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", "") and _runs_on_cpu():
+        _add_flag(_KEEP_BARRIERS)
     if distributed.compilation_cache is not None:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_directory(distributed.compilation_cache)))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", _MIN_COMPILE_S)
@@ -44,6 +53,22 @@ def require(distributed: DistributedConfig) -> None:
             f"distributed.platform={distributed.platform} finds no device: {error}. Install the extra for it, such as"
             f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto"
         ) from error
+
+
+def _add_flag(flag: str) -> None:
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    if flag not in flags:
+        os.environ["XLA_FLAGS"] = " ".join([*flags, flag])
+
+
+def _runs_on_cpu() -> bool:
+    """Whether JAX will find nothing but the CPU."""
+    if platforms := os.environ.get("JAX_PLATFORMS"):
+        return platforms == "cpu"
+    if importlib.util.find_spec("libtpu") or importlib.metadata.entry_points(group="jax_plugins"):
+        return False
+    plugins = importlib.util.find_spec("jax_plugins")
+    return plugins is None or not any(pkgutil.iter_modules(plugins.submodule_search_locations))
 
 
 def cache_directory(setting: str) -> Path:

@@ -64,7 +64,7 @@ def run_pilot(
     tokenizer = Tokenizer(directory, config.prompt)
     check_ends(config, tokenizer)
     mesh = make_mesh(config.model.mesh_shape)
-    policy = load_policy(directory, config.model, mesh)
+    policy = load_policy(directory, config.model, mesh, config.seed)
     load_initial(config, policy)
     rollout = make_rollout(config, policy, tokenizer, mesh)
     prompts, rows = _first_prompts(config, tokenizer, num_problems)

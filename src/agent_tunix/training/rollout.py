@@ -267,8 +267,6 @@ def _generate(
     def body(carry: Any) -> Any:
         t, cache, filled_NC, token_N, tokens_NT, logps_NT, lengths_N, done_N = carry
         filled_NC = jax.lax.dynamic_update_slice(filled_NC, (t < lengths_N)[:, None], (0, P + t))
-        # Anew, because an adapter's layers note something in themselves, which a loop forbids to what is outside it.
-        model: Any = nnx.merge(graphdef, state)
         logits_N1V, cache = model(token_N[:, None], (next_position_N + t)[:, None], cache, filled_NC[:, None, :])
         return t + 1, cache, filled_NC, *record(t + 1, logits_N1V[:, 0], tokens_NT, logps_NT, lengths_N, done_N)
 

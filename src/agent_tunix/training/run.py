@@ -106,7 +106,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         StopRequest() as stop,
         make_reward_runner(checked.mixture, config.rewards) as rewards,
     ):
-        config = _pin(config, places)
+        config = pin(config, places)
         # From here on the mixture is the one that the workers serve; they start while the model loads.
         checked = replace(checked, config=config, mixture=rewards.reward)
         _LOGGER.info("reward: %s", checked.mixture.describe())
@@ -124,7 +124,7 @@ def settle(config: Config, root: Path) -> Config:
     return replace(config, optimizer=filled(config.optimizer), scheduler=filled(config.scheduler))
 
 
-def _pin(config: Config, places: RunDirectory) -> Config:
+def pin(config: Config, places: RunDirectory) -> Config:
     """The configuration that says which state of a hub's model and data it means: that of the run it goes on with."""
     recorded = from_yaml(places.config) if places.config.exists() else None
     model = pin_model(config.model, recorded.model if recorded is not None else None)

@@ -17,7 +17,7 @@ from agent_tunix.tracking.outcome import recorded_outcome
 from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material
 from agent_tunix.training.preflight import Checked
-from agent_tunix.training.run import Learned, Run, Summary, quieten_libraries, settle
+from agent_tunix.training.run import Learned, Run, Summary, pin, quieten_libraries, settle
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.stopping import StopRequest
 from agent_tunix.training.supervised import SupervisedTeacher
@@ -47,8 +47,10 @@ def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()
         RunLog(places.log, config.training.log_level),
         StopRequest() as stop,
     ):
+        config = pin(config, places)
         _LOGGER.info("a supervised start; no reward trains")
         material = build_material(config, checked.mixture)
+        checked = replace(checked, config=material.config)
         try:
             return SupervisedRun(checked, places, material, stop).complete()
         finally:

@@ -114,7 +114,7 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     directory = find_model_directory(config.model)
     tokenizer = Tokenizer(directory, config.prompt)
     mesh = make_mesh(config.model.mesh_shape)
-    policy = load_policy(directory, config.model, mesh)
+    policy = load_policy(directory, config.model, mesh, config.seed)
     if step == 0:
         load_initial(config, policy)
         return TrainedPolicy(policy, tokenizer, directory, mesh, 0)

@@ -1,0 +1,79 @@
+"""Which projections of a decoder get a LoRA adapter, and the adapter's first weights."""
+
+import functools
+import logging
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from agent_tunix.config.schema import ModelConfig
+from agent_tunix.errors import ConfigError
+from agent_tunix.policy.module_names import DEFAULT_PATTERN, abbreviate, explain_no_match, matches, name_of
+from agent_tunix.policy.projection import Projection
+
+_LOGGER = logging.getLogger("agent_tunix.model")
+
+
+def add_adapter(model: nnx.Module, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int) -> None:
+    """Put an adapter beside every projection that `model.lora_module_path` matches.
+
+    A is uniform within sqrt(6 / inputs), as Kaiming He has it and as Qwix and Tunix do, B is 0, so that the model is
+    at first what it is without. What A a projection gets follows from the seed and its name alone.
+
+    Args:
+        model: Its projections are changed in place; no weight is copied.
+        config: Rank, alpha and pattern.
+        mesh: Where the adapter goes, divided as its projection is.
+        seed: The run's.
+
+    Raises:
+        ConfigError: The pattern matches no projection; with what there is to match.
+    """
+    names = {name_of(path): module for path, module in nnx.iter_modules(model) if path}
+    projections = {name: module for name, module in names.items() if isinstance(module, Projection)}
+    pattern = DEFAULT_PATTERN if config.lora_module_path is None else config.lora_module_path
+    chosen = [name for name in projections if matches(pattern, name)]
+    others = [name for name, module in names.items() if matches(pattern, name) and _holds_weights(module)]
+    others = [name for name in others if name not in projections]
+    if not chosen:
+        raise ConfigError(explain_no_match(pattern, list(projections), others))
+    if others:
+        _LOGGER.warning(
+            "model.lora_module_path %r also matches %s, which %s no adapter: only matrices that multiply can have one",
+            pattern,
+            abbreviate(others),
+            "gets" if len(others) == 1 else "get",
+        )
+    key = jax.random.key(seed)
+    for name in chosen:
+        module = projections[name]
+        lora_a, lora_b = _first_weights(
+            module, config.lora_rank, jax.random.fold_in(key, zlib.crc32(name.encode())), mesh
+        )
+        module.add_adapter(lora_a, lora_b, config.lora_alpha / config.lora_rank)
+    _LOGGER.info("adapters of rank %d: %d, on %s", config.lora_rank, len(chosen), abbreviate(chosen))
+
+
+def _first_weights(
+    module: Projection, rank: int, key: jax.Array, mesh: jax.sharding.Mesh
+) -> tuple[jax.Array, jax.Array]:
+    draw, zeros = _initializers(mesh, module.axes)
+    return draw(key, (module.in_features, rank), jnp.float32), zeros((rank, module.out_features), jnp.float32)
+
+
+@functools.cache
+def _initializers(mesh: jax.sharding.Mesh, axes: tuple[str, str]) -> tuple[Any, Any]:
+    """What makes A and B where they belong; once, so that projections of one shape share what is compiled."""
+
+    def place(*axes: str | None) -> Any:
+        return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+
+    draw = jax.jit(jax.nn.initializers.he_uniform(), static_argnums=(1, 2), out_shardings=place(axes[0], None))
+    return draw, jax.jit(jnp.zeros, static_argnums=(0, 1), out_shardings=place(None, axes[1]))
+
+
+def _holds_weights(module: Any) -> bool:
+    return any(isinstance(value, nnx.Param) for value in vars(module).values())

@@ -1,0 +1,62 @@
+"""Names of the parts of a decoder, and the pattern that says which of them get an adapter; loads no JAX."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+# Attention and MLP of every family.
+DEFAULT_PATTERN = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
+
+
+def name_of(path: Iterable[Any]) -> str:
+    """The dotted name of a module, as a Hugging Face directory has it: `layers.0.self_attn.q_proj`."""
+    return ".".join(str(part) for part in path)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a whole name matches; names with slashes, which Qwix and Tunix write, may be meant too."""
+    return bool(re.fullmatch(pattern, name) or re.fullmatch(pattern, name.replace(".", "/")))
+
+
+def explain_no_match(pattern: str, projections: Sequence[str], others: Sequence[str]) -> str:
+    message = f"model.lora_module_path {pattern!r} matches no projection of the model"
+    if others:
+        message += f", only {abbreviate(others)}: a norm or an embedding multiplies by no matrix"
+    core = pattern.removeprefix(".*").removesuffix(".*")
+    loose = f".*({core}).*" if "|" in core else f".*{core}.*"
+    leaf = re.split(r"[./\\*|()]+", pattern.rstrip(".*|()/\\"))[-1]
+    near = difflib.get_close_matches(leaf, sorted({name.rpartition(".")[2] for name in projections}), n=1)
+    if any(matches(loose, name) for name in projections):
+        message += f"; it must match the whole name: try {loose!r}"
+    elif near:
+        message += f"; did you mean {'.*' + near[0]!r}?"
+    return f"{message}\nThere are: {abbreviate(projections)}"
+
+
+def abbreviate(names: Iterable[str]) -> str:
+    """Names with layers and last parts drawn together: `layers.0-27.self_attn.{q_proj,k_proj}`."""
+    numbers: dict[str, list[int]] = {}
+    for name in names:
+        found = re.search(r"(?<=\.)\d+(?=\.|$)", name)
+        template = f"{name[: found.start()]}*{name[found.end() :]}" if found else name
+        numbers.setdefault(template, []).append(int(found[0]) if found else 0)
+    leaves: dict[str, list[str]] = {}
+    for template, layers in numbers.items():
+        module, dot, leaf = template.replace("*", ",".join(_spans(layers))).rpartition(".")
+        leaves.setdefault(module + dot, []).append(leaf)
+    return ", ".join(
+        f"{module}{parts[0] if len(parts) == 1 else '{' + ','.join(parts) + '}'}" for module, parts in leaves.items()
+    )
+
+
+def _spans(numbers: Sequence[int]) -> Iterator[str]:
+    """0, 1, 2, 5 → 0-2, 5."""
+    first = last = numbers[0]
+    for number in [*numbers[1:], None]:
+        if number is not None and number == last + 1:
+            last = number
+            continue
+        yield str(first) if first == last else f"{first}-{last}"
+        if number is not None:
+            first = last = number

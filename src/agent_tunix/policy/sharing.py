@@ -1,0 +1,53 @@
+"""What keeps the frozen base of an adapter in memory once, against two copies that Tunix 0.1.7 makes of it.
+
+`tests/policy/test_sharing.py` holds both repairs, and the second defect itself.
+"""
+
+import functools
+from typing import Any
+
+import jax
+from flax import nnx
+
+from agent_tunix.policy import compat
+
+
+def release_anchor(cluster: Any) -> None:
+    """Let go of the weights that the cluster has kept beside the policy's.
+
+    Defect: a copy of the whole policy in host memory, on a CPU in the only memory there is, for the log-probabilities
+    of another loop than ours.
+    """
+    cluster._anchor_policy_state = None
+
+
+def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
+    """Make the trainer's step take frozen weights and give back none.
+
+    Defect: the compiled step gives back every weight, so that the first one puts a copy of the frozen base into the
+    policy, apart from the one that the reference has. Weights that train and the optimiser's state are donated, which
+    spares a second copy of them. To be called last, when the step is what it will be.
+    """
+    model, optimizer = trainer.model, trainer.optimizer
+    wrt = optimizer.wrt
+    step = trainer.create_train_step_fn()
+    with compat.entered(mesh):
+        trainer._shard_optimizer(mesh)
+    model_graph = nnx.graphdef(model)
+    optimizer_graph = nnx.graphdef(optimizer)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def update(trained: Any, moments: Any, frozen: Any, inputs: Any) -> Any:
+        model: Any = nnx.merge(model_graph, trained, frozen)
+        optimizer: Any = nnx.merge(optimizer_graph, moments)
+        told = step(model, optimizer, inputs)
+        return told, nnx.state(model, wrt), nnx.state(optimizer)
+
+    def train_step(inputs: Any) -> Any:
+        trained, frozen = nnx.split_state(nnx.state(model), wrt, ...)
+        told, trained, moments = update(trained, nnx.state(optimizer), frozen, inputs)
+        nnx.update(model, trained)
+        nnx.update(optimizer, moments)
+        return told
+
+    trainer._jitted_train_step_fn = train_step

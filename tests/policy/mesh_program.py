@@ -1,0 +1,89 @@
+"""Run by `test_mesh.py` with 8 virtual devices: each family's loss and gradients on meshes, beside one device's.
+
+    python -m tests.policy.mesh_program DIRECTORY
+
+Prints one JSON object: family and mesh → what is wrong, for those where anything is; and what was looked at.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from tests.policy.small_families import FAMILIES, make_family
+
+from agent_tunix.config.schema import ModelConfig
+from agent_tunix.policy.model import load_policy, make_mesh
+
+MESHES = {"qwen3": [[4, 2], [2, 4], [8, 1], [1, 8]]}
+ROWS, LENGTH, WORDS = 8, 12, 96
+
+
+def measure(directory: Path, family: str, shape: list[int], **settings: Any) -> tuple[dict[str, np.ndarray], Any, str]:
+    """Loss and gradients, the policy with its optimiser, and the compiled program."""
+    mesh = make_mesh(shape)
+    config = ModelConfig(**{"model_family": family, "dtype": "float32", "lora_rank": 4, **settings})
+    model = load_policy(directory, config, mesh)
+    optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.LoRAParam)
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("fsdp"))  # type: ignore[no-untyped-call]
+    tokens = jax.device_put(np.arange(ROWS * LENGTH, dtype=np.int32).reshape(ROWS, LENGTH) * 7 % 64, rows)
+    graphdef, state = nnx.split(model)
+    trained, frozen = nnx.split_state(state, nnx.LoRAParam, ...)
+
+    def loss(trained: Any, frozen: Any, tokens: jax.Array) -> jax.Array:
+        mask = jnp.tril(jnp.ones((ROWS, LENGTH, LENGTH), jnp.bool_))
+        positions = jnp.broadcast_to(jnp.arange(LENGTH), tokens.shape)
+        logits = nnx.merge(graphdef, trained, frozen)(tokens, positions, None, mask)[0]
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[..., None], -1).mean()
+
+    compiled = jax.jit(jax.value_and_grad(loss)).lower(trained, frozen, tokens).compile()
+    value, gradients = compiled(trained, frozen, tokens)
+    found = {"loss": np.asarray(value)}
+    found |= {".".join(map(str, path)): np.asarray(leaf.get_value()) for path, leaf in nnx.to_flat_state(gradients)}
+    return found, (model, optimizer), compiled.as_text() or ""
+
+
+def problems(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], policy: Any, shape: list[int]) -> list[str]:
+    """What is not as on one device, or not divided."""
+    model, optimizer = policy
+    wrong = [name for name, array in expected.items() if not np.allclose(found[name], array, rtol=1e-3, atol=1e-5)]
+    for owner in (model, optimizer):
+        for path, leaf in nnx.to_flat_state(nnx.state(owner)):
+            array = leaf.get_value()
+            if not isinstance(array, jax.Array) or array.ndim < 2:
+                continue
+            axes = leaf.get_metadata().get("out_sharding") or ()
+            sizes = [{"fsdp": shape[0], "tp": shape[1], None: 1}[axis] for axis in axes]
+            part = array.sharding.shard_shape(array.shape)
+            if part != tuple(size // by for size, by in zip(array.shape, sizes, strict=True)):
+                wrong.append(f"{'.'.join(map(str, path))} lies as {part} of {array.shape}")
+    return wrong
+
+
+def main() -> None:
+    """Compare them all."""
+    directory, wrong, seen = Path(sys.argv[1]), {}, []
+    for family in FAMILIES:
+        model = make_family(directory / family, family, vocab_size=WORDS)
+        expected, _, _ = measure(model, family, [1, 1])
+        for shape in MESHES.get(family, [[4, 2]]):
+            found, policy, program = measure(model, family, shape)
+            seen.append(f"{family} {shape}")
+            faults = problems(found, expected, policy, shape)
+            # Logits of all rows, or of all words where tp divides them, on one device.
+            whole = f"f32[{ROWS},{LENGTH},{WORDS // shape[1]}]", f"f32[{ROWS // shape[0]},{LENGTH},{WORDS}]"
+            faults += [
+                f"{array} in the program" for array, by in zip(whole, shape, strict=True) if by > 1 and array in program
+            ]
+            if faults:
+                wrong[seen[-1]] = faults
+    print(json.dumps({"wrong": wrong, "seen": seen}))
+
+
+if __name__ == "__main__":
+    main()
