@@ -54,7 +54,10 @@ METRICS = {
     "rewards/dead_groups",
     "advantages/std",
     *(f"completions/{what}" for what in ("length_mean", "length_max", "clipped_share", "distinct_share")),
-    *(f"policy/{what}" for what in ("loss", "kl", "clip_share", "entropy", "grad_norm", "learning_rate")),
+    *(
+        f"policy/{what}"
+        for what in ("loss", "kl", "clip_share", "entropy", "grad_norm", "update_norm", "update_ratio", "learning_rate")
+    ),
     *(f"time/{what}_s" for what in ("rollout", "reward", "update", "step")),
     *(f"throughput/{what}_per_s" for what in ("tokens", "samples")),
 }
@@ -133,6 +136,7 @@ def test_a_run_leaves_its_configuration_its_surroundings_and_its_log(finished: P
         "environment.json",
         "metrics.jsonl",
         "rollouts",
+        "status.json",
         "train.log",
     ]
 
