@@ -3,12 +3,12 @@
 A Tunix rollout engine of our own, because the vanilla one (Tunix 0.1.7) draws the same noise at every step, cuts the
 end-of-sequence token from what is trained, and prefills each of a prompt's G copies. Here
 
-- a prompt is prefilled once and its cache repeated for its G completions;
+- a prompt is prefilled once, and its G completions attend to its keys and values without copies of their own;
 - every call takes its own key;
 - the end-of-sequence token belongs to the completion;
 - the padding token is never sampled.
 
-Shapes: B prompts, G completions each, P prompt slots, T completion slots, C = P + T cache slots, V words.
+Shapes: B prompts, G completions each, P prompt slots, T completion slots, V words.
 """
 
 import functools
@@ -221,26 +221,18 @@ def _generate(
 ) -> tuple[Int[Array, "N T"], Int[Array, " N"], Bool[Array, " N"], Float[Array, "N T"]]:
     """Prefill, then a loop that ends when every row has ended."""
     model: Any = nnx.merge(graphdef, state)
-    B, P = prompt_BP.shape
+    B = prompt_BP.shape[0]
     T = sampling.max_new_tokens
     N = B * num_generations
     # Padding and end-of-sequence are one id in some tokenizers; then it must stay possible to end.
     forbidden = None if pad_id in eos_ids else pad_id
 
     filled_BP = prompt_BP != pad_id
-    positions_BP = jnp.maximum(jnp.cumsum(filled_BP, axis=1) - 1, 0)
-    causal_PP = jnp.tril(jnp.ones((P, P), jnp.bool_))
-    mask_BPC = jnp.pad(causal_PP[None] & filled_BP[:, None, :], ((0, 0), (0, 0), (0, T)))
-    cache = model.init_cache(B, P + T, model.dtype)
-    hidden_BPD, cache = model(prompt_BP, positions_BP, cache, mask_BPC, output_hidden=True)
-
-    def repeat(x: jax.Array) -> jax.Array:
-        return jnp.repeat(x, num_generations, axis=0)
-
-    cache = jax.tree.map(repeat, cache)
-    logits_NV = repeat(model.project(hidden_BPD[:, -1]))
-    filled_NC = jnp.pad(repeat(filled_BP), ((0, 0), (0, T)))
-    next_position_N = repeat(filled_BP.sum(axis=1))
+    last_BD, prefix = model.read_prefix(prompt_BP, filled_BP)
+    logits_NV = jnp.repeat(model.project(last_BD), num_generations, axis=0)
+    next_position_N = jnp.repeat(filled_BP.sum(axis=1), num_generations)
+    cache = model.init_cache(N, T, model.dtype)
+    filled_NT = jnp.zeros((N, T), jnp.bool_)
     eos = jnp.array(eos_ids)
 
     def choose(logits_NV: Float[Array, "N V"], t: Int[Array, ""]) -> Int[Array, " N"]:
@@ -265,10 +257,12 @@ def _generate(
         return token_N, tokens_NT, logps_NT, lengths_N + ~done_N, done_N | jnp.isin(token_N, eos)
 
     def body(carry: Any) -> Any:
-        t, cache, filled_NC, token_N, tokens_NT, logps_NT, lengths_N, done_N = carry
-        filled_NC = jax.lax.dynamic_update_slice(filled_NC, (t < lengths_N)[:, None], (0, P + t))
-        logits_N1V, cache = model(token_N[:, None], (next_position_N + t)[:, None], cache, filled_NC[:, None, :])
-        return t + 1, cache, filled_NC, *record(t + 1, logits_N1V[:, 0], tokens_NT, logps_NT, lengths_N, done_N)
+        t, cache, filled_NT, token_N, tokens_NT, logps_NT, lengths_N, done_N = carry
+        filled_NT = jax.lax.dynamic_update_slice(filled_NT, (t < lengths_N)[:, None], (0, t))
+        logits_N1V, cache = model(
+            token_N[:, None], (next_position_N + t)[:, None], cache, filled_NT[:, None, :], prefix=prefix
+        )
+        return t + 1, cache, filled_NT, *record(t + 1, logits_N1V[:, 0], tokens_NT, logps_NT, lengths_N, done_N)
 
     def goes_on(carry: Any) -> jax.Array:
         t, done_N = carry[0], carry[-1]
@@ -276,7 +270,7 @@ def _generate(
 
     empty = jnp.full((N, T), pad_id, jnp.int32), jnp.zeros((N, T), jnp.float32)
     first = record(jnp.int32(0), logits_NV, *empty, jnp.zeros(N, jnp.int32), jnp.zeros(N, jnp.bool_))
-    carry = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NC, *first))
+    carry = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NT, *first))
     *_, tokens_NT, logps_NT, lengths_N, done_N = carry
     return tokens_NT, lengths_N, done_N, logps_NT
 
