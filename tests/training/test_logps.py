@@ -78,7 +78,7 @@ def shared(model: Any, chunk: int | None) -> tuple[jax.Array, jax.Array]:
     found = completion_statistics(
         model,
         jnp.asarray(PROMPTS),
-        jnp.asarray(PROMPT_MASK),
+        jnp.asarray(PROMPT_MASK.sum(1)),
         jnp.asarray(TOKENS),
         temperature=TEMPERATURE,
         chunk=chunk,
@@ -131,13 +131,17 @@ def test_what_stands_at_padding_of_a_prompt_does_not_count(model: Any) -> None:
     before = shared(model, None)[0]
     other = np.where(PROMPT_MASK, PROMPTS, 11)
     after = completion_statistics(
-        model, jnp.asarray(other), jnp.asarray(PROMPT_MASK), jnp.asarray(TOKENS), temperature=TEMPERATURE
+        model, jnp.asarray(other), jnp.asarray(PROMPT_MASK.sum(1)), jnp.asarray(TOKENS), temperature=TEMPERATURE
     )
     np.testing.assert_array_equal(after.logps, before)
 
 
 def test_one_token_completions_need_no_second_pass(model: Any) -> None:
     found = completion_statistics(
-        model, jnp.asarray(PROMPTS), jnp.asarray(PROMPT_MASK), jnp.asarray(TOKENS[:, :1]), temperature=TEMPERATURE
+        model,
+        jnp.asarray(PROMPTS),
+        jnp.asarray(PROMPT_MASK.sum(1)),
+        jnp.asarray(TOKENS[:, :1]),
+        temperature=TEMPERATURE,
     )
     np.testing.assert_allclose(found.logps, plain(model)[0][:, :1], rtol=1e-9)
