@@ -249,6 +249,7 @@ def synthetic_step(step: int, config: Config, mixture: Mixture) -> StepResult:
         advantages=mixture.advantages(scores, G).astype(np.float32),
         completions=Completions(
             prompt_tokens=np.zeros((N, 1), int),
+            prompt_lengths=np.ones(N, int),
             tokens=tokens_NT,
             lengths=lengths_N,
             ended=lengths_N < T,

@@ -157,7 +157,7 @@ def test_attention_logits_are_bounded_before_the_mask() -> None:
     q, k = jnp.full((1, 1, 1, 2), 100.0), jnp.array([[[[1.0, 1.0]], [[-1.0, -1.0]], [[1.0, 1.0]]]])
     v = jnp.array([[[[1.0, 0.0]], [[0.0, 0.0]], [[0.0, 1.0]]]])
     mask = jnp.array([[[True, True, False]]])
-    out = np.asarray(attend(q, k, v, mask, 1.0, 2.0))[0, 0, 0]
+    out = np.asarray(attend(q, k, v, mask, 2.0))[0, 0, 0]
     np.testing.assert_allclose(out, [math.exp(2) / (math.exp(2) + math.exp(-2)), 0.0], rtol=1e-5)
 
 
@@ -165,10 +165,10 @@ def test_query_heads_side_by_side_share_keys_and_values() -> None:
     rng = np.random.default_rng(0)
     q, k, v = (jnp.asarray(rng.normal(size=(2, 3, n, 4)), jnp.float32) for n in (6, 2, 2))
     mask = jnp.ones((2, 3, 3), jnp.bool_)
-    repeated = attend(q, jnp.repeat(k, 3, axis=2), jnp.repeat(v, 3, axis=2), mask, 0.5, None)
-    np.testing.assert_allclose(attend(q, k, v, mask, 0.5, None), repeated, atol=1e-6)
+    repeated = attend(0.5 * q, jnp.repeat(k, 3, axis=2), jnp.repeat(v, 3, axis=2), mask, None)
+    np.testing.assert_allclose(attend(0.5 * q, k, v, mask, None), repeated, atol=1e-6)
 
 
 def test_a_row_that_may_see_nothing_is_finite() -> None:
     x = jnp.ones((1, 2, 1, 2))
-    assert np.isfinite(attend(x, x, x, jnp.zeros((1, 2, 2), jnp.bool_), 1.0, None)).all()
+    assert np.isfinite(attend(x, x, x, jnp.zeros((1, 2, 2), jnp.bool_), None)).all()

@@ -23,6 +23,7 @@ def scored(number: int, *groups: tuple[float, float]) -> Scored:
     return Scored(
         Completions(
             prompt_tokens=np.full((n, 3), number),
+            prompt_lengths=np.full(n, 3),
             tokens=np.arange(n)[:, None] + 100 * number,
             lengths=np.ones(n, np.int32),
             ended=np.ones(n, bool),

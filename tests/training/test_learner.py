@@ -1,5 +1,6 @@
 """One step of the algorithm: what is minimised, what it may change, and when it changes nothing."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -81,9 +82,10 @@ def test_the_first_update_is_against_ratios_of_one_and_no_divergence(two_iterati
     example = two_iterations.example(completions, ADVANTAGES)
     model = two_iterations.learner.rl_cluster.actor_trainer.model
     expected = logps_of(model, completions, 0.7)
-    counted = completions.mask
-    np.testing.assert_allclose(np.asarray(example.old_per_token_logps)[counted], expected[counted], atol=1e-4)
-    np.testing.assert_allclose(np.asarray(example.ref_per_token_logps)[counted], expected[counted], atol=1e-4)
+    counted = np.asarray(example.completion_mask)
+    expected = expected[:, : counted.shape[1]][counted]
+    np.testing.assert_allclose(np.asarray(example.old_per_token_logps)[counted], expected, atol=1e-4)
+    np.testing.assert_allclose(np.asarray(example.ref_per_token_logps)[counted], expected, atol=1e-4)
 
 
 def ending_at_once(bench: Bench) -> Completions:
@@ -93,8 +95,11 @@ def ending_at_once(bench: Bench) -> Completions:
     tokens = np.full_like(sampled.tokens, rollout.pad_id())
     tokens[:, 0] = rollout.eos_id()
     ones = np.ones(len(tokens), np.int32)
-    logps = np.zeros(tokens.shape, np.float32)
-    return Completions(sampled.prompt_tokens, tokens, ones, ones.astype(bool), [""] * len(tokens), logps)
+    texts = [""] * len(tokens)
+    unknown = np.zeros(tokens.shape, np.float32)
+    made = Completions(sampled.prompt_tokens, sampled.prompt_lengths, tokens, ones, ones.astype(bool), texts, unknown)
+    logps = logps_of(rollout.model(), made, bench.config.generation.temperature)
+    return dataclasses.replace(made, logps=logps.astype(np.float32))
 
 
 def test_ending_is_trained(two_iterations: Bench) -> None:

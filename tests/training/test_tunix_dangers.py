@@ -61,9 +61,8 @@ def test_at_learning_rate_0_every_importance_ratio_is_one(make_bench: BenchMaker
     completions = still.sample()
     learner = still.learner
     example = still.example(completions, np.ones(16))
-    counted = completions.mask
-    # What the sampler says of its own tokens is the same distribution, before top-k and top-p.
-    np.testing.assert_allclose(np.asarray(example.old_per_token_logps)[counted], completions.logps[counted], atol=1e-4)
+    # The sampler's own, of the same distribution, before top-k and top-p.
+    assert np.array_equal(example.old_per_token_logps, completions.logps[:, : example.completion_ids.shape[1]])
     with compat.entered(learner._mesh()):
         train_step, _ = learner.rl_cluster.actor_trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         for _ in range(2):
@@ -107,13 +106,19 @@ def test_our_objective_has_the_value_and_gradient_of_tunixs_own_loss(make_bench:
     ours = bench.learner.algo_config
     tunixs = grpo_learner.GRPOConfig(num_generations=4, beta=0.3, kl_loss_mode="low_var_kl", epsilon=0.2)
     tunixs.temperature = ours.temperature
+    prompts = jax.numpy.repeat(example.prompt_ids, 4, axis=0)  # Tunix has each completion with a prompt of its own
     found = {
         name: nnx.jit(
             nnx.value_and_grad(functools.partial(loss, algo_config=config, pad_id=0, eos_id=1), has_aux=True)
-        )(model, example)
-        for name, loss, config in (
-            ("ours", policy_loss, ours),
-            ("tunix", function_registry.get_policy_loss_fn("grpo"), tunixs),
+        )(model, given)
+        for name, loss, config, given in (
+            ("ours", policy_loss, ours, example),
+            (
+                "tunix",
+                function_registry.get_policy_loss_fn("grpo"),
+                tunixs,
+                example.replace(prompt_ids=prompts, prompt_mask=prompts != 0),
+            ),
         )
     }
     ((our_loss, our_aux), our_gradient), ((loss, aux), gradient) = found["ours"], found["tunix"]

@@ -6,14 +6,17 @@ can be rematerialised with Flax 0.12.8. It answers to what Tunix asks of a model
 attention_mask) -> (logits, cache)`, and a `config`. Names are those of a Hugging Face directory, and an adapter's A and
 B are the matrices that PEFT stores.
 
-Axes: B rows, T tokens given, S tokens attended to (T, or the slots of the cache), D hidden, N heads, K key-value heads,
-G = N / K, H width of a head, V words.
+What several rows begin with is computed once: a `Prefix` holds the keys and values of B texts, and N = B × R rows that
+each continue one of them, R side by side, attend to it without a copy of their own. Gradients flow through it.
+
+Axes: B rows (N where they continue a prefix), T tokens given, S tokens attended to (T, or the slots of the cache), P
+tokens of a prefix, D hidden, Q heads, K key-value heads, G = Q / K, H width of a head, V words.
 """
 
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +37,20 @@ _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
     "gelu_tanh": functools.partial(jax.nn.gelu, approximate=True),
 }
+
+
+class Prefix(NamedTuple):
+    """What B texts have left in the decoder, for rows that continue them.
+
+    Attributes:
+        layers: Keys and values of each layer, [B, P, K, H].
+        positions: [B, P], of each token in its text.
+        mask: [B, P], True where there is a token.
+    """
+
+    layers: Any
+    positions: Int[Array, "B P"]
+    mask: Bool[Array, "B P"]
 
 
 class Decoder(nnx.Module):
@@ -88,6 +105,7 @@ class Decoder(nnx.Module):
         cache: Cache | None,
         attention_mask: Bool[Array, "B T S"],
         *,
+        prefix: Prefix | None = None,
         output_hidden: bool = False,
     ) -> tuple[Float[Array, "B T V"] | Float[Array, "B T D"], Cache | None]:
         """Logits in float32, and the cache with these tokens in it.
@@ -98,23 +116,25 @@ class Decoder(nnx.Module):
             cache: What `init_cache` gave, or a call before this one; None: the tokens see one another alone.
             attention_mask: Which tokens each may see, causality included. Sliding windows are applied here, by
                 positions.
+            prefix: What the rows continue; its texts come before all that `attention_mask` speaks of.
             output_hidden: Give the normed hidden states instead, of which `project` makes logits.
         """
         x = self.embed_tokens(input_tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
         x = self._divide(x, "fsdp")
-        key_positions = positions
+        key_positions = positions = positions.astype(jnp.int32)
         if cache is not None:
             slot = cache["length"][0]
-            key_positions = jax.lax.dynamic_update_slice(cache["positions"], positions, (0, slot))
-        masks = {
-            kind: self._mask(kind, attention_mask, positions, key_positions) for kind in set(self.config.layer_kinds)
-        }
+            key_positions = jax.lax.dynamic_update_slice_in_dim(cache["positions"], positions, slot, axis=1)
+        kinds = set(self.config.layer_kinds)
+        masks = {kind: attention_mask & self._near(kind, positions, key_positions) for kind in kinds}
+        prefix_masks = {kind: self._prefix_mask(kind, prefix, positions) for kind in kinds}
         angles = {kind: rotation(rope, self.config.head_dim, positions) for kind, rope in self.config.rope.items()}
         layers = []
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
             before = None if cache is None else (*cache["layers"][number], slot)
+            shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
             run = _checkpointed(layer) if self.remat else layer
-            x, after = run(x, angles[kind], masks[kind], before)
+            x, after = run(x, angles[kind], masks[kind], before, shared)
             x = self._divide(x, "fsdp")
             layers.append(after)
         if cache is not None:
@@ -126,7 +146,7 @@ class Decoder(nnx.Module):
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         """Logits of normed hidden states, in float32."""
         logits = self.embed_tokens.attend(hidden) if self.lm_head is None else self.lm_head(hidden)
-        logits = self._divide(logits.astype(jnp.float32), "fsdp", *[None] * (logits.ndim - 2), "tp")
+        logits = self._divide(logits.astype(_wide(logits.dtype)), "fsdp", *[None] * (logits.ndim - 2), "tp")
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
@@ -154,18 +174,43 @@ class Decoder(nnx.Module):
         divided: jax.Array = jax.lax.with_sharding_constraint(x, place)  # type: ignore[no-untyped-call]
         return divided
 
-    def _mask(
-        self,
-        kind: LayerKind,
-        mask_BTS: Bool[Array, "B T S"],
-        positions_BT: Int[Array, "B T"],
-        key_positions_BS: Int[Array, "B S"],
-    ) -> Bool[Array, "B T S"]:
+    def read_prefix(self, tokens: Int[Array, "B P"], mask: Bool[Array, "B P"]) -> tuple[jax.Array, Prefix]:
+        """Read texts that rows will continue.
+
+        Args:
+            tokens: Ids, padded on the left.
+            mask: True at tokens.
+
+        Returns:
+            [B, D], the normed hidden state after each text's last token; and what is left of the texts.
+        """
+        B, P = tokens.shape
+        positions = jnp.maximum(jnp.cumsum(mask, axis=1) - 1, 0)
+        causal = jnp.tril(jnp.ones((P, P), jnp.bool_))[None] & mask[:, None, :]
+        hidden, cache = self(tokens, positions, self.init_cache(B, P, self.dtype), causal, output_hidden=True)
+        assert cache is not None
+        return hidden[:, -1], Prefix(cache["layers"], positions, mask)
+
+    def _near(
+        self, kind: LayerKind, positions_BT: Int[Array, "B T"], key_positions_BS: Int[Array, "B S"]
+    ) -> Bool[Array, "B T S"] | bool:
+        """Which keys are in the window of a kind of layer."""
         if kind == "full_attention":
-            return mask_BTS
+            return True
         assert self.config.window is not None
-        near_BTS = positions_BT[:, :, None] - key_positions_BS[:, None, :] < self.config.window
-        return mask_BTS & near_BTS
+        return positions_BT[:, :, None] - key_positions_BS[:, None, :] < self.config.window
+
+    def _prefix_mask(
+        self, kind: LayerKind, prefix: Prefix | None, positions_NT: Int[Array, "N T"]
+    ) -> Bool[Array, "B R T P"] | None:
+        if prefix is None:
+            return None
+        B, P = prefix.mask.shape
+        N, T = positions_NT.shape
+        near = self._near(kind, positions_NT.reshape(B, -1), prefix.positions)
+        if near is True:
+            return prefix.mask[:, None, None, :]
+        return (prefix.mask[:, None, :] & near).reshape(B, N // B, T, P)
 
 
 class DecoderLayer(nnx.Module):
@@ -184,10 +229,10 @@ class DecoderLayer(nnx.Module):
             self.post_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
 
     def __call__(
-        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"], cache: Any
+        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"], cache: Any, prefix: Any
     ) -> tuple[Float[Array, "B T D"], Any]:
         """The residual stream after this layer, and its keys and values."""
-        attended, cache = self.self_attn(self.input_layernorm(x), angles, mask, cache)
+        attended, cache = self.self_attn(self.input_layernorm(x), angles, mask, cache, prefix)
         if self.sandwich:
             x = x + self.post_attention_layernorm(attended)
             return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x))), cache
@@ -213,7 +258,7 @@ class Attention(nnx.Module):
             self.k_norm = RMSNorm(config.head_dim, config, **kinds)
 
     def __call__(
-        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"], cache: Any
+        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"], cache: Any, prefix: Any
     ) -> tuple[Float[Array, "B T D"], Any]:
         """What the tokens take from those they see, and all keys and values where there is a cache."""
         B, T, _ = x.shape
@@ -226,9 +271,13 @@ class Attention(nnx.Module):
         q, k = rotate(q, angles), rotate(k, angles)
         if cache is not None:
             keys, values, slot = cache
-            k = jax.lax.dynamic_update_slice(keys, k.astype(keys.dtype), (0, slot, 0, 0))
-            v = jax.lax.dynamic_update_slice(values, v.astype(values.dtype), (0, slot, 0, 0))
-        out = attend(q, k, v, mask, self.config.query_scale, self.config.attention_softcap)
+            k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=1)
+            v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=1)
+        q = q * jnp.asarray(self.config.query_scale, q.dtype)
+        if prefix is None:
+            out = attend(q, k, v, mask, self.config.attention_softcap)
+        else:
+            out = attend_after(q, k, v, mask, prefix, self.config.attention_softcap)
         return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
 
 
@@ -261,29 +310,69 @@ class RMSNorm(nnx.Module):
 
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... D"]:
         """x / sqrt(mean(x²) + eps) · (weight + offset)."""
-        x = x.astype(jnp.float32)
+        x = x.astype(_wide(x.dtype))
         x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.eps)
-        return (x * (self.weight[...].astype(jnp.float32) + self.offset)).astype(self.dtype)
+        return (x * (self.weight[...].astype(x.dtype) + self.offset)).astype(self.dtype)
 
 
 def attend(
-    q: Float[Array, "B T N H"],
+    q: Float[Array, "B T Q H"],
     k: Float[Array, "B S K H"],
     v: Float[Array, "B S K H"],
     mask: Bool[Array, "B T S"],
-    scale: float,
     softcap: float | None,
-) -> Float[Array, "B T N H"]:
-    """Softmax attention; a token that may see nothing gets the mean of the values, a number that nobody reads."""
-    B, T, N, H = q.shape
+) -> Float[Array, "B T Q H"]:
+    """Softmax attention of scaled queries; a token that may see nothing gets a mean of values that nobody reads."""
+    B, T, Q, H = q.shape
     K = k.shape[2]
-    q = (q * jnp.asarray(scale, q.dtype)).reshape(B, T, K, N // K, H)
-    logits = jnp.einsum("BTKGH,BSKH->BKGTS", q, k, preferred_element_type=jnp.float32)
-    if softcap is not None:
-        logits = jnp.tanh(logits / softcap) * softcap
-    logits = jnp.where(mask[:, None, None], logits, _UNSEEN)
-    shares = jax.nn.softmax(logits, axis=-1).astype(v.dtype)
-    return jnp.einsum("BKGTS,BSKH->BTKGH", shares, v).reshape(B, T, N, H)
+    q = q.reshape(B, T, K, Q // K, H)
+    logits = _cap(jnp.einsum("BTKGH,BSKH->BKGTS", q, k, preferred_element_type=_wide(q.dtype)), softcap)
+    shares = jax.nn.softmax(jnp.where(mask[:, None, None], logits, _UNSEEN), axis=-1).astype(v.dtype)
+    return jnp.einsum("BKGTS,BSKH->BTKGH", shares, v).reshape(B, T, Q, H)
+
+
+def attend_after(
+    q: Float[Array, "N T Q H"],
+    k: Float[Array, "N S K H"],
+    v: Float[Array, "N S K H"],
+    mask: Bool[Array, "N T S"],
+    prefix: tuple[Float[Array, "B P K H"], Float[Array, "B P K H"], Bool[Array, "B R T P"]],
+    softcap: float | None,
+) -> Float[Array, "N T Q H"]:
+    """`attend` to a prefix that R rows share, and to the keys of each row's own.
+
+    The softmax is over both. Its two halves keep the layout in which they are computed: only maxima, sums and outputs,
+    which are small, change theirs (the idea of https://arxiv.org/abs/2506.05433).
+    """
+    prefix_k, prefix_v, prefix_mask = prefix
+    N, T, Q, H = q.shape
+    B, _, K, _ = prefix_k.shape
+    wide = _wide(q.dtype)
+    R, G = N // B, Q // K
+    q_own, q_shared = q.reshape(N, T, K, G, H), q.reshape(B, R, T, K, G, H)
+    own = _cap(jnp.einsum("NTKGH,NSKH->NKTGS", q_own, k, preferred_element_type=wide), softcap)
+    own = jnp.where(mask[:, None, :, None], own, _UNSEEN)
+    shared = _cap(jnp.einsum("BRTKGH,BPKH->BKRTGP", q_shared, prefix_k, preferred_element_type=wide), softcap)
+    shared = jnp.where(prefix_mask[:, None, :, :, None], shared, _UNSEEN)
+
+    def to_rows(x_BKRTG: jax.Array) -> jax.Array:
+        return x_BKRTG.swapaxes(1, 2).reshape(N, K, T, G)
+
+    def to_groups(x_NKTG: jax.Array) -> jax.Array:
+        return x_NKTG.reshape(B, R, K, T, G).swapaxes(1, 2)
+
+    highest_NKTG = jax.lax.stop_gradient(jnp.maximum(own.max(-1), to_rows(shared.max(-1))))
+    own = jnp.exp(own - highest_NKTG[..., None])
+    shared = jnp.exp(shared - to_groups(highest_NKTG)[..., None])
+    total_NKTG = own.sum(-1) + to_rows(shared.sum(-1))
+    out = jnp.einsum("NKTGS,NSKH->NTKGH", own.astype(v.dtype), v, preferred_element_type=wide)
+    out_shared = jnp.einsum("BKRTGP,BPKH->BRTKGH", shared.astype(v.dtype), prefix_v, preferred_element_type=wide)
+    out = (out + out_shared.reshape(out.shape)) / total_NKTG.swapaxes(1, 2)[..., None]
+    return out.astype(v.dtype).reshape(N, T, Q, H)
+
+
+def _cap(logits: jax.Array, softcap: float | None) -> jax.Array:
+    return logits if softcap is None else jnp.tanh(logits / softcap) * softcap
 
 
 def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
@@ -314,8 +403,13 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
 def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:
     """Each pair (i, i + H/2) of a head turned by its angle."""
     cos, sin = angles
-    a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    a, b = jnp.split(x.astype(_wide(x.dtype)), 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
+
+
+def _wide(dtype: jnp.dtype) -> jnp.dtype:
+    """Float32, or the type itself where it is wider: a model in float64 is computed in float64 throughout."""
+    return jnp.promote_types(dtype, jnp.float32)
 
 
 def _sharded(*axes: str) -> Any:

@@ -2,7 +2,7 @@
 
     for each batch of prompts (`run.py`):
         sample G completions of each prompt from the policy            (`rollout.py`)
-        begin the passes over them that need no reward: reference policy, and the policy as it is
+        begin the reference policy's pass over them, which needs no reward (`logps.py`)
         score them                                                     (`bridge.py`)
         with dynamic sampling: as long as groups are dead, sample and score others in their place (`collecting.py`)
         take the advantage within each group                           (`rewards/advantages.py`)
@@ -14,7 +14,7 @@ out, because they skip data when μ > 1, overshoot `max_steps`, and lose the dat
 resuming; here a step is a function of (weights, optimiser, step number, configuration) and of nothing else. Masks come
 from completion lengths rather than from comparing ids with the padding id, so that the end-of-sequence token is trained
 even where it is the padding token. Losses are ours, and weighed over the whole batch, so that micro-batches change
-nothing but rounding. The passes that need no reward are begun before the rewards are, and nothing waits for them before
+nothing but rounding. The reference policy's pass is begun before the rewards are, and nothing waits for it before
 the update does, so that the device works while rewards are computed; with dynamic sampling it is not known before them
 what is trained on.
 
@@ -29,11 +29,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from tunix.rl import rl_cluster as rl_cluster_lib
 from tunix.rl.grpo import grpo_learner
-from tunix.sft import sharding_utils
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RewardFailureRateError
@@ -41,6 +39,7 @@ from agent_tunix.policy import compat
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
+from agent_tunix.training.logps import bucket, logps_under
 from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
 from agent_tunix.training.reference import sync_reference
@@ -66,19 +65,6 @@ class PromptBatch:
     messages: Sequence[Sequence[Mapping[str, Any]]]
     token_ids: Sequence[Sequence[int]]
     columns: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class FixedLogps:
-    """[n, T] log-probabilities of a micro-batch's completions that the updates of the step do not change.
-
-    Attributes:
-        reference: Under the reference policy; None without a KL penalty.
-        old: Under the policy that sampled; None where the first update is the only one.
-    """
-
-    reference: jax.Array | None
-    old: jax.Array | None
 
 
 @dataclass(frozen=True)
@@ -135,7 +121,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         clock = _Clock()
         grpo = settings.config.grpo
         completions = self._sample(step, 0, batch, settings)
-        fixed = self._begin_fixed_logps(completions) if grpo.dynamic_sampling_rounds == 0 else None
+        reference = self._begin_reference(completions) if grpo.dynamic_sampling_rounds == 0 else None
         clock.lap("rollout")
         rounds = [self._score(step, 0, batch, completions, settings)]
         while True:
@@ -155,9 +141,9 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             self.reward_manager.mixture, trained.scores, grpo.num_generations, grpo.advantage_scaling
         )
         clock.lap("reward")
-        fixed = fixed or self._begin_fixed_logps(trained.completions)
+        reference = reference or self._begin_reference(trained.completions)
         with compat.entered(self._mesh()):
-            policy, finite, applied = self._update(trained.completions, advantages, fixed)
+            policy, finite, applied = self._update(trained.completions, advantages, reference)
             if applied and self.reference_moves and step % self.algo_config.reference_sync_steps == 0:
                 sync_reference(self.rl_cluster, self.algo_config.reference_sync_mix)
         clock.lap("update")
@@ -224,7 +210,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         return Scored(completions, samples, info["scores"], info["rewards"])
 
     def _update(
-        self, completions: Completions, advantages: np.ndarray, fixed: Sequence[FixedLogps]
+        self, completions: Completions, advantages: np.ndarray, reference: Sequence[jax.Array | None]
     ) -> tuple[dict[str, float | None], bool, int]:
         """μ passes over the micro-batches; stops at the first update that is not finite."""
         trainer = self.rl_cluster.actor_trainer
@@ -234,7 +220,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         micro_rows = list(self._micro_rows(completions))
         micro_batches = [
             self._make_example(rows, completions, advantages, logps, mask, weights * len(micro_rows))
-            for rows, logps in zip(micro_rows, fixed, strict=True)
+            for rows, logps in zip(micro_rows, reference, strict=True)
         ]
         records: list[dict[str, Any]] = []
         for number in range(self.algo_config.num_iterations * len(micro_batches)):
@@ -265,44 +251,65 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         for start in range(0, len(completions.texts), size):
             yield slice(start, start + size)
 
-    def _begin_fixed_logps(self, completions: Completions) -> list[FixedLogps]:
-        """Have the device begin the passes that need no reward, without waiting for them: one result a micro-batch."""
-        pad, eos = self.rl_cluster.rollout.pad_id(), self.rl_cluster.rollout.eos_id()
-        fixed = []
-        for rows in self._micro_rows(completions):
-            prompt_NP, tokens_NT = jnp.asarray(completions.prompt_tokens[rows]), jnp.asarray(completions.tokens[rows])
-            reference = old = None
-            with compat.entered(self._mesh()):
-                if self.algo_config.beta != 0.0:
-                    reference = self.rl_cluster.get_ref_per_token_logps(prompt_NP, tokens_NT, pad, eos)
-                if self.algo_config.num_iterations > 1:
-                    old = self.rl_cluster.get_old_per_token_logps(prompt_NP, tokens_NT)
-            fixed.append(FixedLogps(reference, old))
-        return fixed
+    def _begin_reference(self, completions: Completions) -> list[jax.Array | None]:
+        """Have the device begin the reference policy's pass, without waiting for it: [n, T] for each micro-batch.
+
+        None without a KL penalty.
+        """
+        micro_rows = list(self._micro_rows(completions))
+        if self.algo_config.beta == 0.0:
+            return [None] * len(micro_rows)
+        reference = self.rl_cluster.inference_worker.get_model("reference")
+        with compat.entered(self._mesh()):
+            return [
+                logps_under(reference, *self._to_device(rows, completions), self.algo_config.temperature)
+                for rows in micro_rows
+            ]
+
+    def _to_device(self, rows: slice, completions: Completions) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """[b, P] prompts, [b] their lengths and [n, T] completions, without slots that no row of the batch fills."""
+        P, T = completions.prompt_tokens.shape[1], completions.tokens.shape[1]
+        longest_prompt, longest = int(completions.prompt_lengths.max()), int(completions.lengths.max())
+        prompts = slice(rows.start, rows.stop, self.algo_config.num_generations)
+        return (
+            self._put(completions.prompt_tokens[prompts, -bucket(longest_prompt, P) :]),
+            self._put(completions.prompt_lengths[prompts]),
+            self._put(completions.tokens[rows, : bucket(longest, T)]),
+        )
 
     def _make_example(
         self,
         rows: slice,
         completions: Completions,
         advantages: np.ndarray,
-        logps: FixedLogps,
+        reference: jax.Array | None,
         mask: np.ndarray,
         weights: np.ndarray,
     ) -> WeighedExample:
         """What the loss reads of one micro-batch."""
-        prompt_NP = jnp.asarray(completions.prompt_tokens[rows])
-        example = WeighedExample(
-            prompt_ids=prompt_NP,
-            prompt_mask=prompt_NP != self.rl_cluster.rollout.pad_id(),
-            completion_ids=jnp.asarray(completions.tokens[rows]),
-            completion_mask=jnp.asarray(mask[rows]),
-            advantages=jnp.asarray(advantages[rows]),
-            ref_per_token_logps=logps.reference,
-            old_per_token_logps=logps.old,
-            weights=jnp.asarray(weights[rows], jnp.float32),
+        prompt_bP, prompt_lengths_b, tokens_nT = self._to_device(rows, completions)
+        T = tokens_nT.shape[1]
+        # Only the first update is on the policy that sampled.
+        several = self.algo_config.num_iterations > 1
+        return WeighedExample(
+            prompt_ids=prompt_bP,
+            prompt_mask=None,
+            prompt_lengths=prompt_lengths_b,
+            completion_ids=tokens_nT,
+            completion_mask=self._put(mask[rows, :T]),
+            advantages=self._put(advantages[rows]),
+            ref_per_token_logps=reference,
+            old_per_token_logps=self._put(completions.logps[rows, :T]) if several else None,
+            weights=self._put(weights[rows].astype(np.float32)),
         )
-        sharded: WeighedExample = sharding_utils.shard_input(example, self._training_config.data_sharding_axis)
-        return sharded
+
+    def _put(self, array: np.ndarray) -> jax.Array:
+        """On the mesh: rows divided over `fsdp` where they can be, so that a prompt lies with its completions."""
+        mesh = self._mesh()
+        rows = "fsdp" if array.shape[0] % mesh.shape["fsdp"] == 0 else None
+        spec = jax.sharding.PartitionSpec(rows)  # type: ignore[no-untyped-call]
+        placed: jax.Array = jax.device_put(array, jax.sharding.NamedSharding(mesh, spec))
+        return placed
 
 
 class _Clock:

@@ -3,12 +3,12 @@
 A Tunix rollout engine of our own, because the vanilla one (Tunix 0.1.7) draws the same noise at every step, cuts the
 end-of-sequence token from what is trained, and prefills each of a prompt's G copies. Here
 
-- a prompt is prefilled once and its cache repeated for its G completions;
+- a prompt is prefilled once, and its G completions attend to its keys and values without copies of their own;
 - every call takes its own key;
 - the end-of-sequence token belongs to the completion;
 - the padding token is never sampled.
 
-Shapes: B prompts, G completions each, P prompt slots, T completion slots, C = P + T cache slots, V words.
+Shapes: B prompts, G completions each, P prompt slots, T completion slots, V words.
 """
 
 import functools
@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
-from tunix.rl import common
 from tunix.rl.rollout import base_rollout
 
 from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.training.logps import bucket, fills, logps_under
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Completions:
 
     Attributes:
         prompt_tokens: [N, P], padded on the left.
+        prompt_lengths: [N], tokens of each prompt. Which slots are padding follows from it alone, since the padding id
+            may stand in a prompt: where a tokenizer has none of its own, it is the end-of-sequence id.
         tokens: [N, T], padded on the right, the end-of-sequence token included.
         lengths: [N], tokens that count.
         ended: [N], whether the row ended by itself.
@@ -62,6 +64,7 @@ class Completions:
     """
 
     prompt_tokens: np.ndarray
+    prompt_lengths: np.ndarray
     tokens: np.ndarray
     lengths: np.ndarray
     ended: np.ndarray
@@ -88,6 +91,7 @@ def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int
 
     return Completions(
         prompt_tokens=take("prompt_tokens"),
+        prompt_lengths=take("prompt_lengths"),
         tokens=take("tokens"),
         lengths=take("lengths"),
         ended=take("ended"),
@@ -125,6 +129,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             max_prompt_length: P.
         """
         prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id(), np.int32)
+        length_B = np.array([len(ids) for ids in prompts], np.int32)
         for row, ids in zip(prompt_BP, prompts, strict=True):
             row[max_prompt_length - len(ids) :] = ids
         graphdef, state = nnx.split(self._model)
@@ -132,7 +137,8 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             _generate(
                 graphdef,
                 state,
-                prompt_BP,
+                prompt_BP[:, -bucket(int(length_B.max()), max_prompt_length) :],
+                length_B,
                 key,
                 num_generations=num_generations,
                 sampling=sampling,
@@ -140,9 +146,15 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
                 eos_ids=self._eos_ids,
             )
         )
-        texts = self._tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)])
-        prompt_NP = np.repeat(prompt_BP, num_generations, axis=0)
-        return Completions(prompt_NP, tokens_NT, lengths_N, ended_N, texts, logps_NT)
+        return Completions(
+            prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0),
+            prompt_lengths=np.repeat(length_B, num_generations),
+            tokens=tokens_NT,
+            lengths=lengths_N,
+            ended=ended_N,
+            texts=self._tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)]),
+            logps=logps_NT,
+        )
 
     def generate(
         self, prompts: list[str], rollout_config: base_rollout.RolloutConfig, **kwargs: Any
@@ -170,20 +182,10 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         )
 
     def get_per_token_logps(self, prompt_tokens: jax.Array, completion_tokens: jax.Array) -> jax.Array:
-        """[N, T] log-probabilities under the sampling temperature, which the vanilla engine leaves out."""
-        graphdef, state = nnx.split(self._model)
-        logps: jax.Array = common.compute_per_token_logps(
-            graphdef,
-            state,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            pad_id=self.pad_id(),
-            eos_id=self.eos_id(),
-            stop_gradient=True,
-            return_logits=False,
-            temperature=self._temperature,
-        )
-        return logps
+        """[N, T] log-probabilities at the sampling temperature; every prompt is read, since Tunix knows no groups."""
+        # Padding is what stands before the first other token; within a prompt its id is a token.
+        lengths = prompt_tokens.shape[1] - jnp.argmax(prompt_tokens != self.pad_id(), axis=1)
+        return logps_under(self._model, prompt_tokens, lengths, completion_tokens, self._temperature)
 
     def update_params(self, params: Any, filter_types: tuple[Any, ...] | None = None) -> None:
         """Take new weights; the trainer's are shared, so that this is needed only when they are not."""
@@ -212,6 +214,7 @@ def _generate(
     graphdef: Any,
     state: Any,
     prompt_BP: Int[Array, "B P"],
+    length_B: Int[Array, " B"],
     key: jax.Array,
     *,
     num_generations: int,
@@ -221,26 +224,18 @@ def _generate(
 ) -> tuple[Int[Array, "N T"], Int[Array, " N"], Bool[Array, " N"], Float[Array, "N T"]]:
     """Prefill, then a loop that ends when every row has ended."""
     model: Any = nnx.merge(graphdef, state)
-    B, P = prompt_BP.shape
+    B = prompt_BP.shape[0]
     T = sampling.max_new_tokens
     N = B * num_generations
     # Padding and end-of-sequence are one id in some tokenizers; then it must stay possible to end.
     forbidden = None if pad_id in eos_ids else pad_id
 
-    filled_BP = prompt_BP != pad_id
-    positions_BP = jnp.maximum(jnp.cumsum(filled_BP, axis=1) - 1, 0)
-    causal_PP = jnp.tril(jnp.ones((P, P), jnp.bool_))
-    mask_BPC = jnp.pad(causal_PP[None] & filled_BP[:, None, :], ((0, 0), (0, 0), (0, T)))
-    cache = model.init_cache(B, P + T, model.dtype)
-    hidden_BPD, cache = model(prompt_BP, positions_BP, cache, mask_BPC, output_hidden=True)
-
-    def repeat(x: jax.Array) -> jax.Array:
-        return jnp.repeat(x, num_generations, axis=0)
-
-    cache = jax.tree.map(repeat, cache)
-    logits_NV = repeat(model.project(hidden_BPD[:, -1]))
-    filled_NC = jnp.pad(repeat(filled_BP), ((0, 0), (0, T)))
-    next_position_N = repeat(filled_BP.sum(axis=1))
+    filled_BP = fills(length_B, prompt_BP.shape[1])
+    last_BD, prefix = model.read_prefix(prompt_BP, filled_BP)
+    logits_NV = jnp.repeat(model.project(last_BD), num_generations, axis=0)
+    next_position_N = jnp.repeat(length_B, num_generations)
+    cache = model.init_cache(N, T, model.dtype)
+    filled_NT = jnp.zeros((N, T), jnp.bool_)
     eos = jnp.array(eos_ids)
 
     def choose(logits_NV: Float[Array, "N V"], t: Int[Array, ""]) -> Int[Array, " N"]:
@@ -265,10 +260,12 @@ def _generate(
         return token_N, tokens_NT, logps_NT, lengths_N + ~done_N, done_N | jnp.isin(token_N, eos)
 
     def body(carry: Any) -> Any:
-        t, cache, filled_NC, token_N, tokens_NT, logps_NT, lengths_N, done_N = carry
-        filled_NC = jax.lax.dynamic_update_slice(filled_NC, (t < lengths_N)[:, None], (0, P + t))
-        logits_N1V, cache = model(token_N[:, None], (next_position_N + t)[:, None], cache, filled_NC[:, None, :])
-        return t + 1, cache, filled_NC, *record(t + 1, logits_N1V[:, 0], tokens_NT, logps_NT, lengths_N, done_N)
+        t, cache, filled_NT, token_N, tokens_NT, logps_NT, lengths_N, done_N = carry
+        filled_NT = jax.lax.dynamic_update_slice(filled_NT, (t < lengths_N)[:, None], (0, t))
+        logits_N1V, cache = model(
+            token_N[:, None], (next_position_N + t)[:, None], cache, filled_NT[:, None, :], prefix=prefix
+        )
+        return t + 1, cache, filled_NT, *record(t + 1, logits_N1V[:, 0], tokens_NT, logps_NT, lengths_N, done_N)
 
     def goes_on(carry: Any) -> jax.Array:
         t, done_N = carry[0], carry[-1]
@@ -276,7 +273,7 @@ def _generate(
 
     empty = jnp.full((N, T), pad_id, jnp.int32), jnp.zeros((N, T), jnp.float32)
     first = record(jnp.int32(0), logits_NV, *empty, jnp.zeros(N, jnp.int32), jnp.zeros(N, jnp.bool_))
-    carry = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NC, *first))
+    carry = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NT, *first))
     *_, tokens_NT, logps_NT, lengths_N, done_N = carry
     return tokens_NT, lengths_N, done_N, logps_NT
 

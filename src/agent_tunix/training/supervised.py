@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from tunix.rl import common
 from tunix.rl import rl_cluster as rl_cluster_lib
 from tunix.sft import sharding_utils
 
@@ -24,7 +23,9 @@ from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import DataError
 from agent_tunix.policy import compat
+from agent_tunix.policy.decoder import Decoder
 from agent_tunix.training.learner import GrpoLearner, PromptBatch
+from agent_tunix.training.logps import completion_statistics
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.targets import make_targets
 from agent_tunix.training.update_metrics import describe_norms
@@ -36,12 +37,14 @@ class TargetExample:
 
     Attributes:
         prompt_ids: [n, P], padded on the left.
+        prompt_lengths: [n], tokens of each prompt.
         target_ids: [n, T], padded on the right.
         mask: [n, T], whether a token is learned.
         weight: [n] what one of its tokens counts for.
     """
 
     prompt_ids: jax.Array
+    prompt_lengths: jax.Array
     target_ids: jax.Array
     mask: jax.Array
     weight: jax.Array
@@ -87,9 +90,8 @@ class SupervisedTeacher:
         self._cluster = learner.rl_cluster
         self._rollout: Rollout = self._cluster.rollout
         self._trainer = self._cluster.actor_trainer
-        pad_id, eos_id = self._rollout.pad_id(), self._rollout.eos_id()
         self._trainer.with_loss_fn(_loss, has_aux=True)
-        self._trainer.with_gen_model_input_fn(lambda x: {"example": x, "pad_id": pad_id, "eos_id": eos_id})
+        self._trainer.with_gen_model_input_fn(lambda x: {"example": x})
 
     def run_step(self, step: int, batch: PromptBatch) -> SupervisedResult:
         """One update with the targets of a batch.
@@ -120,6 +122,7 @@ class SupervisedTeacher:
                 rows = slice(start, start + size)
                 example = TargetExample(
                     prompt_ids=jnp.asarray(targets.prompt_tokens[rows]),
+                    prompt_lengths=jnp.asarray(targets.prompt_lengths[rows]),
                     target_ids=jnp.asarray(targets.tokens[rows]),
                     mask=jnp.asarray(targets.mask[rows]),
                     weight=jnp.full(size, weight, jnp.float32),
@@ -143,21 +146,13 @@ class SupervisedTeacher:
         )
 
 
-def _loss(
-    model: nnx.Module, example: TargetExample, pad_id: int, eos_id: int
-) -> tuple[jax.Array, dict[str, jax.Array]]:
+def _loss(model: nnx.Module, example: TargetExample) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The weighed sum of −log π over a micro-batch's target tokens; `nll`, their plain sum, and `num_right`."""
-    graphdef, state = nnx.split(model)
-    logps_nT, logits_nTV = common.compute_per_token_logps(
-        graphdef,
-        state,
-        prompt_tokens=example.prompt_ids,
-        completion_tokens=example.target_ids,
-        pad_id=pad_id,
-        eos_id=eos_id,
-        stop_gradient=False,
-        return_logits=True,
+    assert isinstance(model, Decoder)
+    found = completion_statistics(
+        model, example.prompt_ids, example.prompt_lengths, example.target_ids, temperature=1.0, likeliest=True
     )
-    nll_nT = jnp.where(example.mask, -logps_nT.astype(jnp.float32), 0.0)
-    right_nT = (jnp.argmax(logits_nTV, axis=-1) == example.target_ids) & example.mask
+    assert found.likeliest is not None
+    nll_nT = jnp.where(example.mask, -found.logps, 0.0)
+    right_nT = (found.likeliest == example.target_ids) & example.mask
     return (nll_nT * example.weight[:, None]).sum(), {"nll": nll_nT.sum(), "num_right": right_nT.sum()}

@@ -36,12 +36,14 @@ class TargetBatch:
 
     Attributes:
         prompt_tokens: [B, P], padded on the left.
+        prompt_lengths: [B], tokens of each prompt.
         tokens: [B, T], the target and its end-of-sequence token, padded on the right.
         mask: [B, T], whether a token is learned; False everywhere in a row that has no target that fits.
         left_out: Why, for each row that has none.
     """
 
     prompt_tokens: np.ndarray
+    prompt_lengths: np.ndarray
     tokens: np.ndarray
     mask: np.ndarray
     left_out: Sequence[str]
@@ -143,4 +145,5 @@ def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pa
             continue
         token_BT[row, : len(ids)] = ids
         mask_BT[row, : len(ids)] = True
-    return TargetBatch(prompt_BP, token_BT, mask_BT, left_out)
+    lengths_B = np.array([len(ids) for ids in batch.token_ids], np.int32)
+    return TargetBatch(prompt_BP, lengths_B, token_BT, mask_BT, left_out)

@@ -1,0 +1,140 @@
+"""Log-probabilities of completions, computed once for what completions have in common and in parts for the rest.
+
+The one place where a model is called on whole completions: in the update, which differentiates it, and in the passes of
+the reference policy and of the policy that sampled. A prompt goes through the model once, and its G completions attend
+to it (the idea of https://arxiv.org/abs/2506.05433): (P + G T) tokens a group where the plain form has G (P + T).
+Logits exist for `chunk` tokens at a time, in the backward pass as well, where they are computed again.
+
+Axes: B prompts, G completions each, n = B × G, P prompt slots padded on the left, T completion slots padded on the
+right, D hidden, V words.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from agent_tunix.policy.decoder import Decoder
+
+# Numbers that the logits of a chunk may have: 16 MB in float32.
+CHUNK_NUMBERS = 1 << 22
+
+
+# Lengths that arrays are cut to, as shares of the longest there may be. Each pair of them is a program to compile.
+_NUM_BUCKETS = 4
+_SMALLEST_BUCKET = 8
+
+
+def bucket(length: int, limit: int) -> int:
+    """The smallest of a few lengths that hold this one, at most `limit`."""
+    step = max(_SMALLEST_BUCKET, -(-limit // _NUM_BUCKETS))
+    return min(limit, -(-length // step) * step)
+
+
+def fills(lengths_B: Int[Array, " B"], num_slots: int) -> Bool[Array, "B P"]:
+    """Which slots of rows that are padded on the left hold a token."""
+    return jnp.arange(num_slots) >= num_slots - lengths_B[:, None]
+
+
+class TokenStatistics(NamedTuple):
+    """What is known of each token of some completions.
+
+    Attributes:
+        logps: Its log-probability at the sampling temperature, over all words.
+        entropies: Entropy of the distribution at that temperature, in nats; without gradient.
+        likeliest: The likeliest token in its place; None where it is not asked for.
+    """
+
+    logps: Float[Array, "n T"]
+    entropies: Float[Array, "n T"]
+    likeliest: Int[Array, "n T"] | None = None
+
+
+def completion_statistics(
+    model: Decoder,
+    prompt_BP: Int[Array, "B P"],
+    prompt_lengths_B: Int[Array, " B"],
+    tokens_nT: Int[Array, "n T"],
+    *,
+    temperature: float,
+    chunk: int | None = None,
+    likeliest: bool = False,
+) -> TokenStatistics:
+    """Log-probability and entropy of every token; what stands at padding is to be ignored.
+
+    Args:
+        model: Under which.
+        prompt_BP: Ids, padded on the left.
+        prompt_lengths_B: Tokens of each prompt.
+        tokens_nT: Ids of the completions, those of a prompt side by side.
+        temperature: That they were sampled at.
+        chunk: Tokens whose logits exist at once; None: as many as 16 MB hold.
+        likeliest: Whether the likeliest tokens are wanted too.
+    """
+    n, T = tokens_nT.shape
+    group = n // prompt_BP.shape[0]
+    first_BD, prefix = model.read_prefix(prompt_BP, fills(prompt_lengths_B, prompt_BP.shape[1]))
+    hidden_nTD = jnp.repeat(first_BD, group, axis=0)[:, None]
+    if T > 1:  # The last token is predicted and predicts nothing, so that it need not be read.
+        positions = jnp.repeat(prompt_lengths_B, group)[:, None] + jnp.arange(T - 1)
+        causal = jnp.broadcast_to(jnp.tril(jnp.ones((T - 1, T - 1), jnp.bool_)), (n, T - 1, T - 1))
+        read, _ = model(tokens_nT[:, :-1], positions, None, causal, prefix=prefix, output_hidden=True)
+        hidden_nTD = jnp.concatenate([hidden_nTD, read], axis=1)
+    flat = hidden_nTD.reshape(n * T, -1)
+    found = _in_chunks(model, flat, tokens_nT.reshape(-1), temperature, chunk, likeliest)
+    logps, entropies, tops = (x if x is None else x.reshape(n, T) for x in found)
+    assert logps is not None
+    assert entropies is not None
+    return TokenStatistics(logps, jax.lax.stop_gradient(entropies), tops)
+
+
+@functools.partial(jax.jit, static_argnames=("temperature",))
+def _logps(graphdef: Any, state: Any, arrays: Any, temperature: float) -> jax.Array:
+    return completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=temperature).logps
+
+
+def logps_under(
+    model: nnx.Module,
+    prompt_BP: Int[Array, "B P"],
+    prompt_lengths_B: Int[Array, " B"],
+    tokens_nT: Int[Array, "n T"],
+    temperature: float,
+) -> Float[Array, "n T"]:
+    """Log-probabilities under a model that does not train; the device begins, and nothing waits for it."""
+    graphdef, state = nnx.split(model)
+    logps: jax.Array = _logps(graphdef, state, (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
+    return logps
+
+
+def _in_chunks(
+    model: Decoder,
+    hidden_ND: Float[Array, "N D"],
+    tokens_N: Int[Array, " N"],
+    temperature: float,
+    chunk: int | None,
+    likeliest: bool,
+) -> tuple[jax.Array | None, ...]:
+    """[N] log-probabilities, entropies, and likeliest tokens or None."""
+    N = tokens_N.shape[0]
+    chunk = min(N, chunk or max(1, CHUNK_NUMBERS // model.config.vocab_size))
+
+    @jax.checkpoint
+    def statistics(hidden_CD: jax.Array, tokens_C: jax.Array) -> tuple[jax.Array | None, ...]:
+        logits_CV = model.project(hidden_CD) / temperature
+        normaliser_C = jax.nn.logsumexp(logits_CV, axis=-1)
+        chosen_C = jnp.take_along_axis(logits_CV, tokens_C[:, None], axis=-1)[:, 0]
+        entropy_C = normaliser_C - jnp.sum(jnp.exp(logits_CV - normaliser_C[:, None]) * logits_CV, axis=-1)
+        top_C = jnp.argmax(logits_CV, axis=-1) if likeliest else None
+        return chosen_C - normaliser_C, jax.lax.stop_gradient(entropy_C), top_C
+
+    if chunk == N:
+        whole: tuple[jax.Array | None, ...] = statistics(hidden_ND, tokens_N)
+        return whole
+    count = -(-N // chunk)
+    padded_ND = jnp.pad(hidden_ND, ((0, count * chunk - N), (0, 0))).reshape(count, chunk, -1)
+    padded_N = jnp.pad(tokens_N, (0, count * chunk - N)).reshape(count, chunk)
+    parts = jax.lax.map(lambda pair: statistics(*pair), (padded_ND, padded_N))
+    return tuple(part if part is None else part.reshape(-1)[:N] for part in parts)

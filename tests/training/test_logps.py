@@ -1,0 +1,147 @@
+"""Log-probabilities on a shared prompt and in chunks against the plain form, every row on its own and all at once."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from agent_tunix.policy.architecture import Architecture, Rope
+from agent_tunix.policy.decoder import Decoder
+from agent_tunix.training.logps import completion_statistics
+
+PLAIN = Architecture(
+    model_type="qwen3",
+    vocab_size=53,
+    hidden_size=16,
+    intermediate_size=24,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    norm_eps=1e-6,
+    tied_embeddings=True,
+    activation="silu",
+    query_scale=8**-0.5,
+    layer_kinds=("full_attention", "full_attention"),
+    rope={"full_attention": Rope(10_000.0)},
+    qk_norm=True,
+)
+SLIDING = {
+    **{name: getattr(PLAIN, name) for name in PLAIN.__dataclass_fields__},
+    "layer_kinds": ("sliding_attention", "full_attention"),
+    "rope": {"full_attention": Rope(10_000.0, "linear", 8.0), "sliding_attention": Rope(100.0)},
+    "window": 4,
+    "sandwich_norms": True,
+    "norm_offset": 1.0,
+    "attention_softcap": 5.0,
+    "final_softcap": 7.0,
+    "activation": "gelu_tanh",
+}
+ARCHITECTURES = {"plain": PLAIN, "sliding": Architecture(**SLIDING)}
+
+B, G, P, T = 3, 4, 7, 6
+RNG = np.random.default_rng(0)
+PROMPTS = RNG.integers(0, 53, (B, P))
+PROMPT_MASK = np.arange(P) >= np.array([[0], [3], [6]])
+TOKENS = RNG.integers(0, 53, (B * G, T))
+TEMPERATURE = 0.7
+
+
+@pytest.fixture(params=sorted(ARCHITECTURES))
+def model(request: pytest.FixtureRequest) -> Any:
+    """In float64, with weights large enough that everything shows."""
+    with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
+        float64 = jnp.dtype("float64")
+        model = Decoder(ARCHITECTURES[request.param], dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0))
+        state = nnx.state(model)
+        nnx.update(model, jax.tree.map(lambda x: x * 15 if x.ndim > 1 else x + 0.3, state))
+        yield model
+
+
+def plain(model: Any) -> tuple[jax.Array, jax.Array]:
+    """Every row on its own, prompt and all, with all logits at once."""
+    prompts, filled = PROMPTS.repeat(G, 0), PROMPT_MASK.repeat(G, 0)
+    tokens = jnp.asarray(np.concatenate([prompts, TOKENS], axis=1))
+    filled = np.concatenate([filled, np.ones_like(TOKENS, bool)], axis=1)
+    positions = np.maximum(filled.cumsum(1) - 1, 0)
+    mask = np.tril(np.ones((P + T, P + T), bool))[None] & filled[:, None]
+    logits, _ = model(tokens, jnp.asarray(positions), None, jnp.asarray(mask))
+    logps = jax.nn.log_softmax(logits[:, P - 1 : -1] / TEMPERATURE)
+    chosen = jnp.take_along_axis(logps, jnp.asarray(TOKENS)[..., None], axis=-1)[..., 0]
+    return chosen, -(jnp.exp(logps) * logps).sum(-1)
+
+
+def shared(model: Any, chunk: int | None) -> tuple[jax.Array, jax.Array]:
+    found = completion_statistics(
+        model,
+        jnp.asarray(PROMPTS),
+        jnp.asarray(PROMPT_MASK.sum(1)),
+        jnp.asarray(TOKENS),
+        temperature=TEMPERATURE,
+        chunk=chunk,
+    )
+    return found.logps, found.entropies
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 5, 24])
+def test_log_probabilities_and_entropies_are_those_of_the_plain_form(model: Any, chunk: int | None) -> None:
+    for found, expected in zip(shared(model, chunk), plain(model), strict=True):
+        assert found.dtype == jnp.float64
+        # Rotations are float32 in both forms, and so the same.
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("chunk", [None, 5])
+def test_gradients_are_those_of_the_plain_form(model: Any, chunk: int | None, remat: bool) -> None:
+    weights = jnp.asarray(RNG.normal(size=(B * G, T)))
+
+    def gradients(of: Any) -> Any:
+        return nnx.grad(lambda model: (of(model)[0] * weights).sum())(model)
+
+    expected = nnx.to_flat_state(gradients(plain))
+    model.remat = remat
+    found = dict(nnx.to_flat_state(gradients(lambda model: shared(model, chunk))))
+    for path, leaf in expected:
+        assert np.abs(leaf[...]).max() > 1e-6, path
+        np.testing.assert_allclose(found[path][...], leaf[...], rtol=1e-7, atol=1e-9, err_msg=str(path))
+
+
+def test_entropies_have_no_gradient(model: Any) -> None:
+    gradient = nnx.grad(lambda model: shared(model, None)[1].sum())(model)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
+
+
+def test_logits_of_all_tokens_never_exist_at_once(model: Any) -> None:
+    """Forward and backward: no array of a compiled step has as many numbers as there are tokens times words."""
+    graphdef, state = nnx.split(model)
+
+    def loss(state: Any) -> jax.Array:
+        return shared(nnx.merge(graphdef, state), 8)[0].sum()
+
+    program = jax.jit(jax.grad(loss)).lower(state).as_text()
+    assert f"tensor<{8}x{53}x" in program
+    assert f"tensor<{B * G * T}x{53}x" not in program
+
+
+def test_what_stands_at_padding_of_a_prompt_does_not_count(model: Any) -> None:
+    before = shared(model, None)[0]
+    other = np.where(PROMPT_MASK, PROMPTS, 11)
+    after = completion_statistics(
+        model, jnp.asarray(other), jnp.asarray(PROMPT_MASK.sum(1)), jnp.asarray(TOKENS), temperature=TEMPERATURE
+    )
+    np.testing.assert_array_equal(after.logps, before)
+
+
+def test_one_token_completions_need_no_second_pass(model: Any) -> None:
+    found = completion_statistics(
+        model,
+        jnp.asarray(PROMPTS),
+        jnp.asarray(PROMPT_MASK.sum(1)),
+        jnp.asarray(TOKENS[:, :1]),
+        temperature=TEMPERATURE,
+    )
+    np.testing.assert_allclose(found.logps, plain(model)[0][:, :1], rtol=1e-9)
