@@ -49,11 +49,11 @@ def describe_updates(
         "ratio_max": float(found("ratio_max").max()) if tokens.sum() else None,
         "entropy": weighed_mean("entropy"),
         "grad_norm": float(found("grad_norm")[np.array(ends) - 1].mean()),
-        **_describe_norms([records[end - 1] for end in ends]),
+        **describe_norms([records[end - 1] for end in ends]),
     }
 
 
-def _describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """How far updates moved the weights that train: means over the updates, for all weights and for each group.
 
     Args:
