@@ -158,6 +158,14 @@ def test_settled_prompts_need_nothing_but_their_configuration(settled: Callable[
     assert settle_prompts(config) == config
 
 
+def test_worked_examples_of_a_stream_are_drawn_from_its_first_rows() -> None:
+    config = small_run("prompt.num_few_shot=2", "data.streaming=true", "data.num_train=2000")
+    first = {example.prompt for example in load_splits(small_run("data.num_train=1000"))[0]}
+    shown = [shot["prompt"] for shot in settle_prompts(config).prompt.few_shot]
+    assert len(shown) == 2
+    assert first >= set(shown)
+
+
 def test_a_template_that_cannot_be_read_is_named(settled: Callable[..., Config]) -> None:
     with pytest.raises(ConfigError, match=r"prompt.chat_template=nowhere.jinja cannot be read"):
         settled(chat_template="nowhere.jinja")

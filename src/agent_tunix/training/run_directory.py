@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import datetime
 import fcntl
+import glob
 import importlib.metadata
 import json
 import os
@@ -16,6 +17,9 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
+
+# Sources whose `path` is a name elsewhere.
+_HUBS = ("huggingface", "tfds", "kaggle")
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,11 @@ def with_absolute_places(config: Config) -> Config:
         train_data_dir=_absolute_where_it_is(training.train_data_dir),
         test_data_dir=_absolute_where_it_is(training.test_data_dir),
     )
-    data = dataclasses.replace(data, path=_absolute_where_it_is(data.path))
+    data = dataclasses.replace(
+        data,
+        path=_absolute_data(data.path, data.source),
+        mixture={name: _absolute_set(one, data.source) for name, one in data.mixture.items()},
+    )
     model = dataclasses.replace(model, path=_absolute_where_it_is(model.path))
     return dataclasses.replace(config, training=training, data=data, model=model)
 
@@ -94,9 +102,20 @@ def _absolute(path: str | None) -> str | None:
 
 def _absolute_where_it_is(path: str | None) -> str | None:
     """The path from the root, if something lies there; what is not a path, such as a name on a hub, stays as it is."""
-    if not path or not os.path.exists(os.path.expanduser(path)):
-        return path
-    return os.path.abspath(os.path.expanduser(path))
+    found = os.path.expanduser(path or "")
+    return os.path.abspath(found) if path and (os.path.exists(found) or glob.glob(found)) else path
+
+
+def _absolute_data(path: str | None, source: str) -> str | None:
+    """Likewise; of a hub's dataset a directory that happens to have its name is not meant."""
+    return path if source in _HUBS else _absolute_where_it_is(path)
+
+
+def _absolute_set(keys: Any, source: str) -> Any:
+    """The keys of one set of a mixture."""
+    if not isinstance(keys, dict) or not isinstance(keys.get("path"), str):
+        return keys
+    return {**keys, "path": _absolute_data(keys["path"], str(keys.get("source", source)))}
 
 
 def claim(config: Config, root: Path) -> RunDirectory:

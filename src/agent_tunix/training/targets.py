@@ -12,7 +12,7 @@ import numpy as np
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
-from agent_tunix.data import peek_example
+from agent_tunix.data import peek_examples
 from agent_tunix.errors import ConfigError, DataError
 from agent_tunix.training.preflight import Checked
 
@@ -57,7 +57,7 @@ def check_supervised(checked: Checked) -> Checked:
 
     Raises:
         ConfigError: A micro-batch cannot be divided among the devices.
-        DataError: The first row has no target.
+        DataError: The first row, of any set of a mixture, has no target.
     """
     config = checked.config
     size, fsdp = micro_batch_size(config), config.model.mesh_shape[0]
@@ -66,7 +66,8 @@ def check_supervised(checked: Checked) -> Checked:
             f"a micro-batch of {size} targets must be divisible by {fsdp}, the first number of model.mesh_shape; try"
             f" training.micro_batch_size={fsdp}"
         )
-    target_text(peek_example(config).columns, config)
+    for example in peek_examples(config).values():
+        target_text(example.columns, config)
     return replace(
         checked, config=replace(config, grpo=replace(config.grpo, beta=0.0, num_iterations=1, reference_sync_steps=0))
     )
