@@ -22,7 +22,7 @@ from tunix.sft import sharding_utils
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import DataError
-from agent_tunix.policy import compat
+from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.training.learner import GrpoLearner, PromptBatch
 from agent_tunix.training.logps import completion_statistics
@@ -92,6 +92,7 @@ class SupervisedTeacher:
         self._trainer = self._cluster.actor_trainer
         self._trainer.with_loss_fn(_loss, has_aux=True)
         self._trainer.with_gen_model_input_fn(lambda x: {"example": x})
+        sharing.update_trained_only(self._trainer, self._cluster.r2m[rl_cluster_lib.Role.ACTOR])
 
     def run_step(self, step: int, batch: PromptBatch) -> SupervisedResult:
         """One update with the targets of a batch.
