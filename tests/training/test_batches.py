@@ -3,6 +3,7 @@
 import json
 import logging
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,13 +172,13 @@ def test_the_memory_of_a_stream_is_flat(tmp_path: Path) -> None:
 class Letters:
     """A tokenizer whose tokens are letters."""
 
-    vocab_size = 256
+    special_texts: Sequence[str] = ()
 
     def render_chat(self, messages: Any) -> str:
         return "".join(message["content"] for message in messages)
 
-    def encode(self, text: str, *, allow_special: bool = False) -> list[int]:
-        return list(text.encode())
+    def encode_prompts(self, prompts: Sequence[Sequence[str]]) -> list[list[int]]:
+        return [list("".join(parts).encode()) for parts in prompts]
 
 
 def stream_through(path: Path, count: int) -> int:
