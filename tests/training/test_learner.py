@@ -13,6 +13,8 @@ from flax import nnx
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardFailureRateError
 from agent_tunix.policy import compat
+from agent_tunix.training import learner as learner_module
+from agent_tunix.training.logps import logps_under
 from agent_tunix.training.rollout import Completions
 from tests.training.support import Bench, BenchMaker, assert_same, changed
 
@@ -144,7 +146,7 @@ def test_each_step_samples_with_noise_of_its_own(two_iterations: Bench) -> None:
 
 def test_the_sampler_has_the_weights_that_were_just_trained(two_iterations: Bench) -> None:
     cluster = two_iterations.learner.rl_cluster
-    two_iterations.run_step(1)
+    two_iterations.update(two_iterations.sample(), ADVANTAGES)
     assert changed(two_iterations.state(), two_iterations.initial)
     sampled, trained = nnx.state(cluster.rollout.model()), nnx.state(cluster.actor_trainer.model)
     jax.tree.map(np.testing.assert_array_equal, sampled, trained)
@@ -193,38 +195,29 @@ def late(array: jax.Array) -> jax.Array:
 
 
 def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference's weights, and what the old policy says, come late: a reward is called without waiting for them."""
+    """The reference's weights come late: a reward is called without waiting for its log-probabilities."""
     expected = two_iterations.run_step(1)
     two_iterations.reset()
-    cluster, reward = two_iterations.learner.rl_cluster, two_iterations.mixture.components[0].reward
-    graphdef, state = cluster.inference_worker._model_states["reference"]
-    leaves, structure = jax.tree.flatten(state)
-    late(leaves[0]).block_until_ready()  # compiled
+    reward = two_iterations.mixture.components[0].reward
+    begun: list[jax.Array] = []
+    ready: list[bool] = []
 
-    of_reference, of_policy = cluster.inference_worker.get_ref_per_token_logps, cluster.rollout.get_per_token_logps
-    begun: dict[str, Any] = {}
-
-    def reference(*tokens: Any, **options: Any) -> Any:
-        unready = jax.tree.unflatten(structure, [late(leaves[0]), *leaves[1:]])
-        monkeypatch.setitem(cluster.inference_worker._model_states, "reference", (graphdef, unready))
-        begun["reference"] = of_reference(*tokens, **options)
-        return begun["reference"]
-
-    def old(*tokens: Any) -> Any:
-        begun["old"] = late(of_policy(*tokens))
-        return begun["old"]
-
-    ready: dict[str, bool] = {}
+    def begin(model: nnx.Module, *arrays: Any) -> jax.Array:
+        graphdef, state = nnx.split(model)
+        leaves, structure = jax.tree.flatten(state)
+        late(leaves[0]).block_until_ready()  # compiled
+        unready = nnx.merge(graphdef, jax.tree.unflatten(structure, [late(leaves[0]), *leaves[1:]]))
+        begun.append(logps_under(unready, *arrays))
+        return begun[0]
 
     def score(samples: Any) -> Any:
-        ready.update({name: array.is_ready() for name, array in begun.items()})
+        ready.append(begun[0].is_ready())
         return type(reward).score(reward, samples)
 
-    monkeypatch.setattr(cluster.inference_worker, "get_ref_per_token_logps", reference)
-    monkeypatch.setattr(cluster.rollout, "get_per_token_logps", old)
+    monkeypatch.setattr(learner_module, "logps_under", begin)
     monkeypatch.setattr(reward, "score", score)
     found = two_iterations.run_step(1)
-    assert ready == {"reference": False, "old": False}
+    assert ready == [False]
     assert found.policy == expected.policy
 
 
