@@ -199,7 +199,7 @@ def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monk
     expected = two_iterations.run_step(1)
     two_iterations.reset()
     reward = two_iterations.mixture.components[0].reward
-    begun: list[jax.Array] = []
+    begun: list[Any] = []
     ready: list[bool] = []
 
     def begin(model: nnx.Module, *arrays: Any) -> jax.Array:
@@ -207,8 +207,9 @@ def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monk
         leaves, structure = jax.tree.flatten(state)
         late(leaves[0]).block_until_ready()  # compiled
         unready = nnx.merge(graphdef, jax.tree.unflatten(structure, [late(leaves[0]), *leaves[1:]]))
-        begun.append(logps_under(unready, *arrays))
-        return begun[0]
+        logps = logps_under(unready, *arrays)
+        begun.append(logps)
+        return logps
 
     def score(samples: Any) -> Any:
         ready.append(begun[0].is_ready())
