@@ -9,8 +9,9 @@ from agent_tunix.training.update_metrics import describe_updates
 
 
 def record(**values: Any) -> dict[str, Any]:
-    defaults = dict.fromkeys(("clip_share_low", "clip_share_high", "entropy", "kl", "loss", "update_norm"), 0.0)
-    return {**defaults, "ratio_mean": 1.0, "ratio_max": 1.0, "finite": True, **values}
+    defaults = dict.fromkeys(("clip_share_low", "clip_share_high", "entropy", "kl", "loss", "grad_norm"), 0.0)
+    norms = {"update_norm": {"": 0.0}, "weight_norm": {"": 1.0}}
+    return {**defaults, **norms, "ratio_mean": 1.0, "ratio_max": 1.0, "finite": True, **values}
 
 
 def describe(*records: dict[str, Any], tokens: list[int], accumulation: int = 2, total_weight: float = 1.0) -> Any:
@@ -51,6 +52,8 @@ def test_where_no_token_takes_part_there_are_no_means() -> None:
         ),
         "loss": 0.0,
         "grad_norm": 0.0,
+        "update_norm": 0.0,
+        "update_ratio": 0.0,
     }
 
 
@@ -61,7 +64,7 @@ def test_without_a_reference_there_is_no_divergence() -> None:
 
 
 def test_the_norm_is_that_of_whole_updates_and_of_the_one_that_was_not_finite() -> None:
-    norms = [record(update_norm=value) for value in (1.0, 2.0, 9.0, 4.0)]
+    norms = [record(grad_norm=value) for value in (1.0, 2.0, 9.0, 4.0)]
     assert describe(*norms, tokens=[1, 1, 1, 1])["grad_norm"] == 3.0
-    broken = [*norms[:2], record(update_norm=np.inf, finite=False)]
+    broken = [*norms[:2], record(grad_norm=np.inf, finite=False)]
     assert describe(*broken, tokens=[1, 1, 1])["grad_norm"] == pytest.approx(np.inf)
