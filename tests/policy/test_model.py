@@ -96,6 +96,13 @@ def cut_weights(directory: Path) -> None:
     file.write_bytes(file.read_bytes()[:-100])
 
 
+def prune(directory: Path) -> None:
+    """As a cache does whose files were cleared away under a snapshot of links."""
+    file = directory / "model.safetensors"
+    file.unlink()
+    file.symlink_to(directory / "blobs" / "gone")
+
+
 def retensor(change: Callable[[dict[str, np.ndarray]], object]) -> Callable[[Path], object]:
     def apply(directory: Path) -> None:
         tensors = load_file(directory / "model.safetensors")
@@ -122,6 +129,7 @@ def lose_shard(directory: Path) -> None:
         (drop("model.safetensors"), r"has no \*.safetensors"),
         (garble("config.json"), "config.json cannot be read as JSON"),
         (cut_weights, "model.safetensors is damaged or half downloaded"),
+        (prune, "model.safetensors is a link to a file that is gone"),
         (garble("model.safetensors"), "model.safetensors is damaged or half downloaded"),
         (lose_shard, "no tensor model.layers.0.self_attn.q_proj.weight .*are all files downloaded"),
         (retensor(lambda tensors: tensors.pop("model.norm.weight")), "no tensor model.norm.weight"),
@@ -132,6 +140,7 @@ def lose_shard(directory: Path) -> None:
         (configure(intermediate_size=...), "lacks 'intermediate_size'"),
         (configure(rms_norm_eps=...), "lacks 'rms_norm_eps'"),
         (configure(rope_scaling={"rope_type": "yarn", "factor": 4.0}), "rope_scaling of type 'yarn' is not supported"),
+        (configure(rope_scaling={"rope_type": ["linear"]}), r"rope_scaling of type \['linear'\] is not supported"),
         (configure(rope_parameters={"rope_type": "yarn", "rope_theta": 1e6}), "rope_parameters of type 'yarn' is not"),
         (configure(use_sliding_window=True), "use_sliding_window = True is not supported"),
         (configure(attention_bias=True), "attention_bias = True is not supported"),

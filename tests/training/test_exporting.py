@@ -14,17 +14,19 @@ from safetensors.numpy import load_file
 
 from agent_tunix.cli import main
 from agent_tunix.config.compose import compose_overrides
+from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ExportError
 from agent_tunix.policy import export as policy_export
 from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.model import load_decoder, make_mesh
+from agent_tunix.policy.model import load_decoder, load_policy, make_mesh
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training import exporting
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
 from agent_tunix.training.trained_policy import FoundRun, find_run, load_trained_policy
+from tests.policy.support import make_directory
 from tests.small_run import SMALL_RUN
 
 
@@ -125,6 +127,20 @@ def test_an_adapter_on_some_modules_names_those(tmp_path: Path) -> None:
     export_run(run, tmp_path / "out", adapter=True)
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert config["target_modules"] == ["layers.1.self_attn.q_proj", "layers.1.self_attn.v_proj"]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_adapter_on_the_head_stands_beside_the_decoder(tmp_path: Path, tied: bool) -> None:
+    """Where PEFT looks for it; an embedding that is the head too has no adapter."""
+    directory = make_directory(tmp_path / "model", tie_word_embeddings=tied)
+    pattern = r".*lm_head|.*up_proj"
+    config = ModelConfig(path=str(directory), dtype="float32", lora_rank=2, lora_module_path=pattern)
+    policy = load_policy(directory, config, make_mesh([1, 1]))
+    (tmp_path / "out").mkdir()
+    policy_export.write_adapter(policy, directory, tmp_path / "out", 4.0, "base")
+    names = {name.rsplit(".", 2)[0] for name in load_file(tmp_path / "out" / "adapter_model.safetensors")}
+    head = set() if tied else {"base_model.model.lm_head"}
+    assert names == {"base_model.model.model.layers.0.mlp.up_proj", *head}
 
 
 def test_without_an_adapter_none_is_exported(whole: FoundRun, tmp_path: Path) -> None:
@@ -236,7 +252,10 @@ def test_the_command_says_what_it_wrote(whole: FoundRun, tmp_path: Path) -> None
     assert result.output.startswith(f"{tmp_path / 'out'}: the model after step 1, ")
 
 
-@pytest.mark.parametrize(("step", "said"), [("7", "no checkpoint of step 7"), ("last", "step must be the step of a")])
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [("7", "no checkpoint of step 7"), ("last", "--step must be the step of a"), ("1.5", "best or latest, not 1.5")],
+)
 def test_a_step_that_is_not_there_is_refused(whole: FoundRun, tmp_path: Path, step: str, said: str) -> None:
     result = CliRunner().invoke(main, ["export", str(whole.root), "--to", str(tmp_path / "out"), "--step", step])
     assert result.exit_code == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from agent_tunix.errors import AgentTunixError
+from agent_tunix.errors import AgentTunixError, ConfigError
 
 
 @click.command()
@@ -32,6 +32,8 @@ def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, ove
     from agent_tunix.training.trained_policy import check_step, find_run
 
     try:
+        if not (step.isdecimal() or step in ("best", "latest")):
+            raise ConfigError(f"--step must be the step of a checkpoint, 0, best or latest, not {step}")
         chosen = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
         found = find_run(run, "RUN")
         devices.prepare(found.config.distributed)
@@ -44,7 +46,7 @@ def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, ove
             overwrite=overwrite,
         )
     except AgentTunixError as error:
-        click.echo(str(error), err=True)
+        click.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)
     kind = "adapter" if adapter else "model"
     click.echo(f"{exported.directory}: the {kind} after step {exported.step}, {exported.num_bytes / 1e6:,.1f} MB")

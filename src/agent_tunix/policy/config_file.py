@@ -157,7 +157,7 @@ class ConfigFile:
 
     def _make_rope(self, name: str, parameters: Mapping[str, Any], old_theta: str, default_theta: float) -> Rope:
         rope_type = parameters.get("rope_type", parameters.get("type", "default"))
-        if rope_type not in _ROPE_KEYS:
+        if not isinstance(rope_type, str) or rope_type not in _ROPE_KEYS:
             raise ModelError(
                 f"{self.path}: {name} of type {rope_type!r} is not supported, only {', '.join(_ROPE_KEYS)}"
             )

@@ -73,11 +73,9 @@ def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, 
         raise ModelError(
             "the policy has no adapter, since all its weights were trained (model.lora_rank=0); export it whole"
         )
-    # Where transformers has the decoder, whatever the files call it.
-    prefix = "model.language_model." if policy.config.model_type == "gemma3" else "model."
     tensors = {}
     for module, (a, b) in pairs.items():
-        name = f"base_model.model.{prefix}{_dotted(module)}"
+        name = f"base_model.model.{_place_in_transformers(module, policy)}"
         tensors[f"{name}.lora_A.weight"] = _to_host(a, jnp.dtype("float32"), transposed=True)
         tensors[f"{name}.lora_B.weight"] = _to_host(b, jnp.dtype("float32"), transposed=True)
     save_file(tensors, directory / "adapter_model.safetensors", metadata=_FORMAT)
@@ -194,6 +192,13 @@ def _dotted(path: WeightPath) -> str:
     return ".".join(map(str, path))
 
 
+def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
+    """The name that transformers gives a module, whatever the files call it; the head stands beside the decoder."""
+    if module[0] == "lm_head":
+        return _dotted(module)
+    return ("model.language_model." if policy.config.model_type == "gemma3" else "model.") + _dotted(module)
+
+
 def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[str]:
     """The names by which PEFT finds the adapted modules again, and no others.
 
@@ -202,8 +207,7 @@ def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[st
     leaves = sorted({str(module[-1]) for module in pairs})
     if len(pairs) == len(leaves) * policy.config.num_layers and policy.config.model_type != "gemma3":
         return leaves
-    prefix = "language_model." if policy.config.model_type == "gemma3" else ""
-    return sorted(prefix + _dotted(module) for module in pairs)
+    return sorted(_place_in_transformers(module, policy).removeprefix("model.") for module in pairs)
 
 
 def _with_dtype(config: dict[str, Any], dtype: str) -> dict[str, Any]:

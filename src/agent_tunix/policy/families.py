@@ -87,7 +87,11 @@ def family_of(name: str) -> str:
     return _OTHER_NAMES.get(plain, plain)
 
 
-_OTHER_NAMES = {"gemma3text": "gemma3", "llama3": "llama", "llama31": "llama", "llama32": "llama", "qwen25": "qwen2"}
+_OTHER_NAMES = {
+    "gemma3text": "gemma3",
+    **dict.fromkeys(("llama3", "llama31", "llama32", "llama33"), "llama"),
+    "qwen25": "qwen2",
+}
 
 
 def _common(

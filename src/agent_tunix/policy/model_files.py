@@ -67,6 +67,9 @@ def check_weights(directory: Path) -> None:
         if not (directory / name).is_file():
             raise ModelError(f"{directory} lacks {name}, which its {INDEX} names; fetch it again, or the whole model")
     for path in sorted(directory.glob("*.safetensors")):
+        if not path.is_file():
+            what = "a link to a file that is gone" if path.is_symlink() else "no file"
+            raise ModelError(f"{path} is {what}; fetch it again, or give the directory that the files are in")
         size, needed = path.stat().st_size, _length_by_header(path)
         if needed is None or size != needed:
             should = "whose header is damaged" if needed is None else f"where its header says {needed:,}"
