@@ -152,7 +152,7 @@ def _question(messages: Sequence[Mapping[str, str]]) -> str:
 
 def number_text(value: float | decimal.Decimal) -> str:
     """A finite number as a reference: `72` of 72.0, `0.1` of 0.1."""
-    if not isinstance(value, int) and abs(value) < 2**53 and value == int(value):
+    if not isinstance(value, int) and -(2**53) < value < 2**53 and value == int(value):
         return str(int(value))
     return str(value)
 

@@ -44,9 +44,10 @@ def read_jsonl(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
 def _refuse_array(path: Path, first_line: bytes) -> None:
     """Refuse a `.json` file that is one array, of which every line would count as damaged."""
     if first_line.lstrip().startswith(b"["):
+        name = uncompressed(path.name)
         raise DataError(
             f"{path} is a JSON array, but rows must be one JSON object a line; write them so, as with"
-            f" jq -c '.[]' {path.name} > {uncompressed(path.name).rpartition('.')[0]}.jsonl"
+            f" jq -c '.[]' {name} > {name.rpartition('.')[0]}.jsonl"
         )
 
 

@@ -1,9 +1,9 @@
 """Parquet files, read a few hundred rows at a time.
 
 Values are plain Python: integers, floats, text, bytes, lists, a dict for a struct, `datetime`, `Decimal`, None. Times
-finer than a microsecond, which Python's own lack, are cut to it. A column of 16- or 32-bit floats has the shortest numbers
-that round to them, 0.1 rather than 0.10000000149011612. A row whose text is not UTF-8, that holds a date out
-of Python's range, or that is longer than `data.max_row_bytes` is dropped and counted.
+finer than a microsecond, which Python's own lack, are cut to it. A column of 16- or 32-bit floats has the shortest
+numbers that round to them, 0.1 rather than 0.10000000149011612. A row whose text is not UTF-8, that holds a date out of
+Python's range, or that is longer than `data.max_row_bytes` is dropped and counted.
 """
 
 from collections.abc import Iterator

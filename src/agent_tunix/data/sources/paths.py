@@ -166,7 +166,7 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
         ]
         raise DataError(
             f"{where} has {len(numbers)} of {total} files of a set and lacks {_some(names, total - len(numbers))};"
-            f" add what is missing, or give data.path='{name}-*' if these are all you want"
+            f" add what is missing, or give a pattern, as {where}/{name}{separator}*, if these are all you want"
         )
 
 
