@@ -162,6 +162,12 @@ def test_a_quote_left_open_in_the_middle_of_a_short_file_costs_its_own_line(tmp_
     assert dropped.rows == {"not CSV": [3]}
 
 
+def test_as_many_stray_quotes_as_lines_cost_no_more_than_these(tmp_path: Path) -> None:
+    rows, dropped = read(HEADER + b'"open,1\n' * 50_000 + b"last,2\n", tmp_path / "rows.csv")
+    assert [row.number for row in rows] == [50_002]
+    assert dropped.counts == {"not CSV": 50_000}
+
+
 def test_lines_after_a_stray_quote_keep_their_faults_and_their_numbers(tmp_path: Path) -> None:
     content = HEADER + b'"open,1\nshort\n"two\nlines",2\n"open,3\n\xff,4\nlast,5\n'
     rows, dropped = read(content, tmp_path / "rows.csv")

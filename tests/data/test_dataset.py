@@ -165,16 +165,22 @@ def test_space_around_a_problem_makes_no_other_one(tmp_path: Path) -> None:
     assert sides[:20] == sides[20:]
 
 
-def test_conversations_that_end_in_the_same_words_are_different_problems(tmp_path: Path) -> None:
-    def talk(number: int) -> dict[str, Any]:
-        turns = [("user", f"{number} + 1?"), ("assistant", "Let me see."), ("user", "Continue.")]
-        return {"question": [{"role": role, "content": text} for role, text in turns], "answer": "1"}
+def first_turn(example: Example) -> str:
+    assert example.messages is not None
+    return example.messages[0]["content"]
 
-    write(tmp_path / "rows.jsonl", [talk(number) for number in range(50)] * 2)
+
+def test_conversations_that_end_in_the_same_words_are_different_problems(tmp_path: Path) -> None:
+    def talk(number: int, end: str) -> dict[str, Any]:
+        turns = [("user", f"{number} + 1?"), ("assistant", "Let me see."), ("user", f"Continue.{end}")]
+        messages = [{"role": role, "content": text} for role, text in turns]
+        return {"question": [dict(reversed(turn.items())) if end else turn for turn in messages], "answer": "1"}
+
+    write(tmp_path / "rows.jsonl", [talk(number, end) for number in range(50) for end in ("", " ")])
     config = config_for(tmp_path / "rows.jsonl", 0.8)
     train, evaluation, _ = load_splits(config)
     assert (len(train), len(evaluation)) == (80, 20)
-    assert not {str(example.messages) for example in train} & {str(example.messages) for example in evaluation}
+    assert not {first_turn(example) for example in train} & {first_turn(example) for example in evaluation}
     assert len({is_held_out(example, config) for example in train + evaluation}) == 2
 
 

@@ -307,7 +307,8 @@ def _problem_of(example: Example) -> str:
     """
     if example.messages is None or [message.get("role") for message in example.messages] == ["user"]:
         return example.prompt.strip()
-    return json.dumps([{**message, "content": message["content"].strip()} for message in example.messages])
+    turns = [{**message, "content": message["content"].strip()} for message in example.messages]
+    return json.dumps(turns, sort_keys=True)
 
 
 def _rank(problem: str, seed: int) -> bytes:

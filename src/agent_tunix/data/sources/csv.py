@@ -7,8 +7,8 @@ the line on which it begins. A quote that is never closed, or only where another
 it stands: reading goes on at the next one.
 """
 
+import collections
 import csv
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -85,6 +85,7 @@ class _Records:
         self._limit = limit
         self._size = 0
         self._lines = read_lines(file, limit)
+        self._again: collections.deque[tuple[int, bytes]] = collections.deque()  # lines to be parsed once more
         self._held: list[tuple[int, bytes]] = []  # the lines of this record; no more than `limit` bytes and a line
         self._delimiter = delimiter
         self._begin()
@@ -93,7 +94,7 @@ class _Records:
         """Parse from the next line on; after a fault, from the one that follows the first of the faulty record."""
         again, self._held = self._held[1:], []
         if again:
-            self._lines = itertools.chain(again, self._lines)
+            self._again.extendleft(reversed(again))
             self.lines_read = self.line
         self._reader = csv.reader(self._feed(), delimiter=self._delimiter, strict=True)
 
@@ -122,7 +123,8 @@ class _Records:
 
     def _feed(self) -> Iterator[str]:
         """Lines as text, in which a byte that is not UTF-8 is half a surrogate pair."""
-        for number, line in self._lines:
+        while (numbered := self._again.popleft() if self._again else next(self._lines, None)) is not None:
+            number, line = numbered
             self.lines_read = number
             self._held.append((number, line))
             self._size += len(line)
