@@ -89,6 +89,7 @@ def test_the_defaults_pass() -> None:
         ("evaluation.num_samples", 0, "at least 1"),
         ("evaluation.num_passes", 0, "at least 1"),
         ("data.num_train", 0, "at least 1"),
+        ("data.answer_mark", "some", "one of auto, none, always"),
         ("data.max_row_bytes", 0, "at least 1"),
         ("generation.top_k", 0, "null keeps every token"),
         ("generation.temperature", 0.0, "above 0"),

@@ -56,6 +56,7 @@ def test_a_set_has_the_keys_of_the_group_but_for_its_own() -> None:
         ({"curriculum": {"stages": 1.5}}, r"data\.mixture\.a\.curriculum\.stages must be an integer, not 1\.5"),
         ({"curriculum": {"steps": 1}}, r"there is no key data\.mixture\.a\.curriculum\.steps; did you mean .*stages\?"),
         ({"curriculum": {"kind": "fast"}}, r"data\.mixture\.a\.curriculum\.kind must be one of baby_steps, one_pass"),
+        ({"answer_mark": "some"}, r"data\.mixture\.a\.answer_mark must be one of auto, none, always, not 'some'"),
         ({"streaming": True}, r"data\.mixture\.a\.streaming cannot be set for one set"),
         ({"mixture": {"b": {}}}, r"data\.mixture\.a\.mixture cannot be set for one set"),
     ],

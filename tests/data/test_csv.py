@@ -68,12 +68,12 @@ def test_damaged_row_is_dropped_with_its_line(row: bytes, reason: str, tmp_path:
     assert dropped.rows[reason] == [3]
 
 
-def test_a_quote_that_is_never_closed_costs_no_more_than_the_rows_that_it_may_hold(tmp_path: Path) -> None:
+def test_a_quote_that_is_never_closed_costs_its_own_line_in_a_long_file(tmp_path: Path) -> None:
     content = HEADER + b'first,1\n"open,1\nsecond,2\n' + b"third,3\n" * 20_000
     rows, dropped = read(content, tmp_path / "rows.csv", max_row_bytes=1000)
     assert dropped.counts == {"longer than data.max_row_bytes=1000": 1}
     assert dropped.rows == {"longer than data.max_row_bytes=1000": [3]}
-    assert len(rows) > 19_800
+    assert len(rows) == 20_002
 
 
 def test_a_quote_left_open_at_the_end_is_counted(tmp_path: Path) -> None:
@@ -143,3 +143,40 @@ def test_each_file_has_a_header_of_its_own(tmp_path: Path) -> None:
     ]
     assert "part-1.csv line 3; it has 1" in dropped.describe()
     assert "part-2.csv line 3; it has 1" in dropped.describe()
+
+
+# --- a stray quote costs its own line -------------------------------------------------------------------------------
+
+
+def test_a_stray_quote_costs_its_own_line(tmp_path: Path) -> None:
+    rows_around = [b'"a, %d",%d\n' % (number, number) for number in range(40)]
+    rows, dropped = read(HEADER + b"".join([*rows_around[:3], b'"open,1\n', *rows_around[3:]]), tmp_path / "rows.csv")
+    assert [row.columns["answer"] for row in rows] == [str(number) for number in range(40)]
+    assert dropped.rows == {"not CSV": [5]}
+    assert [row.number for row in rows] == [2, 3, 4, *range(6, 43)]
+
+
+def test_a_quote_left_open_in_the_middle_of_a_short_file_costs_its_own_line(tmp_path: Path) -> None:
+    rows, dropped = read(HEADER + b'first,1\n"open,1\n' + b"next,2\n" * 50, tmp_path / "rows.csv")
+    assert len(rows) == 51
+    assert dropped.rows == {"not CSV": [3]}
+
+
+def test_as_many_stray_quotes_as_lines_cost_no_more_than_these(tmp_path: Path) -> None:
+    rows, dropped = read(HEADER + b'"open,1\n' * 50_000 + b"last,2\n", tmp_path / "rows.csv")
+    assert [row.number for row in rows] == [50_002]
+    assert dropped.counts == {"not CSV": 50_000}
+
+
+def test_lines_after_a_stray_quote_keep_their_faults_and_their_numbers(tmp_path: Path) -> None:
+    content = HEADER + b'"open,1\nshort\n"two\nlines",2\n"open,3\n\xff,4\nlast,5\n'
+    rows, dropped = read(content, tmp_path / "rows.csv")
+    assert [(row.number, row.columns["answer"]) for row in rows] == [(4, "2"), (8, "5")]
+    assert dropped.rows == {"not CSV": [2, 6], "not 2 fields, as the header has": [3], "not UTF-8": [7]}
+
+
+def test_rows_after_a_file_with_a_stray_quote_are_numbered_through(tmp_path: Path) -> None:
+    (tmp_path / "part-1.csv").write_bytes(HEADER + b'"open,1\nq,1\n')
+    (tmp_path / "part-2.csv").write_bytes(HEADER + b"r,2\n")
+    rows = list(read_rows(Config(data=DataConfig(path=str(tmp_path / "part-*.csv"))), "train", Dropped()))
+    assert [row.number for row in rows] == [3, 5]

@@ -75,11 +75,35 @@ def test_answers_without_any_mark_are_whole_references(tmp_path: Path) -> None:
     assert load_examples(config_for(tmp_path), "train").examples[0].columns["answer"] == "Paris"
 
 
-def test_a_good_row_late_among_the_first_hundred_marks_the_dataset(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", [{"question": "q", "answer": "24"}] * 99 + rows(1))
+def test_one_heading_among_the_answers_marks_no_dataset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plain = [{"question": f"{n}?", "answer": str(n)} for n in range(150)]
+    heading = {"question": "Explain.", "answer": "#### Overview\nIt is so."}
+    write(tmp_path / "train.jsonl", [heading, *plain, heading])
     loaded = load_examples(config_for(tmp_path), "train")
-    assert len(loaded.examples) == 1
-    assert loaded.dropped.counts == {"no #### in column 'answer'": 99}
+    assert len(loaded.examples) == 152
+    assert loaded.examples[0].columns["answer"] == heading["answer"]
+    assert [record.getMessage().split(" have ####")[0] for record in caplog.records] == [
+        f"2 train answers of {tmp_path / 'train.jsonl'}"
+    ]
+
+
+@pytest.mark.parametrize(("mark", "references"), [("always", ["Overview"]), ("none", ["1", "#### Overview"])])
+def test_whether_answers_are_marked_may_be_said(
+    mark: str, references: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "train.jsonl", [{"question": "q", "answer": "1"}, {"question": "p", "answer": "#### Overview"}])
+    config = config_for(tmp_path)
+    config.data.answer_mark = mark
+    loaded = load_examples(config, "train")
+    assert [example.columns["answer"] for example in loaded.examples] == references
+    assert not caplog.records
+
+
+def test_a_few_unmarked_answers_leave_a_dataset_marked(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", [{"question": "q", "answer": "24"}] * 3 + rows(7))
+    loaded = load_examples(config_for(tmp_path), "train")
+    assert len(loaded.examples) == 7
+    assert loaded.dropped.counts == {"no #### in column 'answer'": 3}
 
 
 def test_file_without_a_usable_row_is_refused_with_the_counts(tmp_path: Path) -> None:
@@ -130,6 +154,44 @@ def test_repeated_problem_is_never_on_both_sides(tmp_path: Path) -> None:
     assert not {example.prompt for example in train} & {example.prompt for example in evaluation}
 
 
+def test_space_around_a_problem_makes_no_other_one(tmp_path: Path) -> None:
+    spaced = [{**row, "question": f"\n {row['question']}  "} for row in rows(20)]
+    write(tmp_path / "rows.jsonl", [*rows(20), *spaced])
+    config = config_for(tmp_path / "rows.jsonl", 0.5)
+    train, evaluation, _ = load_splits(config)
+    assert (len(train), len(evaluation)) == (20, 20)
+    assert not {example.prompt.strip() for example in train} & {example.prompt.strip() for example in evaluation}
+    sides = [is_held_out(example, config) for example in load_examples(config, "train").examples]
+    assert sides[:20] == sides[20:]
+
+
+def first_turn(example: Example) -> str:
+    assert example.messages is not None
+    return example.messages[0]["content"]
+
+
+def test_conversations_that_end_in_the_same_words_are_different_problems(tmp_path: Path) -> None:
+    def talk(number: int, end: str) -> dict[str, Any]:
+        turns = [("user", f"{number} + 1?"), ("assistant", "Let me see."), ("user", f"Continue.{end}")]
+        messages = [{"role": role, "content": text} for role, text in turns]
+        return {"question": [dict(reversed(turn.items())) if end else turn for turn in messages], "answer": "1"}
+
+    write(tmp_path / "rows.jsonl", [talk(number, end) for number in range(50) for end in ("", " ")])
+    config = config_for(tmp_path / "rows.jsonl", 0.8)
+    train, evaluation, _ = load_splits(config)
+    assert (len(train), len(evaluation)) == (80, 20)
+    assert not {first_turn(example) for example in train} & {first_turn(example) for example in evaluation}
+    assert len({is_held_out(example, config) for example in train + evaluation}) == 2
+
+
+def test_a_question_is_the_same_problem_as_text_and_as_a_conversation() -> None:
+    config = Config(training=TrainingConfig(train_fraction=0.5))
+    for number in range(20):
+        asked = f"{number} + 1?"
+        talk = Example(asked, {}, 1, ({"role": "user", "content": asked},))
+        assert is_held_out(talk, config) == is_held_out(Example(asked, {}, 2), config)
+
+
 @pytest.mark.parametrize("fraction", [0.001, 0.999])
 def test_neither_side_is_ever_empty(fraction: float, tmp_path: Path) -> None:
     write(tmp_path / "rows.jsonl", rows(3))
@@ -141,6 +203,14 @@ def test_neither_side_is_ever_empty(fraction: float, tmp_path: Path) -> None:
 def test_one_problem_cannot_be_divided(tmp_path: Path) -> None:
     write(tmp_path / "rows.jsonl", rows(1))
     with pytest.raises(DataError, match="needs at least 2 different problems"):
+        load_splits(config_for(tmp_path / "rows.jsonl", 0.5))
+
+
+def test_that_one_problem_cannot_be_divided_tells_what_was_dropped(tmp_path: Path) -> None:
+    write(tmp_path / "rows.jsonl", [*rows(1), {"problem": "p"}, {"problem": "q"}])
+    with pytest.raises(
+        DataError, match=r"there is 1, since 2 rows were dropped: 2 × no column 'question' \(lines 2, 3"
+    ):
         load_splits(config_for(tmp_path / "rows.jsonl", 0.5))
 
 

@@ -1,5 +1,6 @@
 """What becomes of one row."""
 
+import decimal
 from typing import Any
 
 import pytest
@@ -68,9 +69,17 @@ def test_malformed_row_says_what_is_wrong(columns: dict[str, Any], reason: str, 
 
 @pytest.mark.parametrize(
     ("answers", "marked"),
-    [(["24", "#### 24"], True), (["24", "#24"], False), ([None, 24, "x #### 3"], True), ([], False)],
+    [
+        (["24", "#### 24"], True),
+        (["24", "24", "#### 24"], False),
+        (["24", "#24"], False),
+        ([None, 24, "x #### 3"], True),
+        ([None, None, "x #### 3"], True),
+        ([None], False),
+        ([], False),
+    ],
 )
-def test_dataset_is_marked_if_any_answer_is(answers: list[Any], marked: bool) -> None:
+def test_dataset_is_marked_if_half_of_its_answers_are(answers: list[Any], marked: bool) -> None:
     assert is_marked([row(answer=answer) for answer in answers], "answer") is marked
 
 
@@ -119,6 +128,24 @@ def test_an_answer_that_is_no_finite_number_is_no_reference(value: float) -> Non
         make_example(row(question="q", answer=value), DataConfig(), marked=False)
 
 
+@pytest.mark.parametrize(
+    ("value", "reference"),
+    [
+        (72, "72"),
+        (72.0, "72"),
+        (-0.0, "0"),
+        (0.1, "0.1"),
+        (1e300, "1e+300"),
+        (2**64, str(2**64)),
+        (decimal.Decimal("1.10"), "1.10"),
+        (decimal.Decimal("72.00"), "72"),
+    ],
+)
+def test_a_number_is_a_reference_as_people_write_it(value: Any, reference: str) -> None:
+    example = make_example(row(question="q", answer=value), DataConfig(), marked=False)
+    assert example.columns["answer"] == reference
+
+
 # --- conversations ---------------------------------------------------------------------------------------------------
 
 USER = {"role": "user", "content": "What is 2 + 2?"}
@@ -142,6 +169,15 @@ def test_fields_that_a_parquet_file_fills_with_nothing_are_left_out() -> None:
     message = {**USER, "name": None, "tool_calls": None}
     example = make_example(row(question=[message], answer="4"), DataConfig(), marked=False)
     assert example.messages == (USER,)
+
+
+def test_a_conversation_may_end_with_what_a_tool_gave_and_keeps_its_other_texts() -> None:
+    result = {"role": "tool", "name": "add", "tool_call_id": "call_7", "content": "4", "weight": 1}
+    talk = [USER, {"role": "assistant", "content": "add(2, 2)"}, result]
+    example = make_example(row(question=talk, answer="4"), DataConfig(), marked=False)
+    assert example.messages is not None
+    assert example.messages[-1] == {"role": "tool", "name": "add", "tool_call_id": "call_7", "content": "4"}
+    assert example.prompt == USER["content"]
 
 
 def test_text_is_no_conversation() -> None:

@@ -7,11 +7,13 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from agent_tunix.config.schema import Config, DataConfig
+from agent_tunix.data.dataset import load_examples
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources import read_rows
@@ -64,6 +66,32 @@ def test_values_are_plain_python_and_unchanged(array: pa.Array, values: list[Any
     assert found == values
     assert [type(value) for value in found] == [type(value) for value in values]
     assert dropped.total == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [(pa.float32(), [0.1, 72.0, 16777216.0, 1e-30, None]), (pa.float16(), [0.1, 72.0, 0.3333, None])],
+)
+def test_short_floats_are_the_shortest_numbers_that_round_to_them(
+    kind: pa.DataType, values: list[float | None], tmp_path: Path
+) -> None:
+    numbers = pa.array([None if value is None else np.float32(value) for value in values], pa.float32())
+    pq.write_table(pa.table({"value": numbers.cast(kind)}), tmp_path / "rows.parquet")
+    assert [row.columns["value"] for row in read(tmp_path / "rows.parquet")[0]] == values
+
+
+def test_short_floats_that_are_not_finite_stay(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": pa.array([math.nan, -math.inf], pa.float32())}), tmp_path / "rows.parquet")
+    first, second = (row.columns["value"] for row in read(tmp_path / "rows.parquet")[0])
+    assert math.isnan(first)
+    assert second == -math.inf
+
+
+def test_a_32_bit_answer_is_the_reference_that_was_written(tmp_path: Path) -> None:
+    table = pa.table({"question": ["a", "b"], "answer": pa.array([0.1, 72.0], pa.float32())})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    loaded = load_examples(Config(data=DataConfig(path=str(tmp_path / "rows.parquet"))), "train")
+    assert [example.columns["answer"] for example in loaded.examples] == ["0.1", "72"]
 
 
 def test_numbers_that_are_not_finite_stay(tmp_path: Path) -> None:

@@ -112,6 +112,46 @@ def test_two_files_of_the_same_split_are_refused(tmp_path: Path) -> None:
         found(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("present", "words"),
+    [
+        ([0, 1, 3], r"has 3 of 4 files of a set and lacks train-00002-of-00004\.jsonl;"),
+        ([1, 2], r"lacks train-00000-of-00004\.jsonl, train-00003-of-00004\.jsonl;"),
+        ([2, 3, 4], r"lacks train-00001-of-00004\.jsonl;"),
+        ([0, 1, 2, 4], r"has train-00004-of-00004\.jsonl, a number that a set of 4 has not"),
+    ],
+)
+def test_missing_numbered_files_are_named(present: list[int], words: str, tmp_path: Path) -> None:
+    touch(tmp_path, *(f"train-{number:05}-of-00004.jsonl" for number in present))
+    with pytest.raises(DataError, match=words):
+        found(tmp_path)
+
+
+def test_of_very_many_missing_files_a_few_are_named(tmp_path: Path) -> None:
+    touch(tmp_path, "train-0-of-999999999999.jsonl")
+    with pytest.raises(DataError, match=r"train-5-of-999999999999\.jsonl and 999999999993 more; add"):
+        found(tmp_path)
+
+
+def test_numbered_files_may_count_from_one(tmp_path: Path) -> None:
+    touch(tmp_path, "train-1-of-2.jsonl", "train-2-of-2.jsonl")
+    assert len(found(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["train-00000-of-00001.jsonl", "train-1.jsonl"], r"has both train-00000-of-00001\.jsonl and train-1\.jsonl;"),
+        (["train-00000-of-00001.jsonl", "train-00000-of-00002.jsonl"], "has files of several sets"),
+        (["train-00000-of-00001.jsonl", "train-00000-of-00001.jsonl.gz"], "has files of several sets"),
+    ],
+)
+def test_numbered_files_of_several_sets_are_refused(names: list[str], words: str, tmp_path: Path) -> None:
+    touch(tmp_path, *names)
+    with pytest.raises(DataError, match=words):
+        found(tmp_path)
+
+
 def test_splits_may_have_other_names(tmp_path: Path) -> None:
     touch(tmp_path, "main.csv", "validation.csv")
     config = config_for(tmp_path)

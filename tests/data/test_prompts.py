@@ -1,6 +1,7 @@
 """From conversations to token ids, with real tokenizers of every convention and templates like the families' own."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from tests import chat_tokenizers as chat
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from agent_tunix.config.schema import PromptConfig
+from agent_tunix.config.schema import Config, DataConfig, PromptConfig
+from agent_tunix.data.dataset import load_examples
 from agent_tunix.data.examples import Example
 from agent_tunix.data.prompts import PromptEncoder, filter_over_long
 from agent_tunix.errors import ConfigError, DataError, ModelError
@@ -121,6 +123,21 @@ def test_a_conversation_has_the_ids_that_transformers_gives_it(pair: Pair) -> No
     turns = ["What is 2 plus 2? ", " <think>easy</think>\n\n4 ", "and\n3?", "7", "<result>ok</result> then?"]
     messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)]
     assert PromptEncoder(pair.ours, pair.prompt).encode(messages) == pair.encode_as_transformers(messages)
+
+
+def test_tool_turns_of_a_file_have_the_ids_that_transformers_gives_them(tmp_path: Path) -> None:
+    talk = [
+        *ask("What is 2 plus 2?"),
+        {"role": "assistant", "content": "add(2, 2)"},
+        {"role": "tool", "name": "add", "tool_call_id": "call_1", "content": "4"},
+    ]
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"question": talk, "answer": "4"}), encoding="utf-8")
+    loaded = load_examples(Config(data=DataConfig(path=str(tmp_path / "rows.jsonl"))), "train")
+    pair = make_pair("qwen2", tmp_path)
+    encoder = PromptEncoder(pair.ours, pair.prompt)
+    messages = encoder.messages(loaded.examples[0])
+    assert messages == talk
+    assert encoder.encode(messages) == pair.encode_as_transformers(talk)
 
 
 @settings(max_examples=30)

@@ -109,6 +109,21 @@ def test_long_line_is_not_held_in_memory(tmp_path: Path) -> None:
     assert peak < 1_000_000
 
 
+@pytest.mark.parametrize("content", [b'[\n  {"question": "q"}\n]\n', b'\n [{"question": "q"}]', b"\xef\xbb\xbf[]"])
+def test_a_file_that_is_a_json_array_is_refused_with_the_remedy(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_bytes(content)
+    remedy = r"rows\.json is a JSON array, .*one JSON object a line; .* jq -c '\.\[\]' rows\.json > rows\.jsonl"
+    with pytest.raises(DataError, match=remedy):
+        list(read_rows(jsonl(tmp_path / "rows.json"), "train", Dropped()))
+
+
+def test_a_json_file_may_hold_an_object_a_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_bytes(b"\n" + GOOD + b"\n[1]\n" + GOOD)
+    dropped = Dropped()
+    assert len(list(read_rows(jsonl(tmp_path / "rows.json"), "train", dropped))) == 2
+    assert dropped.rows == {"empty line": [1], "not a JSON object": [3]}
+
+
 def test_unknown_source_names_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
     config = Config(data=DataConfig(source="json"))
     with pytest.raises(

@@ -15,6 +15,7 @@ from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # What concerns the whole mixture.
 _SHARED_KEYS = ("mixture", "streaming")
+_ANSWER_MARKS = ("auto", "none", "always")
 _KINDS = ("baby_steps", "one_pass")
 
 
@@ -75,6 +76,8 @@ def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator
         prefix: What comes before a key in messages: `data.` or `data.mixture.NAME.`.
         streaming: Whether its rows are read as they are needed.
     """
+    if data.answer_mark not in _ANSWER_MARKS:
+        yield f"{prefix}answer_mark must be one of {', '.join(_ANSWER_MARKS)}, not {data.answer_mark!r}"
     curriculum = data.curriculum
     at = f"{prefix}curriculum"
     if curriculum.kind not in _KINDS:

@@ -97,6 +97,10 @@ class DataConfig:
         "answer",
         "Column with the reference; of GSM8K's `solution #### answer` the answer is what follows ####; null: none.",
     )
+    answer_mark: str = key(
+        "auto",
+        "Whether answers are written `solution #### answer`: none, always, or auto, as at least half of the first 100.",
+    )
     columns: dict[str, str] = key({}, "New name → old name of columns that are renamed as the rows are read.")
     num_train: int = key(4096, "synthetic: how many training problems are made.")
     num_test: int = key(500, "synthetic: how many held-out problems are made.")

@@ -3,6 +3,8 @@
 import dataclasses
 import hashlib
 import itertools
+import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,9 +13,11 @@ from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config
 from agent_tunix.data.draws import read_difficulty
 from agent_tunix.data.dropped import Dropped, RowError
-from agent_tunix.data.examples import Example, is_marked, make_example, rename_columns
+from agent_tunix.data.examples import REFERENCE_MARK, Example, is_marked, make_example, rename_columns
 from agent_tunix.data.sources import Split, read_rows
 from agent_tunix.errors import ConfigError, DataError
+
+_LOGGER = logging.getLogger("agent_tunix.data")
 
 ROWS_TO_JUDGE_BY = 100
 # The column that holds the name of a mixture's set.
@@ -140,7 +144,8 @@ def peek_example(config: Config) -> Example:
 def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | None = None) -> Iterator[Example]:
     """The usable rows of one set, one by one, as they are read.
 
-    The set counts as marked if one of its first rows has GSM8K's `####`.
+    The set counts as marked if `data.answer_mark` says so, or, where that is `auto`, if at least half of its first
+    answers have GSM8K's `####`. If they do not, those with the mark are whole references, and a warning counts them.
 
     Args:
         config: The run, with the keys of this set.
@@ -156,15 +161,27 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
     rows = read_rows(config, split, dropped)
     first = list(itertools.islice(rows, ROWS_TO_JUDGE_BY))
     answers = data.columns.get(data.answer_column or "", data.answer_column)
-    marked = is_marked(first, answers)
+    marked = is_marked(first, answers) if data.answer_mark == "auto" else data.answer_mark == "always"
+    warns, whole = data.answer_mark == "auto" and not marked and data.answer_column is not None, 0
     for row in itertools.chain(first, rows):
         try:
             example = make_example(rename_columns(row, data.columns), data, marked=marked)
+            whole += warns and REFERENCE_MARK in example.columns["answer"]
             if split == "train" and data.curriculum.column is not None:
                 read_difficulty(example.columns, data.curriculum)
             yield example if name is None else _named(example, name)
         except RowError as error:
             dropped.add(error.reason, row.number, error.detail)
+    if whole:
+        _LOGGER.warning(
+            "%d %s answers of %s have %s and are whole references all the same, since most of the first %d have none;"
+            " data.answer_mark says which they are",
+            whole,
+            split,
+            dropped.origin or "the source",
+            REFERENCE_MARK,
+            len(first),
+        )
 
 
 def is_held_out(example: Example, config: Config) -> bool:
@@ -172,7 +189,7 @@ def is_held_out(example: Example, config: Config) -> bool:
 
     So about `training.train_fraction` of the different problems train, and the same problem is never on both sides.
     """
-    return int.from_bytes(_rank(example.prompt, config.seed), "big") >= config.training.train_fraction * 2**128
+    return int.from_bytes(_rank(_problem_of(example), config.seed), "big") >= config.training.train_fraction * 2**128
 
 
 def _parts(config: Config, split: Split) -> Mapping[str | None, Config]:
@@ -211,7 +228,7 @@ def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
 
 
 def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
-    """The training rows in two parts, decided for each distinct problem by a hash of its text and the run's seed.
+    """The training rows in two parts, decided for each distinct problem by a hash of it and the run's seed.
 
     So the same problem never stands in both, and neither the order of the rows nor a few new ones move the others.
     """
@@ -219,13 +236,18 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
     if not 0.0 < fraction < 1.0:
         raise ConfigError(f"training.train_fraction must be above 0 and at most 1, not {fraction}")
     loaded = load_examples(config, "train")
-    problems = {example.prompt for example in loaded.examples}
+    of_rows = [_problem_of(example) for example in loaded.examples]
+    problems = set(of_rows)
     if len(problems) < 2:
-        raise DataError("training.train_fraction < 1 needs at least 2 different problems, but there is 1; set it to 1")
+        lost = f", since {loaded.dropped.total} rows were dropped: {loaded.dropped.describe()}"
+        raise DataError(
+            "training.train_fraction < 1 needs at least 2 different problems, but there is 1"
+            f"{lost if loaded.dropped.total else ''}; {'correct them, or ' if loaded.dropped.total else ''}set it to 1"
+        )
     ranked = sorted(problems, key=lambda problem: _rank(problem, config.seed))
     chosen = set(ranked[: min(max(round(fraction * len(ranked)), 1), len(ranked) - 1)])
-    train = [example for example in loaded.examples if example.prompt in chosen]
-    held_out = [example for example in loaded.examples if example.prompt not in chosen]
+    train = [example for example, problem in zip(loaded.examples, of_rows, strict=True) if problem in chosen]
+    held_out = [example for example, problem in zip(loaded.examples, of_rows, strict=True) if problem not in chosen]
     return (
         LoadedSplit(train, loaded.dropped, _count_sets(train, loaded)),
         _interleaved(LoadedSplit(held_out, Dropped(), _count_sets(held_out, loaded))),
@@ -276,6 +298,17 @@ def _first_examples(config: Config) -> LoadedSplit:
             f" set training.test_data_dir"
         )
     return LoadedSplit(examples, all_dropped, counts)
+
+
+def _problem_of(example: Example) -> str:
+    """What makes two rows the same problem: the question without the space around it, or all of a conversation.
+
+    Many conversations may end in the same words; one that is a single question is the same problem as its text.
+    """
+    if example.messages is None or [message.get("role") for message in example.messages] == ["user"]:
+        return example.prompt.strip()
+    turns = [{**message, "content": message["content"].strip()} for message in example.messages]
+    return json.dumps(turns, sort_keys=True)
 
 
 def _rank(problem: str, seed: int) -> bytes:

@@ -1,7 +1,8 @@
 """A dataset's row as an example: the problem put to the model, and everything a reward may ask about it."""
 
+import decimal
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +10,9 @@ from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import RowError
 
 REFERENCE_MARK = "####"
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
+# Whom the model answers.
+ASKING_ROLES = ("user", "tool")
 
 
 class Row(NamedTuple):
@@ -29,13 +32,13 @@ class Example:
     """One problem with its reference.
 
     Attributes:
-        prompt: The problem put to the model, as people and rewards see it; of a conversation, the last user's message.
+        prompt: The problem put to the model, as people and rewards see it; of a conversation, the user's last message.
         columns: Every column of the row, untouched, and `answer`, the stripped reference, where there is one; in a
             marked dataset also `solution`, the worked solution before the mark, unless the row has a column of that
             name; in a mixture also `data_source`, the name of the set.
         index: The row's number in its source, from 1; the line number of a file.
-        messages: The conversation that the model answers, `{"role": …, "content": …}` each, the last one the user's;
-            None where the prompt column holds text.
+        messages: The conversation that the model answers, `{"role": …, "content": …}` each, and other fields that are
+            text; the last one is the user's or a tool's. None where the prompt column holds text.
     """
 
     prompt: str
@@ -45,9 +48,14 @@ class Example:
 
 
 def is_marked(rows: Iterable[Row], answer_column: str | None) -> bool:
-    """Whether any of these rows writes its answer as GSM8K does, `worked solution #### reference`."""
-    answers = (None if answer_column is None else row.columns.get(answer_column) for row in rows)
-    return any(isinstance(answer, str) and REFERENCE_MARK in answer for answer in answers)
+    """Whether at least half of the answers are written as GSM8K's are, `worked solution #### reference`.
+
+    One with the mark alone may be a heading, and one without it a damaged row. Rows without an answer do not count.
+    """
+    answers = [None if answer_column is None else row.columns.get(answer_column) for row in rows]
+    given = [answer for answer in answers if answer is not None]
+    marked = sum(isinstance(answer, str) and REFERENCE_MARK in answer for answer in given)
+    return marked > 0 and 2 * marked >= len(given)
 
 
 def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
@@ -88,7 +96,7 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
     messages = None
     if isinstance(row.columns.get(data.prompt_column), list | tuple):
         messages = read_conversation(row.columns[data.prompt_column], data.prompt_column)
-    prompt = _text(row, data.prompt_column) if messages is None else messages[-1]["content"]
+    prompt = _text(row, data.prompt_column) if messages is None else _question(messages)
     columns = dict(row.columns)
     if data.answer_column is not None:
         answer = _text(row, data.answer_column, number=True)
@@ -104,14 +112,15 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
 
 
 def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, str], ...]:
-    """The chat messages of a prompt column, of each no more than `role` and `content`.
+    """The chat messages of a prompt column: `role`, `content` and what other fields hold text, as `tool_call_id`.
 
     Args:
         messages: What the column holds.
         column: Its name, for messages.
 
     Raises:
-        RowError: They are not messages, one has no text or an unknown role, or the last one is not the user's.
+        RowError: They are not messages, one has no text or an unknown role or calls tools, or the last one is not the
+            user's or a tool's.
     """
     conversation = []
     for place, message in enumerate(messages, start=1):
@@ -125,24 +134,37 @@ def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, s
             raise RowError(f"column {column!r} holds a message that is not text", f"{at}: {type(content).__name__}")
         if message.get("tool_calls"):
             raise RowError(f"column {column!r} holds a message that calls tools", at)
-        conversation.append({"role": role, "content": content})
+        conversation.append({field: value for field, value in message.items() if isinstance(value, str)})
     if not conversation:
         raise RowError(f"column {column!r} is empty")
-    if conversation[-1]["role"] != "user":
+    if conversation[-1]["role"] not in ASKING_ROLES:
         raise RowError(f"column {column!r} does not end with the user's message", f"but {conversation[-1]['role']}'s")
     if not conversation[-1]["content"].strip():
         raise RowError(f"column {column!r} ends with an empty message")
     return tuple(conversation)
 
 
+def _question(messages: Sequence[Mapping[str, str]]) -> str:
+    """The last message of the user, or the last one where there is none."""
+    asked = [message["content"] for message in messages if message["role"] == "user" and message["content"].strip()]
+    return asked[-1] if asked else messages[-1]["content"]
+
+
+def number_text(value: float | decimal.Decimal) -> str:
+    """A finite number as a reference: `72` of 72.0, `0.1` of 0.1."""
+    if not isinstance(value, int) and -(2**53) < value < 2**53 and value == int(value):
+        return str(int(value))
+    return str(value)
+
+
 def _text(row: Row, column: str, *, number: bool = False) -> str:
     if column not in row.columns:
         raise _no_column(row, column)
     value = row.columns[column]
-    if number and isinstance(value, int | float) and not isinstance(value, bool):
+    if number and isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise RowError(f"column {column!r} is no finite number", f"it is {value}")
-        return str(value)
+        return number_text(value)
     if not isinstance(value, str):
         raise RowError(f"column {column!r} is not text", f"it is {type(value).__name__}")
     if not value.strip():

@@ -8,15 +8,13 @@ from typing import Any
 
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.dropped import RowError
-from agent_tunix.data.examples import Example
+from agent_tunix.data.examples import ASKING_ROLES, ROLES, Example
 from agent_tunix.errors import ConfigError, DataError
 
 Message = dict[str, str]
 
 # As the format rewards read `prompt.format`.
 _SLOT = re.compile(r"\{(\w*)\}")
-
-ROLES = ("system", "user", "assistant", "tool")
 
 
 def messages_for(prompt: PromptConfig, example: Example) -> list[Message]:
@@ -136,7 +134,7 @@ def _checked(messages: tuple[Mapping[str, Any], ...]) -> list[Message]:
                 raise RowError(f"the {field} of a message is not text", f"message {place}: {type(value).__name__}")
         if "content" not in message:
             raise RowError("a message without content", f"message {place}")
-    if messages[-1]["role"] not in ("user", "tool"):
+    if messages[-1]["role"] not in ASKING_ROLES:
         raise RowError("the conversation does not end with the user's turn", f"it ends with {messages[-1]['role']}")
     return [dict(message) for message in messages]
 

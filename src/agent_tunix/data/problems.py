@@ -1,12 +1,13 @@
 """Problems that somebody hands in, to be completed rather than trained on: rows that need not have an answer."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import RowError
-from agent_tunix.data.examples import REFERENCE_MARK, Example
+from agent_tunix.data.examples import REFERENCE_MARK, Example, number_text
 from agent_tunix.errors import DataError
 
 
@@ -67,7 +68,9 @@ def _with_reference(row: dict[str, Any], data: DataConfig) -> dict[str, Any]:
     answer = row.get(data.answer_column or "answer", row.get("answer"))
     if answer is None:
         return row
-    solution, mark, reference = str(answer).rpartition(REFERENCE_MARK)
+    finite = isinstance(answer, float) and math.isfinite(answer)
+    text = number_text(answer) if finite else str(answer)
+    solution, mark, reference = ("", "", text) if data.answer_mark == "none" else text.rpartition(REFERENCE_MARK)
     columns = {**row, "answer": reference.strip()}
     if mark:
         columns.setdefault("solution", solution.strip())

@@ -3,9 +3,11 @@
 Every value is text, as it stands in the file: nothing becomes a number, a date or a null, and an empty field is "".
 Rows follow RFC 4180: quoted fields may hold separators, doubled quotes and line ends. A row that does not, that has
 more or fewer fields than the header, is not UTF-8, or is longer than `data.max_row_bytes` is dropped and counted under
-the line on which it begins.
+the line on which it begins. A quote that is never closed, or only where another row opens one, costs the line on which
+it stands: reading goes on at the next one.
 """
 
+import collections
 import csv
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,20 +85,26 @@ class _Records:
         self._limit = limit
         self._size = 0
         self._lines = read_lines(file, limit)
+        self._again: collections.deque[tuple[int, bytes]] = collections.deque()  # lines to be parsed once more
+        self._held: list[tuple[int, bytes]] = []  # the lines of this record; no more than `limit` bytes and a line
         self._delimiter = delimiter
         self._begin()
 
     def _begin(self) -> None:
-        """Parse from the next line on; after a fault, what is held of the record that was given up is gone."""
+        """Parse from the next line on; after a fault, from the one that follows the first of the faulty record."""
+        again, self._held = self._held[1:], []
+        if again:
+            self._again.extendleft(reversed(again))
+            self.lines_read = self.line
         self._reader = csv.reader(self._feed(), delimiter=self._delimiter, strict=True)
 
     def next(self) -> list[str] | None:
         """The fields of the next record; None at the end of the file.
 
         Raises:
-            RowError: It is no record, and the next one begins on the next line.
+            RowError: It is no record. Of one that is no CSV or is too long, only the first line is passed over.
         """
-        self.line, self._size = self.lines_read + 1, 0
+        self.line, self._size, self._held = self.lines_read + 1, 0, []
         try:
             fields = next(self._reader, None)
             if fields is not None:
@@ -115,8 +123,10 @@ class _Records:
 
     def _feed(self) -> Iterator[str]:
         """Lines as text, in which a byte that is not UTF-8 is half a surrogate pair."""
-        for number, line in self._lines:
+        while (numbered := self._again.popleft() if self._again else next(self._lines, None)) is not None:
+            number, line = numbered
             self.lines_read = number
+            self._held.append((number, line))
             self._size += len(line)
             if self._size > self._limit and not (self._size == self._limit + 1 and line.endswith(b"\n")):
                 raise RowError(f"longer than data.max_row_bytes={self._limit}")

@@ -2,10 +2,12 @@
 
 A line that holds no usable object is dropped and counted, never an exception: not UTF-8, not JSON, not an object,
 empty, or longer than `data.max_row_bytes` (which is skipped without being held in memory).
+A `.json` file that is an array is refused.
 """
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import Config
@@ -13,7 +15,8 @@ from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.files import faults_of, open_bytes, read_lines
-from agent_tunix.data.sources.paths import find_files
+from agent_tunix.data.sources.paths import find_files, uncompressed
+from agent_tunix.errors import DataError
 
 
 def read_jsonl(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
@@ -24,7 +27,11 @@ def read_jsonl(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
         dropped.begin_file(path, before)
         number = 0
         with faults_of(split, path), open_bytes(path) as file:
+            may_be_array = uncompressed(path.name).lower().endswith(".json")
             for number, line in read_lines(file, limit):
+                if may_be_array and line.strip():
+                    _refuse_array(path, line)
+                    may_be_array = False
                 try:
                     columns = _parse_row(line, limit)
                 except RowError as error:
@@ -32,6 +39,16 @@ def read_jsonl(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
                 else:
                     yield Row(before + number, columns)
         before += number
+
+
+def _refuse_array(path: Path, first_line: bytes) -> None:
+    """Refuse a `.json` file that is one array, of which every line would count as damaged."""
+    if first_line.lstrip().startswith(b"["):
+        name = uncompressed(path.name)
+        raise DataError(
+            f"{path} is a JSON array, but rows must be one JSON object a line; write them so, as with"
+            f" jq -c '.[]' {name} > {name.rpartition('.')[0]}.jsonl"
+        )
 
 
 def _parse_row(line: bytes, limit: int) -> dict[str, Any]:

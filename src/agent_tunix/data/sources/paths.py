@@ -1,6 +1,7 @@
 """Which files hold the rows of a split, and which source reads them."""
 
 import glob
+import itertools
 import os
 import re
 from pathlib import Path
@@ -18,6 +19,7 @@ SUFFIXES = {
 }
 # Text may be compressed besides.
 COMPRESSIONS = (".gz", ".zst", ".bz2")
+NAMES_SHOWN = 5
 
 
 def source_of_path(config: Config, split: Split) -> str:
@@ -66,7 +68,8 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         source: Decides how the names of files in a directory end.
 
     Raises:
-        DataError: No path is given, or there is no such file.
+        DataError: No path is given, there is no such file, or of `train-00000-of-00004.jsonl` and the like some are
+            missing.
     """
     key, given, path = _given(config, split)
     name = _split_name(config, split)
@@ -85,6 +88,8 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
             raise DataError(
                 f"{key}={given} has {' and '.join(file.name for file in alike)}; leave one, or give one file"
             )
+        if not alike:
+            _check_shards(f"{key}={given}", found, name)
         return alike or found
     found = _matches(path)
     if not found:
@@ -132,19 +137,59 @@ def _is_numbered(file_name: str, name: str) -> bool:
     return re.match(re.escape(name) + r"[-_.]\d", file_name) is not None
 
 
+def _check_shards(where: str, files: list[Path], name: str) -> None:
+    """Refuse files that say of how many they are one, if they are not all there is."""
+    matches = [re.match(re.escape(name) + r"([-_.])(\d+)-of-(\d+)(?=\.)", file.name) for file in files]
+    shards = [match for match in matches if match]
+    if not shards:
+        return
+    others = [file.name for file, match in zip(files, matches, strict=True) if not match]
+    if others:
+        raise DataError(
+            f"{where} has both {shards[0].string} and {_some(others, len(others))}; leave the files of one set"
+        )
+    totals = sorted({match[3] for match in shards}, key=int)
+    numbers = [int(match[2]) for match in shards]
+    if len(totals) > 1 or len(set(numbers)) < len(numbers):
+        raise DataError(
+            f"{where} has files of several sets, as {shards[0].string} and {shards[-1].string}; leave those of one"
+        )
+    total, first = int(totals[0]), 0 if 0 in numbers or int(totals[0]) not in numbers else 1
+    if too_high := [match.string for match in shards if not first <= int(match[2]) < first + total]:
+        raise DataError(f"{where} has {_some(too_high, len(too_high))}, a number that a set of {total} has not")
+    if len(numbers) < total:
+        _, separator, digits, of = shards[0][0], shards[0][1], len(shards[0][2]), shards[0][3]
+        end = shards[0].string[shards[0].end() :]
+        absent = (number for number in range(first, first + total) if number not in numbers)
+        names = [
+            f"{name}{separator}{number:0{digits}}-of-{of}{end}" for number in itertools.islice(absent, NAMES_SHOWN)
+        ]
+        raise DataError(
+            f"{where} has {len(numbers)} of {total} files of a set and lacks {_some(names, total - len(numbers))};"
+            f" add what is missing, or give a pattern, as {where}/{name}{separator}*, if these are all you want"
+        )
+
+
+def _some(names: list[str], count: int) -> str:
+    """The first few of so many names."""
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return shown if count <= NAMES_SHOWN else f"{shown} and {count - NAMES_SHOWN} more"
+
+
 def source_of_name(name: str) -> str | None:
     """The source that reads files of such a name; None if the name does not tell."""
-    bare = _uncompressed(name).lower()
+    bare = uncompressed(name).lower()
     source = next((source for source, suffixes in SUFFIXES.items() if bare.endswith(suffixes)), None)
     return None if source == "parquet" and bare != name.lower() else source
 
 
-def _uncompressed(name: str) -> str:
+def uncompressed(name: str) -> str:
+    """The name without the suffix of a compression."""
     return name.rpartition(".")[0] if name.lower().endswith(COMPRESSIONS) else name
 
 
 def _stem(name: str) -> str:
-    return _uncompressed(name).rpartition(".")[0]
+    return uncompressed(name).rpartition(".")[0]
 
 
 def _not_in_directory(key: str, given: str | None, wanted: str, split: Split) -> str:
