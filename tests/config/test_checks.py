@@ -71,6 +71,9 @@ def test_the_defaults_pass() -> None:
         ("generation.over_long", "dropp", "did you mean drop?"),
         ("prompt.without_system_role", "folded", "did you mean fold?"),
         ("prompt.num_few_shot", -1, "at least 0"),
+        ("prompt.template", "no slots", "`{question}`"),
+        ("prompt.template", "", "`{question}`"),
+        ("prompt.template", "{{question}}", "`{question}`"),
         ("prompt.date", "26 Jul 2024", "a date YYYY-MM-DD"),
         ("training.log_level", "DEBUG", "debug, info"),
         ("evaluation.inference_config", "gredy", "did you mean greedy?"),
@@ -384,3 +387,9 @@ def test_a_groups_name_must_do_for_a_metric(name: Any) -> None:
 def test_a_groups_rate_needs_a_schedule_to_follow() -> None:
     groups = {"a": {"match": "x", "learning_rate": 1.0}}
     assert "which is 0" in refusal_of(config_with(optimizer__groups=groups, optimizer__learning_rate=0.0))
+
+
+def test_a_warmup_share_beside_a_number_of_steps_is_refused() -> None:
+    message = refusal_of(config_with(optimizer__warmup_steps=3, optimizer__warmup_ratio=0.5))
+    assert "optimizer.warmup_ratio 0.5 would do nothing beside optimizer.warmup_steps 3" in message
+    check(config_with(optimizer__warmup_steps=3))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.errors import Interrupted, NonFiniteUpdateError
+from agent_tunix.errors import CheckpointError, Interrupted, NonFiniteUpdateError
 from agent_tunix.tracking.outcome import Outcome, RunStatus, is_run, read_outcome, record_failure, recorded_outcome
 
 
@@ -32,6 +32,36 @@ def test_what_ends_a_run_is_kept_and_goes_on(tmp_path: Path, error: BaseExceptio
     assert found.status is status
     assert found.detail.startswith(f"{type(error).__name__}: ")
     assert "\n" not in found.detail
+
+
+@pytest.mark.parametrize("error", [CheckpointError("other rows"), KeyboardInterrupt()])
+def test_a_resume_that_is_refused_leaves_the_earlier_outcome(tmp_path: Path, error: BaseException) -> None:
+    with recorded_outcome(tmp_path, ["seed=1"]):
+        (tmp_path / "config.yaml").touch()
+    with pytest.raises(type(error)), recorded_outcome(tmp_path, ["seed=2"]):
+        raise error
+    assert read_outcome(tmp_path) == Outcome(RunStatus.FINISHED, ("seed=1",))
+
+
+def test_a_resume_that_fails_once_it_has_begun_is_failed(tmp_path: Path) -> None:
+    with recorded_outcome(tmp_path, ["seed=1"]):
+        (tmp_path / "config.yaml").touch()
+
+    def resume() -> None:
+        with recorded_outcome(tmp_path) as attempt:
+            attempt.begin()
+            raise NonFiniteUpdateError("step 3")
+
+    with pytest.raises(NonFiniteUpdateError):
+        resume()
+    assert read_outcome(tmp_path).status is RunStatus.FAILED
+
+
+def test_a_second_attempt_at_what_was_no_run_yet_tells_its_own_failure(tmp_path: Path) -> None:
+    for why in ("first", "second"):
+        with pytest.raises(CheckpointError), recorded_outcome(tmp_path):
+            raise CheckpointError(why)
+    assert "second" in read_outcome(tmp_path).detail
 
 
 def test_a_run_at_work_holds_its_lock_and_a_killed_one_does_not(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from agent_tunix.config.compose import to_yaml
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.outcome import RunStatus
-from agent_tunix.tracking.run_table import RunRow, find_runs, format_table, read_table, sort_table
+from agent_tunix.tracking.run_table import RunRow, find_runs, format_table, metric_names, read_table, sort_table
 
 METRIC = "eval/accuracy"
 
@@ -87,11 +87,16 @@ def test_without_overrides_configurations_are_compared(tmp_path: Path) -> None:
     ("damage", "status", "steps"),
     [
         (lambda run: (run / "metrics.jsonl").write_text("no\n{}\n"), RunStatus.UNREADABLE, None),
-        (lambda run: (run / "metrics.jsonl").unlink(), RunStatus.FINISHED, None),
-        (lambda run: tear(run / "metrics.jsonl"), RunStatus.FINISHED, 2),
-        (lambda run: (run / "metrics.jsonl").write_bytes(b""), RunStatus.FINISHED, None),
+        (lambda run: (run / "metrics.jsonl").unlink(), RunStatus.UNREADABLE, None),
+        (lambda run: tear(run / "metrics.jsonl"), RunStatus.UNREADABLE, 2),
+        (lambda run: (run / "metrics.jsonl").write_bytes(b""), RunStatus.UNREADABLE, None),
         (lambda run: (run / "config.yaml").write_text("{"), RunStatus.UNREADABLE, 2),
+        (lambda run: (run / "config.yaml").write_text("a: ${"), RunStatus.UNREADABLE, 2),
+        (lambda run: (run / "config.yaml").write_bytes(b""), RunStatus.UNREADABLE, 2),
+        (lambda run: (run / "config.yaml").unlink(), RunStatus.UNREADABLE, 2),
         (lambda run: (run / "status.json").write_text("{"), RunStatus.UNREADABLE, 2),
+        (lambda run: (run / "status.json").write_text("5"), RunStatus.UNREADABLE, 2),
+        (lambda run: (run / "status.json").write_text("[]"), RunStatus.UNREADABLE, 2),
         (lambda run: (run / "status.json").unlink(), RunStatus.STOPPED, 2),
     ],
 )
@@ -101,8 +106,62 @@ def test_a_damaged_run_has_a_row_and_hides_no_other(tmp_path: Path, damage: Any,
     broken, whole = table(tmp_path)
     assert (broken.status, broken.steps) == (status, steps)
     assert (whole.status, whole.final) == (RunStatus.FINISHED, 1.0)
+    assert bool(broken.detail) == (status is not RunStatus.FINISHED)
     for form in ("table", "json", "csv"):
         assert format_table([broken, whole], METRIC, form)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "seed: 0\noptimi", None])
+def test_a_damaged_configuration_beside_overrides_is_unreadable(tmp_path: Path, content: str | None) -> None:
+    run = make_run(tmp_path / "0", [0.25], overrides=["seed=1"])
+    (run / "config.yaml").unlink()
+    if content is not None:
+        (run / "config.yaml").write_text(content)
+    (row,) = table(tmp_path)
+    assert (row.status, row.settings) == (RunStatus.UNREADABLE, {"seed": "1"})
+    assert "config.yaml" in row.detail
+
+
+@pytest.mark.parametrize("status", ["failed", "stopped"])
+def test_a_run_that_ended_early_may_lack_rows_without_damage(tmp_path: Path, status: str) -> None:
+    tear(make_run(tmp_path / "0", [0.25, 0.5], status=status) / "metrics.jsonl")
+    (make_run(tmp_path / "1", [], status=status) / "metrics.jsonl").unlink()
+    assert [row.status for row in table(tmp_path)] == [status, status]
+
+
+@pytest.mark.parametrize("content", ['{"status": "fini', "5", "[]"])
+def test_a_damaged_status_shows_only_what_other_runs_override(tmp_path: Path, content: str) -> None:
+    for seed in (1, 2, 3):
+        overrides = [
+            f"seed={seed}",
+            f"grpo.beta={Config().grpo.beta:e}",
+            "model.lora_module_path=null",
+            "+experiment=quick_test",
+            "optimizer=adamw",
+        ]
+        make_run(tmp_path / str(seed), [0.5], overrides=overrides, seed=seed)
+    (tmp_path / "3" / "status.json").write_text(content)
+    rows = table(tmp_path)
+    assert [row.settings for row in rows][:2] == [{"seed": "1"}, {"seed": "2"}]
+    assert rows[2].settings["seed"] == "3"
+    assert len(format_table(rows, METRIC, "table").splitlines()[0]) < 100
+
+
+def test_a_single_run_shows_its_settings_only_if_they_are_few(tmp_path: Path) -> None:
+    for number in (2, 12):
+        run = tmp_path / str(number)
+        make_run(run, [0.5], overrides=[f"grpo.key{place}=1" for place in range(number)])
+        rows = table(run)
+        assert ("grpo.key0" in format_table(rows, METRIC, "table")) == (number == 2)
+        assert "grpo.key0" in format_table(rows, METRIC, "csv")
+
+
+def test_the_names_of_metrics_are_those_of_all_runs(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", [0.5])
+    make_run(tmp_path / "1", [0.5, 0.5])
+    (make_run(tmp_path / "2", []) / "metrics.jsonl").unlink()
+    names = metric_names([(run.name, run) for run in find_runs(tmp_path)])
+    assert names == [METRIC, "policy/kl", "rewards/total/mean", "time/step_s"]
 
 
 def test_a_metric_that_no_run_has_is_empty(tmp_path: Path) -> None:

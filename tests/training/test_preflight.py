@@ -5,7 +5,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
-from agent_tunix.errors import RewardError
+from agent_tunix.errors import ConfigError, RewardError
 from agent_tunix.rewards import fingerprint
 from agent_tunix.training.preflight import Checked, preflight
 
@@ -51,3 +51,16 @@ def test_a_route_by_a_column_that_the_data_lack_is_refused(tmp_path: Path) -> No
     checked(tmp_path, *data, "training.reward_function={a:{function:math,when:{kind:sum}}}")
     with pytest.raises(RewardError, match="names the column 'level', which the dataset lacks"):
         checked(tmp_path, *data, "training.reward_function={a:{function:math,when:{level:3}}}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["data.subset=foo"], "data.subset"),
+        (["data.source=synthetic", "data.subset=foo"], "data.subset"),
+        (["data.mixture={sums:{source:synthetic,subset:foo}}"], "data.mixture.sums.subset"),
+    ],
+)
+def test_a_subset_that_the_source_does_not_read_is_refused(overrides: list[str], key: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"^{key}=foo is not read by the source synthetic, but by huggingface, tfds"):
+        checked(tmp_path, *overrides)

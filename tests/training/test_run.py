@@ -322,6 +322,24 @@ def test_resuming_on_other_data_is_refused(resumed: tuple[Config, Path]) -> None
         train_here(config, root)
 
 
+def test_a_refused_resume_leaves_the_run_finished(resumed: tuple[Config, Path]) -> None:
+    config, root = resumed
+    before = (root / "status.json").read_bytes()
+    config.data.seed = 1
+    with pytest.raises(CheckpointError):
+        train_here(config, root)
+    assert (root / "status.json").read_bytes() == before
+
+
+def test_resuming_with_another_seed_that_splits_the_rows_says_so(config: Config, tmp_path: Path) -> None:
+    config.training.train_fraction = 0.5
+    config.training.num_batches = 1
+    train_here(config, tmp_path / "run")
+    config.seed, config.training.resume = config.seed + 5, True
+    with pytest.raises(CheckpointError, match=r"train_fraction=0\.5 splits the rows by the seed, .*go on with seed=0"):
+        train_here(config, tmp_path / "run")
+
+
 def test_resuming_with_other_settings_says_which(resumed: tuple[Config, Path]) -> None:
     config, root = resumed
     config.seed = 5

@@ -1,5 +1,6 @@
 """`agent-tunix compare`: many runs in one table, without JAX."""
 
+import difflib
 import sys
 from pathlib import Path
 
@@ -26,9 +27,9 @@ def compare(directories: tuple[Path, ...], metric: str, mode: str, sort: str, fo
     DIR is what a --multirun or `agent-tunix tune` wrote, or any directory with runs in it; several may be given. A run
     that goes on, was killed, failed, or is damaged has a row too, with its status.
 
-    Exit status: 0; 2 a DIR holds no run.
+    Exit status: 0; 2 a DIR holds no run, or no run has the metric.
     """
-    from agent_tunix.tracking.run_table import find_runs, format_table, read_table, sort_table
+    from agent_tunix.tracking.run_table import find_runs, format_table, metric_names, read_table, sort_table
 
     try:
         runs = []
@@ -40,7 +41,14 @@ def compare(directories: tuple[Path, ...], metric: str, mode: str, sort: str, fo
     except AgentTunixError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
-    click.echo(format_table(sort_table(read_table(runs, metric, mode), sort, mode), metric, form))
+    rows = read_table(runs, metric, mode)
+    # Runs without any metric, as those that have just started, may yet get this one.
+    if all(row.final is None for row in rows) and (names := metric_names(runs)) and metric not in names:
+        near = difflib.get_close_matches(metric, names, n=5, cutoff=0.4)
+        advice = f"near it are {', '.join(near)}" if near else f"there are {', '.join(names)}"
+        click.echo(f"no run has the metric {metric!r}; {advice}", err=True)
+        sys.exit(2)
+    click.echo(format_table(sort_table(rows, sort, mode), metric, form))
 
 
 def describe_sweep(directory: Path, metric: str = METRIC, mode: str = "max") -> str | None:

@@ -8,6 +8,7 @@ import datetime
 import difflib
 import math
 import re
+import string
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -266,6 +267,19 @@ def _prompt_problems(config: Config) -> Iterator[str]:
         yield f"prompt.date must be a date YYYY-MM-DD, not {prompt.date!r}"
     for name in sorted({"messages", "add_generation_prompt"} & prompt.template_args.keys()):
         yield f"prompt.template_args.{name} is what the run itself gives the chat template; leave it out"
+    if prompt.template is not None and not _names_a_column(prompt.template):
+        yield (
+            f"prompt.template must name a column, not {prompt.template!r}, which asks the same of every row; write"
+            " `{question}` where the problem is to stand, or set prompt.template=null for the problem alone"
+        )
+
+
+def _names_a_column(template: str) -> bool:
+    """Whether a template has a place for a column; one that cannot be read is told where it is read."""
+    try:
+        return any(name is not None for _, name, _, _ in string.Formatter().parse(template))
+    except ValueError:
+        return True
 
 
 def _advice(key: str) -> str:

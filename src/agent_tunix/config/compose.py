@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -16,7 +17,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config, EvaluateConfig
@@ -201,6 +201,24 @@ def _escape(value: Any) -> Any:
     return value
 
 
+def check_yaml(path: Path) -> None:
+    """See that a run's configuration is there and whole as YAML, in a fraction of the time that reading it takes.
+
+    Raises:
+        ConfigError: The file is missing, empty or damaged.
+    """
+    try:
+        with open(path, "rb") as file:
+            loaded = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if not isinstance(loaded, dict) or not loaded:
+            raise ValueError("it holds no keys")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist; a run's directory holds a config.yaml") from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        text = " ".join(str(error).split())
+        raise ConfigError(f"{path} should be a configuration that a run wrote, but: {text}; restore it") from error
+
+
 def from_yaml(path: Path) -> Config:
     """The configuration that a run wrote.
 
@@ -214,6 +232,6 @@ def from_yaml(path: Path) -> Config:
         if not isinstance(loaded, DictConfig) or not loaded:
             raise ValueError("it holds no keys")
         return to_typed(loaded)
-    except (OSError, ValueError, YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
         text = " ".join(str(error).split())
         raise ConfigError(f"{path} should be a configuration that a run wrote, but: {text}; restore it") from error

@@ -79,6 +79,12 @@ def optimizer_problems(optimizer: OptimizerConfig, scheduler: SchedulerConfig) -
     """One line for each key that is not read by what was chosen, and for whatever is wrong with a group."""
     yield from _unread(optimizer, "optimizer")
     yield from _unread(scheduler, "scheduler")
+    usual = OptimizerConfig().warmup_ratio
+    if optimizer.warmup_steps is not None and optimizer.warmup_ratio != usual:
+        yield (
+            f"optimizer.warmup_ratio {optimizer.warmup_ratio:g} would do nothing beside optimizer.warmup_steps"
+            f" {optimizer.warmup_steps}; give one of them (warmup_ratio is {usual:g} where it is not given)"
+        )
     for name, values in optimizer.groups.items():
         for problem in _group_problems(name, values):
             yield f"optimizer.groups.{name}{problem}"

@@ -111,6 +111,27 @@ def missing_steps(path: Path, last: int) -> list[int]:
     return [step for step in range(last + 1) if step not in found]
 
 
+def problem_of_finished(path: Path) -> str | None:
+    """What shows that rows are lost of a `metrics.jsonl` whose run came to its end; None where nothing does.
+
+    While a run is at work, or where it was killed, each of these may be so without damage.
+    """
+    try:
+        with open(path, "rb") as file:
+            last = b""
+            for line in file:
+                last = line
+        if last and not (last.endswith(b"\n") and isinstance(json.loads(last), dict)):
+            raise ValueError
+    except FileNotFoundError:
+        return f"{path} is missing, though the run finished"
+    except OSError as error:
+        return f"{path} could not be read: {error.strerror}"
+    except ValueError:
+        return f"{path} is cut off within its last line, though the run finished"
+    return None if last else f"{path} is empty, though the run finished"
+
+
 def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     with _explained(path, "read", READING_REMEDY), open(path, "rb") as file:
         for number, line in enumerate(file, start=1):

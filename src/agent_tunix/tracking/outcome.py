@@ -42,15 +42,38 @@ class Outcome:
     detail: str = ""
 
 
+class Attempt:
+    """To begin a run, or to go on with one.
+
+    Attributes:
+        begun: Whether it has come as far as to change the run.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    def begin(self) -> None:
+        """From here on, how the attempt ends is how the run ends."""
+        self.begun = True
+
+
 @contextlib.contextmanager
-def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[None]:
-    """Keep what becomes of the run in this block."""
+def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[Attempt]:
+    """Keep what becomes of the run in this block.
+
+    An attempt to go on with a run that ends before it has begun, as a resume that is refused, leaves what was kept.
+    """
+    earlier = _stored(root) if (root / "config.yaml").exists() else None
+    attempt = Attempt()
     _write(root, Outcome(RunStatus.RUNNING, tuple(overrides)))
     try:
-        yield
+        yield attempt
     except BaseException as error:
-        asked = isinstance(error, Interrupted | KeyboardInterrupt)
-        record_failure(root, error, overrides, RunStatus.STOPPED if asked else RunStatus.FAILED)
+        if earlier is not None and not attempt.begun:
+            _write_bytes(root, earlier)
+        else:
+            asked = isinstance(error, Interrupted | KeyboardInterrupt)
+            record_failure(root, error, overrides, RunStatus.STOPPED if asked else RunStatus.FAILED)
         raise
     _write(root, Outcome(RunStatus.FINISHED, tuple(overrides)))
 
@@ -85,14 +108,23 @@ def is_run(root: Path) -> bool:
     )
 
 
+def _stored(root: Path) -> bytes | None:
+    """What is kept of a run, as it is; None where nothing is."""
+    with contextlib.suppress(OSError):
+        return (root / _NAME).read_bytes()
+    return None
+
+
 def _write(root: Path, outcome: Outcome) -> None:
+    stored = {"status": outcome.status, "overrides": outcome.overrides, "detail": outcome.detail}
+    _write_bytes(root, json.dumps(stored).encode())
+
+
+def _write_bytes(root: Path, content: bytes) -> None:
     # What is said of a run must not decide it: a full disk is told by what trains.
     partial = root / f".{_NAME}.partial"
     with contextlib.suppress(OSError):
-        partial.write_text(
-            json.dumps({"status": outcome.status, "overrides": outcome.overrides, "detail": outcome.detail}),
-            encoding="utf-8",
-        )
+        partial.write_bytes(content)
         os.replace(partial, root / _NAME)
 
 

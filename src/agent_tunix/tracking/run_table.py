@@ -3,18 +3,19 @@
 Reading never fails: a run that is unfinished, or of which something is damaged, has a row that says so.
 """
 
+import contextlib
 import csv
 import io
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.tracking.metrics_file import iterate_rows
+from agent_tunix.tracking.metrics_file import iterate_rows, problem_of_finished
 from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import compare_ends
@@ -28,6 +29,9 @@ _OWN_KEYS = re.compile(r"(hydra\.|training\.(resume|checkpoint_dir|log_dir)$)")
 
 # Of what went wrong with a run, in a table; other forms have all of it.
 _DETAIL_LENGTH = 160
+
+# Settings of a single run that a table shows.
+_FEW_KEYS = 4
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,52 @@ def read_table(runs: Sequence[tuple[str, Path]], metric: str, mode: str = "max")
         metric: Whose final and best values are shown.
         mode: max: more is better; min: less is.
     """
-    rows = [_read_row(name, root, metric, min if mode == "min" else max) for name, root in runs]
-    keys = dict.fromkeys(key for row in rows for key in row.settings)
-    shared = {key for key in keys if len({row.settings.get(key) for row in rows}) == 1 and len(rows) > 1}
+    read = [_read_row(name, root, metric, min if mode == "min" else max) for name, root in runs]
+    overridden = dict.fromkeys(key for row, overrides in read for key in overrides)
+    settings = [overrides or _pick(row.settings, overridden) for row, overrides in read]
+    shown = overridden or dict.fromkeys(key for row, _ in read for key in row.settings)
+    if len(read) > 1:
+        shown = dict.fromkeys(key for key in shown if _differs(key, [row for row, _ in read], settings))
     return [
-        RunRow(**{**vars(row), "settings": {key: value for key, value in row.settings.items() if key not in shared}})
-        for row in rows
+        replace(row, settings={key: value for key, value in values.items() if key in shown})
+        for (row, _), values in zip(read, settings, strict=True)
     ]
+
+
+def metric_names(runs: Iterable[tuple[str, Path]]) -> list[str]:
+    """The names of all metrics that some run has, in alphabetical order; what cannot be read has none."""
+    names: set[str] = set()
+    for _, root in runs:
+        with contextlib.suppress(RunDirectoryError):
+            for row in iterate_rows(root / "metrics.jsonl"):
+                names |= row.keys()
+    return sorted(names - {"step"})
+
+
+def _pick(configured: Mapping[str, str], keys: Mapping[str, None]) -> dict[str, str]:
+    """Of a whole configuration the keys that other runs override; all where none overrides any."""
+    return {key: value for key, value in configured.items() if not keys or key in keys}
+
+
+def _differs(key: str, rows: Sequence[RunRow], settings: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a setting is not the same for all; a run of which it cannot be known says nothing."""
+    known = (
+        _comparable(values.get(key))
+        for row, values in zip(rows, settings, strict=True)
+        if key in values or (row.settings and row.status is not RunStatus.UNREADABLE)
+    )
+    return len(set(known)) > 1
+
+
+def _comparable(text: str | None) -> object:
+    """The same for two ways to write one value: `0` and `0.0`, `[1,1]` and `[1, 1]`."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        plain = text.replace(" ", "").lower()  # Python's True is YAML's true
+        return "null" if plain == "none" else plain
 
 
 def sort_table(rows: Iterable[RunRow], order: str, mode: str = "max") -> list[RunRow]:
@@ -120,6 +163,8 @@ def format_table(rows: Sequence[RunRow], metric: str, form: str) -> str:
     if form == "json":
         return json.dumps([{**vars(row), "metric": metric} for row in rows], ensure_ascii=False, indent=2)
     keys = list(dict.fromkeys(key for row in rows for key in row.settings))
+    if form == "table" and len(rows) == 1 and len(keys) > _FEW_KEYS:
+        keys = []  # there is nothing to tell it from
     if form == "csv":
         text = io.StringIO()
         names = [name for name in RunRow.__dataclass_fields__ if name != "settings"]
@@ -161,25 +206,41 @@ def _cell(value: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
-def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) -> RunRow:
+def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) -> tuple[RunRow, Mapping[str, str]]:
+    """A run's row with its overrides, or else its whole configuration; and the overrides alone."""
     outcome = read_outcome(root)
     status, detail = outcome.status, outcome.detail
     needed = ("step", metric, "rewards/total/mean", "time/step_s")
     rows: list[dict[str, Any]] = []
+    problems = []
     try:
         # Only what is shown: a long run has many metrics.
         stored = iterate_rows(root / "metrics.jsonl") if (root / "metrics.jsonl").exists() else iter(())
         rows.extend({key: row[key] for key in needed if key in row} for row in stored)
-        settings = _settings_of(root, outcome.overrides)
-    except (ConfigError, RunDirectoryError) as error:
-        status, settings = RunStatus.UNREADABLE, _split(outcome.overrides)
-        detail = str(error).splitlines()[0]
+    except RunDirectoryError as error:
+        problems.append(str(error))
+    if status is RunStatus.FINISHED:
+        problems += filter(None, [problem_of_finished(root / "metrics.jsonl")])
+    overrides = _split(outcome.overrides)
+    settings: Mapping[str, str] = overrides
+    try:
+        from agent_tunix.config.compose import check_yaml
+
+        # A run that failed as it started has none.
+        if status is RunStatus.FINISHED or (root / "config.yaml").exists():
+            settings = overrides or _read_config(root / "config.yaml")
+            if overrides:
+                check_yaml(root / "config.yaml")
+    except ConfigError as error:
+        problems.append(str(error))
+    if problems:
+        status, detail = RunStatus.UNREADABLE, problems[0].splitlines()[0]
     values = {row["step"]: float(row[metric]) for row in rows if _has_number(row, metric)}
     best = better(values.values()) if values else None
     before, after = compare_ends(
         [{"rewards/total/mean": row["rewards/total/mean"]} for row in rows if _has_number(row, "rewards/total/mean")]
     )
-    return RunRow(
+    row = RunRow(
         name,
         status,
         settings,
@@ -192,20 +253,22 @@ def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) 
         seconds=sum(row["time/step_s"] for row in rows if _has_number(row, "time/step_s")) if rows else None,
         detail=detail,
     )
+    return row, overrides
 
 
 def _has_number(row: Mapping[str, Any], name: str) -> bool:
     return is_number(row.get(name))
 
 
-def _settings_of(root: Path, overrides: Sequence[str]) -> dict[str, str]:
-    """What was asked of a run: its overrides, or else its whole configuration."""
-    if overrides or not (root / "config.yaml").exists():
-        return _split(overrides)
+def _read_config(path: Path) -> dict[str, str]:
+    """The whole configuration of a run.
+
+    Raises:
+        ConfigError: It is missing or damaged.
+    """
     from agent_tunix.config.compose import from_yaml
 
-    config = from_yaml(root / "config.yaml")
-    return {key: str(value) for key, value in _flatten(vars(config)) if not _OWN_KEYS.match(key)}
+    return {key: str(value) for key, value in _flatten(vars(from_yaml(path))) if not _OWN_KEYS.match(key)}
 
 
 def _split(overrides: Sequence[str]) -> dict[str, str]:

@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.checks import check
+from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples
+from agent_tunix.data.sources import find_source
+from agent_tunix.errors import ConfigError
 from agent_tunix.policy.chat_template import read_chat_template
 from agent_tunix.policy.directory import find_model_directory, is_on_hub
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
 
 _NO_LIMIT_MB = 2**30
+# Sources that read `data.subset`.
+_WITH_SUBSETS = ("huggingface", "tfds")
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ def preflight(config: Config, working_directory: Path) -> Checked:
         ConfigError, ModelError, DataError, RewardError: What is wrong and what to do.
     """
     check(config)
+    _check_subset(config)
     if not is_on_hub(config.model):  # A download belongs to the run, and to its log.
         find_model_directory(config.model)
     if config.prompt.chat_template is not None:
@@ -53,6 +59,26 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     for name, example in examples.items():
         settle_rewards(mixture, example, config, {} if name is None else {SET_COLUMN: name})
     return Checked(config, mixture, components_as_written(config, working_directory))
+
+
+def _check_subset(config: Config) -> None:
+    """Refuse `data.subset` where no source reads it.
+
+    Raises:
+        ConfigError: It would do nothing.
+    """
+    sets = {f"data.mixture.{name}.": one.config for name, one in data_sets(config).items()} or {"data.": config}
+    for prefix, of_set in sets.items():
+        given = of_set.data.subset
+        inherited = prefix != "data." and given == config.data.subset  # some other set may read it
+        if given is None or inherited:
+            continue
+        source = find_source(of_set, "train")
+        if source not in _WITH_SUBSETS:
+            raise ConfigError(
+                f"{prefix}subset={given} is not read by the source {source}, but by {', '.join(_WITH_SUBSETS)};"
+                f" set {prefix}subset=null, or another {prefix}source"
+            )
 
 
 def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Mapping[str, Any] | None = None) -> None:

@@ -33,7 +33,7 @@ from agent_tunix.policy.directory import find_model_directory, fingerprint_token
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
-from agent_tunix.tracking.outcome import recorded_outcome
+from agent_tunix.tracking.outcome import Attempt, recorded_outcome
 from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.checkpoints import Checkpoints
@@ -101,7 +101,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
     quieten_libraries()
     with (
         run_directory.hold(root),
-        recorded_outcome(root, overrides),
+        recorded_outcome(root, overrides) as attempt,
         RunLog(places.log, config.training.log_level),
         StopRequest() as stop,
         make_reward_runner(checked.mixture, config.rewards) as rewards,
@@ -113,7 +113,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         material = build_material(config, checked.mixture)
         checked = replace(checked, config=material.config)
         try:
-            return Run(checked, places, material, stop).complete()
+            return Run(checked, places, material, stop).complete(attempt)
         finally:
             material.learner.rl_cluster.close()
 
@@ -230,10 +230,11 @@ class Run:
         self._watching: Watching
         self._best = BestSoFar(checked.config.stopping)
 
-    def complete(self) -> Summary:
-        """From the last checkpoint, or the start, to the end."""
+    def complete(self, attempt: Attempt) -> Summary:
+        """From the last checkpoint, or the start, to the end; `attempt` begins once nothing can refuse it."""
         started = time.perf_counter()
         first = self._resume()
+        attempt.begin()
         # Only now, so that a resume that was refused leaves the run's own configuration.
         context = describe_run(self._checked, self._max_steps)
         _record_start(self._config, self._mixture, context, self._places, self.method)
@@ -367,7 +368,7 @@ class Run:
         if restored.metadata["data"] != self._material.batches.fingerprint(restored.step):
             raise CheckpointError(
                 "the training rows are not those that the checkpoint was trained on, so the data position means"
-                " nothing; restore the data, or start a new run"
+                f" nothing; {self._how_to_restore_rows(restored.metadata)}, or start a new run"
             )
         if restored.metadata.get("reference_sync_steps", 0) > 0 and not self._material.learner.reference_moves:
             raise CheckpointError(
@@ -390,6 +391,16 @@ class Run:
         self._saved_step = restored.step
         _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
         return restored.step
+
+    def _how_to_restore_rows(self, metadata: dict[str, Any]) -> str:
+        before, seed = metadata["seed"], self._config.seed
+        fraction = self._config.training.train_fraction
+        if before == seed or fraction == 1.0:
+            return "restore the data"
+        return (
+            f"training.train_fraction={fraction:g} splits the rows by the seed, which was {before} and is {seed}:"
+            f" go on with seed={before}"
+        )
 
     def _judge_again(self, kept_step: int) -> None:
         """Judge the rows that a resumed run keeps, as the run before it did."""

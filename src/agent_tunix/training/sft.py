@@ -43,7 +43,7 @@ def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()
     quieten_libraries()
     with (
         run_directory.hold(root),
-        recorded_outcome(root, overrides),
+        recorded_outcome(root, overrides) as attempt,
         RunLog(places.log, config.training.log_level),
         StopRequest() as stop,
     ):
@@ -52,7 +52,7 @@ def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()
         material = build_material(config, checked.mixture)
         checked = replace(checked, config=material.config)
         try:
-            return SupervisedRun(checked, places, material, stop).complete()
+            return SupervisedRun(checked, places, material, stop).complete(attempt)
         finally:
             material.learner.rl_cluster.close()
 

@@ -1,0 +1,32 @@
+"""`agent-tunix compare` on the terminal."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.tracking.test_run_table import make_run
+
+from agent_tunix.cli.comparing import compare
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [("policy/kll", "near it are policy/kl"), ("eval/acuracy", "eval/accuracy"), ("§", "there are ")],
+)
+def test_a_metric_that_no_run_has_is_refused_with_those_near_it(tmp_path: Path, metric: str, said: str) -> None:
+    make_run(tmp_path / "0", [0.5, 0.5])
+    done = CliRunner().invoke(compare, [str(tmp_path), "--metric", metric])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"no run has the metric {metric!r}; " in done.stderr
+    assert said in done.stderr
+
+
+def test_a_metric_that_was_never_a_number_is_shown_empty(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", [0.5, 0.5])
+    done = CliRunner().invoke(compare, [str(tmp_path), "--metric", "policy/kl"])
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_runs_that_have_no_metrics_yet_are_shown(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", [], status="stopped")
+    assert CliRunner().invoke(compare, [str(tmp_path), "--metric", "nope"]).exit_code == 0
