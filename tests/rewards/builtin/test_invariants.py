@@ -13,6 +13,7 @@ from agent_tunix.rewards import Outcome, get_reward_function, list_reward_functi
 from agent_tunix.rewards.answers import Ruling, Verdict, set_thorough_runner
 from agent_tunix.rewards.builtin import BUILTINS, FAMILIES
 from agent_tunix.rewards.judges import JUDGES
+from agent_tunix.rewards.reward_model import REWARD_MODELS
 from tests.rewards.builtin.cases import score
 
 NAMES = sorted(FAMILIES)
@@ -105,6 +106,6 @@ def test_the_examples_of_other_docstrings_are_true(module: str) -> None:
 
 
 def test_every_builtin_has_an_example() -> None:
-    assert set(NAMES) == set(list_reward_functions()) - set(JUDGES)
+    assert set(NAMES) == set(list_reward_functions()) - set(JUDGES) - set(REWARD_MODELS)
     for name in NAMES:
         assert ">>>" in (get_reward_function(name).function.__doc__ or ""), name
