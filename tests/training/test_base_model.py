@@ -14,11 +14,13 @@ from safetensors.numpy import load_file, save_file
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.model import load_policy, make_mesh
 from agent_tunix.policy.model_digest import digest_model
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.evaluation_request import read_request
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Generator, find_source
+from agent_tunix.training.initial import load_initial
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Sampling
 from agent_tunix.training.run import train
@@ -74,7 +76,7 @@ def export(run: Path) -> None:
 
 
 def generate(run: Path) -> None:
-    Generator(find_source(run, None), Sampling(max_tokens=4, temperature=0.0), num_generations=1, seed=0)
+    Generator(find_source(run, None), Sampling(max_new_tokens=4, temperature=0.0), num_generations=1, seed=0)
 
 
 def resume(run: Path) -> None:
@@ -158,8 +160,11 @@ def test_an_adapter_does_not_begin_on_a_model_that_was_replaced_in_place(adapted
         train(preflight(small_run(*LORA, model, f"training.init_checkpoint={adapted}"), tmp_path), tmp_path / "run")
 
 
-def test_an_adapter_that_begins_on_a_base_of_another_quantization_warns(adapted: Path, tmp_path: Path) -> None:
-    config = small_run(*LORA, "model.quantization=nf4", f"training.init_checkpoint={adapted}")
-    train(preflight(config, tmp_path), tmp_path / "run")
-    said = (tmp_path / "run" / "train.log").read_text()
-    assert "was trained on a base with model.quantization=null, and here it is nf4" in said
+def test_an_adapter_that_begins_on_a_base_of_another_quantization_warns(
+    adapted: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = small_run(*LORA, "model.quantization=int8", f"training.init_checkpoint={adapted}")
+    policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
+    with caplog.at_level(logging.WARNING, "agent_tunix.run"):
+        load_initial(config, policy)
+    assert "was trained on a base with model.quantization=null, and here it is int8" in caplog.text
