@@ -230,6 +230,33 @@ def test_an_export_with_work_of_others_in_it_is_not_replaced(whole: FoundRun, tm
     assert (tmp_path / "out" / name).read_text() == "my words"
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_model_that_the_run_began_with_is_not_replaced(whole: FoundRun, tmp_path: Path, linked: bool) -> None:
+    export_run(whole, tmp_path / "base")
+    (tmp_path / "link").symlink_to(tmp_path / "base")
+    path = tmp_path / ("link" if linked else "base")
+    run = make_run(tmp_path / "run", f"model.path={path}", "model.model_size=custom")
+    before = sorted((tmp_path / "base").iterdir())
+    with pytest.raises(ExportError, match="cannot be replaced: the model that the run began with lies in"):
+        export_run(run, tmp_path / "base", overwrite=True)
+    assert sorted((tmp_path / "base").iterdir()) == before
+
+
+@pytest.mark.parametrize("place", [".", "..", "checkpoints"])
+def test_neither_the_run_nor_what_holds_it_or_lies_in_it_is_replaced(whole: FoundRun, place: str) -> None:
+    with pytest.raises(ExportError, match=r"cannot be replaced: the run lies in .*nothing was removed"):
+        export_run(whole, whole.root / place, overwrite=True)
+    assert (whole.root / "config.yaml").is_file()
+
+
+def test_an_export_with_an_empty_directory_of_others_in_it_is_not_replaced(whole: FoundRun, tmp_path: Path) -> None:
+    export_run(whole, tmp_path / "out")
+    (tmp_path / "out" / "mine" / "later").mkdir(parents=True)
+    with pytest.raises(ExportError, match="no export wrote, or has changed since: mine/later"):
+        export_run(whole, tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "mine" / "later").is_dir()
+
+
 def test_an_export_that_fails_leaves_nothing(whole: FoundRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import jax
 import optax
@@ -28,6 +29,7 @@ from agent_tunix.policy.model import (
     load_policy,
     make_mesh,
 )
+from agent_tunix.policy.model_digest import digest_model
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
@@ -57,11 +59,14 @@ class GrpoAlgorithm(grpo_learner.GRPOConfig):  # type: ignore[misc]
 class Material:
     """What a run works on: its settled configuration, the prompts of each step and of an evaluation, and who learns.
 
-    `prompting` is the fingerprint of what makes the prompts.
+    `prompting` is the fingerprint of what makes the prompts, `model_digest` that of the model that was loaded from
+    `directory`.
     """
 
     config: Config
     prompting: str
+    directory: Path
+    model_digest: str
     batches: Batches
     held_out: Prompts
     learner: GrpoLearner
@@ -94,7 +99,7 @@ def build_material(config: Config, mixture: Mixture) -> Material:
         config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)
     )
     prompting = fingerprint_prompts(config.prompt, tokenizer)
-    return Material(config, prompting, batches, held_out, learner, schedule, mesh)
+    return Material(config, prompting, directory, digest_model(directory), batches, held_out, learner, schedule, mesh)
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

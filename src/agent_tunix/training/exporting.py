@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent_tunix.errors import ExportError
+from agent_tunix.policy.directory import find_cached_directory
 from agent_tunix.tracking.durable import sync, sync_tree
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.model_card import write_card
@@ -59,14 +60,14 @@ def export_run(
         ExportError: The directory holds something, or cannot be written.
         CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
     """
-    _check_place(to, overwrite)
+    _check_place(run, to, overwrite)
     import jax.numpy as jnp
 
     from agent_tunix.policy.export import write_adapter, write_merged
 
     trained = load_trained_policy(run, step)
     alpha = run.config.model.lora_alpha
-    with _replacing(to, overwrite) as partial:
+    with _replacing(run, to, overwrite) as partial:
         if adapter:
             base = run.config.model.path or str(trained.directory)
             write_adapter(trained.policy, trained.directory, partial, alpha, base.removeprefix("hf://"))
@@ -81,7 +82,7 @@ def export_run(
     return Exported(to, trained.step, num_bytes)
 
 
-def _check_place(to: Path, overwrite: bool) -> None:
+def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
     """Refuse early what `_replacing` would refuse after a long computation."""
     if to.is_symlink() or (to.exists() and not to.is_dir()):
         raise ExportError(f"{to} should become a directory, but there is a file or a link of that name; choose another")
@@ -89,6 +90,7 @@ def _check_place(to: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise ExportError(f"{to} is not empty; choose another directory, or --overwrite if it is an earlier export")
+    _check_apart(run, to)
     if foreign := sorted(_foreign(to)):
         raise ExportError(
             f"{to} holds what no export wrote, or has changed since: {', '.join(foreign[:5])}"
@@ -96,19 +98,43 @@ def _check_place(to: Path, overwrite: bool) -> None:
         )
 
 
+def _check_apart(run: FoundRun, to: Path) -> None:
+    """Refuse to replace what the run itself needs: its model, which may be an earlier export, or its own directory."""
+    needed = {"the run": run.root, "its checkpoints": run.checkpoints}
+    if (model := find_cached_directory(run.config.model)) is not None:
+        needed["the model that the run began with"] = model
+    place = to.resolve()
+    for what, path in needed.items():
+        other = path.resolve()
+        if place.is_relative_to(other) or other.is_relative_to(place):
+            raise ExportError(
+                f"{to} cannot be replaced: {what} lies in {path}, and the one is or holds the other; nothing"
+                " was removed. Choose another directory"
+            )
+
+
 def _foreign(directory: Path) -> set[str]:
-    """Files of a directory that are not as its list has them."""
-    here = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if not path.is_dir()}
+    """Files of a directory that are not as its list has them, and directories with nothing in them."""
+    here = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if not _is_filled(path)}
     try:
         listed = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return here
-    same = {name for name in here & listed.keys() if _digest(directory / name) == listed[name]}
+    same = {
+        name
+        for name in here & listed.keys()
+        if (directory / name).is_file() and _digest(directory / name) == listed[name]
+    }
     return here - same - {MANIFEST}
 
 
+def _is_filled(path: Path) -> bool:
+    """Whether it is a directory with something in it, so that it is judged by that."""
+    return path.is_dir() and not path.is_symlink() and any(path.iterdir())
+
+
 @contextlib.contextmanager
-def _replacing(to: Path, overwrite: bool) -> Iterator[Path]:
+def _replacing(run: FoundRun, to: Path, overwrite: bool) -> Iterator[Path]:
     """An empty directory that takes the place of `to` once it is filled."""
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +145,7 @@ def _replacing(to: Path, overwrite: bool) -> Iterator[Path]:
         yield partial
         sync_tree(partial)
         partial.chmod(0o777 & ~_umask())
-        _check_place(to, overwrite)
+        _check_place(run, to, overwrite)
         earlier = None
         if to.is_dir() and any(to.iterdir()):
             earlier = to.parent / f"{partial.name}.earlier"

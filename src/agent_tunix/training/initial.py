@@ -6,6 +6,7 @@ and so it stands in config.yaml: a resumed run begins with the same weights, tho
 
 import dataclasses
 import hashlib
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from agent_tunix.training.trained_policy import FoundRun, find_run
 if TYPE_CHECKING:
     from flax import nnx
 
+_LOGGER = logging.getLogger("agent_tunix.run")
 _KEY = "training.init_checkpoint"
 _WITH_STEP = re.compile(r"(?P<run>.+):(?P<step>\d+|best)")
 
@@ -104,6 +106,8 @@ def load_initial(config: Config, policy: "nnx.Module") -> None:
 def _check_same_model(config: Config, run: FoundRun) -> None:
     """An adapter means nothing without the scale and the frozen weights that it was trained with."""
     from agent_tunix.policy.directory import find_model_directory
+    from agent_tunix.policy.model_digest import digest_model
+    from agent_tunix.training.base_model import recorded_digest
 
     here, there = config.model, run.config.model
     if (here.lora_rank > 0) != (there.lora_rank > 0):
@@ -119,21 +123,23 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
             f"{_KEY}={run.root} has model.lora_alpha={there.lora_alpha:g}, and here it is {here.lora_alpha:g}; set"
             f" model.lora_alpha={there.lora_alpha:g}"
         )
-    ours, theirs = (_fingerprint(find_model_directory(model)) for model in (here, there))
-    if ours != theirs:
+    if here.quantization != there.quantization:
+        _LOGGER.warning(
+            "%s=%s was trained on a base with model.quantization=%s, and here it is %s: rounded otherwise, the base"
+            " is not quite the one that the adapter was trained on",
+            _KEY,
+            run.root,
+            there.quantization or "null",
+            here.quantization or "null",
+        )
+    # What the other run recorded, since its model may have been replaced; earlier versions recorded nothing.
+    theirs = recorded_digest(run.root) or digest_model(find_model_directory(there))
+    if (ours := digest_model(find_model_directory(here))) != theirs:
         raise ConfigError(
             f"{_KEY}={run.root} is an adapter of another model: {there.path or 'the embedded one'}, not"
-            f" {here.path or 'the embedded one'}"
+            f" {here.path or 'the embedded one'} (their digests are {theirs} and {ours}); give the model that it was"
+            " trained on"
         )
-
-
-def _fingerprint(directory: Path) -> str:
-    """What tells one model's files from another's without reading all of them."""
-    digest = hashlib.sha256((directory / "config.json").read_bytes())
-    for path in sorted(directory.glob("*.safetensors")):
-        with path.open("rb") as file:
-            digest.update(f"{path.name} {path.stat().st_size}".encode() + file.read(2**20))
-    return digest.hexdigest()
 
 
 def describe_initial(config: Config) -> dict[str, Any] | None:

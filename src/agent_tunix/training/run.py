@@ -29,12 +29,13 @@ from agent_tunix.errors import (
     RewardError,
     RewardFailureRateError,
 )
-from agent_tunix.policy.directory import find_model_directory, fingerprint_tokenizer, pin_model
+from agent_tunix.policy.directory import fingerprint_tokenizer, pin_model
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder, RunLog, compare_ends, missing_steps, read_rows, summary_table
 from agent_tunix.tracking.outcome import Attempt, recorded_outcome
 from agent_tunix.training import run_directory
+from agent_tunix.training.base_model import METADATA_KEY, check_base
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.early_stopping import BestSoFar
@@ -144,13 +145,15 @@ def resume_command(root: Path) -> str:
     return shlex.join([*program, *arguments, f"hydra.run.dir={root}", "training.resume=true"])
 
 
-def _record_start(config: Config, mixture: Mixture, context: RunContext, places: RunDirectory, method: str) -> None:
+def _record_start(
+    config: Config, mixture: Mixture, context: RunContext, places: RunDirectory, method: str, material: Material
+) -> None:
     if places.config.exists() and _compared(from_yaml(places.config)) != _compared(config):
         _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
     run_directory.write_text(places.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
-    directory = find_model_directory(config.model)
-    model = {"path": config.model.path, "directory": str(directory)}
+    directory = material.directory
+    model = {"path": config.model.path, "directory": str(directory), "digest": material.model_digest}
     environment = run_directory.describe_environment(
         mixture.describe(),
         fingerprint(mixture).to_data(),
@@ -221,6 +224,7 @@ class Run:
             checked.config,
             checked.mixture,
             material.prompting,
+            material.model_digest,
             self._max_steps,
         )
         if self.method != Run.method:
@@ -237,7 +241,7 @@ class Run:
         attempt.begin()
         # Only now, so that a resume that was refused leaves the run's own configuration.
         context = describe_run(self._checked, self._max_steps)
-        _record_start(self._config, self._mixture, context, self._places, self.method)
+        _record_start(self._config, self._mixture, context, self._places, self.method, self._material)
         kept = first if self._saved_step else None
         places = self._places
         try:
@@ -362,6 +366,9 @@ class Run:
                 f"{self._places.root} is a run of `{_COMMANDS[method]}`; go on with it by that command, or begin"
                 " another run with its weights by training.init_checkpoint"
             )
+        material = self._material
+        before, now = restored.metadata.get(METADATA_KEY), material.model_digest
+        check_base(self._config, material.directory, before, now, weights_matter=True)
         for line in changed_since(restored.metadata, self._metadata):
             _LOGGER.warning("since the checkpoint was written, %s", line)
         self._check_reward(restored.metadata)

@@ -15,6 +15,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.policy import compat
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.fingerprint import changes
+from agent_tunix.training.base_model import METADATA_KEY
 from agent_tunix.training.checkpoints import State
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.reference import trained_kind
@@ -65,8 +66,16 @@ def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
     return jax.tree_util.tree_unflatten(structure, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
 
 
-def make_metadata(config: Config, mixture: Mixture, prompts: str, max_steps: int) -> dict[str, Any]:
-    """What a checkpoint says of its run, besides its rows and the reward's state; `changed_since` reads it."""
+def make_metadata(config: Config, mixture: Mixture, prompts: str, model: str, max_steps: int) -> dict[str, Any]:
+    """What a checkpoint says of its run, besides its rows and the reward's state; `changed_since` reads it.
+
+    Args:
+        config: The run's.
+        mixture: Its reward.
+        prompts: The fingerprint of what makes the prompts.
+        model: The digest of the model that it began with.
+        max_steps: Of the whole run.
+    """
     return {
         "seed": config.seed,
         "batch_size": config.training.batch_size,
@@ -75,18 +84,19 @@ def make_metadata(config: Config, mixture: Mixture, prompts: str, max_steps: int
         "reference_sync_steps": config.grpo.reference_sync_steps,
         "max_steps": max_steps,
         "prompts": prompts,
+        METADATA_KEY: model,
         "reward": fingerprint(mixture).to_data(),
     }
 
 
 def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """One line for each thing, the reward apart, that is not as it was when the checkpoint was written."""
+    """One line for each thing, reward and model apart, that is not as it was when the checkpoint was written."""
     # Older checkpoints say nothing of these.
     before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
     return [
         _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r}, is {value!r}"
         for name, value in now.items()
-        if name != "reward" and before.get(name) != value
+        if name not in ("reward", METADATA_KEY) and before.get(name) != value
     ]
 
 

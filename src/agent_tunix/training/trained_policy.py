@@ -101,17 +101,22 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
 
     Raises:
         CheckpointError: There is no such checkpoint, or it is damaged.
-        ModelError: The model that the run began with is not there any more.
+        ModelError: The model that the run began with is not there any more, or another is in its place.
     """
     from agent_tunix.policy.directory import find_model_directory
     from agent_tunix.policy.model import load_policy, make_mesh
+    from agent_tunix.policy.model_digest import digest_model
     from agent_tunix.policy.tokenizer import Tokenizer
+    from agent_tunix.training.base_model import METADATA_KEY, check_base, recorded_digest
     from agent_tunix.training.checkpoints import Checkpoints
     from agent_tunix.training.initial import load_initial
     from agent_tunix.training.state import read_weights, write_weights
 
     config = run.config
     directory = find_model_directory(config.model)
+    now = digest_model(directory)
+    if step == 0:
+        check_base(config, directory, recorded_digest(run.root), now, weights_matter=True)
     tokenizer = Tokenizer(directory, config.prompt)
     mesh = make_mesh(config.model.mesh_shape)
     policy = load_policy(directory, config.model, mesh, config.seed)
@@ -128,5 +133,6 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     restored = checkpoints.restore_latest(like) if step is None else checkpoints.restore(step, like)
     if restored is None:
         raise CheckpointError(f"{run.checkpoints} has no checkpoint; step=0 is the model before training")
+    check_base(config, directory, restored.metadata.get(METADATA_KEY), now, weights_matter=False)
     write_weights(policy, restored.state["weights"])
     return TrainedPolicy(policy, tokenizer, directory, mesh, restored.step)

@@ -1,0 +1,170 @@
+"""A run whose model was replaced after it began: an adapter is refused wherever it is used, whole weights warn."""
+
+import dataclasses
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from agent_tunix.config.schema import EvaluateConfig
+from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.model_digest import digest_model
+from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
+from agent_tunix.training.evaluation_request import read_request
+from agent_tunix.training.exporting import export_run
+from agent_tunix.training.generation import Generator, find_source
+from agent_tunix.training.initial import load_initial
+from agent_tunix.training.preflight import preflight
+from agent_tunix.training.rollout import Sampling
+from agent_tunix.training.run import train
+from agent_tunix.training.trained_policy import find_run, load_trained_policy
+from tests.training.support import small_run
+
+LORA = ("model.lora_rank=4", "optimizer.learning_rate=1e-2", "training.num_batches=1")
+REFUSED = r"adapter of a model that is no longer there: its model had the digest \w+-\w+, but what lies in .*model now"
+
+
+def make_run(root: Path, *overrides: str) -> Path:
+    """A run on a copy of the embedded model, which lies beside it."""
+    model = root.parent / "model"
+    shutil.copytree(EMBEDDED_MODEL, model, dirs_exist_ok=True)
+    train(preflight(small_run(f"model.path={model}", *overrides), root.parent), root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("adapted") / "run", *LORA)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("whole") / "run", "training.num_batches=1")
+
+
+@pytest.fixture(autouse=True)
+def _restored_model(adapted: Path, whole: Path) -> None:
+    for run in (adapted, whole):
+        shutil.copytree(EMBEDDED_MODEL, run.parent / "model", dirs_exist_ok=True)
+
+
+def replace_weights(run: Path) -> None:
+    """Another model of the same architecture in the place of the run's, as a fine-tuned copy would be."""
+    path = run.parent / "model" / "model.safetensors"
+    tensors = {name: (array * np.asarray(1.01, array.dtype)) for name, array in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def replace_architecture(run: Path) -> None:
+    path = run.parent / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rms_norm_eps": 1e-3}))
+
+
+def evaluate(run: Path) -> None:
+    evaluate_checkpoint(read_request(EvaluateConfig(str(run), num_samples=16, output=str(run.parent / "found.json"))))
+
+
+def export(run: Path) -> None:
+    export_run(find_run(run), run.parent / "exported")
+
+
+def generate(run: Path) -> None:
+    Generator(find_source(run, None), Sampling(max_new_tokens=4, temperature=0.0), num_generations=1, seed=0)
+
+
+def resume(run: Path) -> None:
+    config = find_run(run).config
+    resumed = dataclasses.replace(config, training=dataclasses.replace(config.training, resume=True))
+    train(preflight(resumed, run.parent), run)
+
+
+def load_step_0(run: Path) -> None:
+    load_trained_policy(find_run(run), 0)
+
+
+def test_the_digest_is_stored_beside_the_run_and_in_checkpoints(adapted: Path, whole: Path) -> None:
+    for run in (adapted, whole):
+        digest = digest_model(EMBEDDED_MODEL)
+        assert json.loads((run / "environment.json").read_text())["model"]["digest"] == digest
+        for metadata in (run / "checkpoints").glob("step_*/metadata.json"):
+            assert json.loads(metadata.read_text())["model_digest"] == digest
+
+
+@pytest.mark.parametrize("use", [resume, evaluate, export, generate, load_step_0])
+@pytest.mark.parametrize("replace", [replace_weights, replace_architecture])
+def test_an_adapter_on_another_model_is_refused(
+    adapted: Path, use: Callable[[Path], None], replace: Callable[[Path], None]
+) -> None:
+    replace(adapted)
+    with pytest.raises(ModelError, match=REFUSED):
+        use(adapted)
+    assert not (adapted.parent / "exported").exists()
+
+
+def test_an_adapter_on_the_model_it_began_with_is_resumed(adapted: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(adapted, tmp_path / "run"))
+    resume(run)
+    load_trained_policy(find_run(run), None)
+
+
+def test_whole_weights_are_resumed_beside_another_model_with_a_warning(whole: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    replace_weights(whole)
+    resume(run)
+    assert "the model before training, and a reference policy that stays, are of other" in (
+        run / "train.log"
+    ).read_text().replace("\n", " ")
+
+
+@pytest.mark.parametrize(("replace", "warned"), [(replace_weights, False), (replace_architecture, True)])
+def test_whole_weights_are_loaded_though_the_model_was_replaced_and_warn_of_another_architecture(
+    whole: Path, replace: Callable[[Path], None], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    replace(whole)
+    with caplog.at_level(logging.WARNING, "agent_tunix.run"):
+        load_trained_policy(find_run(whole), None)
+    assert ("describes another architecture" in caplog.text) == warned
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_digest_and_is_accepted(adapted: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(adapted, tmp_path / "run"))
+    for step in (run / "checkpoints").glob("step_*"):
+        forget(step)
+    replace_weights(adapted)
+    load_trained_policy(find_run(run), None)
+
+
+def forget(step: Path) -> None:
+    """Make a checkpoint one that says nothing of its model."""
+    from agent_tunix.training.checkpoints import _digest_files
+
+    path = step / "metadata.json"
+    metadata = json.loads(path.read_text())
+    del metadata["model_digest"]
+    path.write_text(json.dumps(metadata))
+    (step / "manifest.json").unlink()
+    (step / "manifest.json").write_text(json.dumps(_digest_files(step)))
+
+
+def test_an_adapter_does_not_begin_on_a_model_that_was_replaced_in_place(adapted: Path, tmp_path: Path) -> None:
+    replace_weights(adapted)
+    model = f"model.path={adapted.parent / 'model'}"
+    with pytest.raises(ConfigError, match="is an adapter of another model"):
+        train(preflight(small_run(*LORA, model, f"training.init_checkpoint={adapted}"), tmp_path), tmp_path / "run")
+
+
+def test_an_adapter_that_begins_on_a_base_of_another_quantization_warns(
+    adapted: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = small_run(*LORA, "model.quantization=int8", f"training.init_checkpoint={adapted}")
+    policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
+    with caplog.at_level(logging.WARNING, "agent_tunix.run"):
+        load_initial(config, policy)
+    assert "was trained on a base with model.quantization=null, and here it is int8" in caplog.text
