@@ -188,6 +188,9 @@ def oracle_advantages(case: Case, scaling: str) -> NDArray[np.float64]:
             for weight, row in zip(weights, values, strict=True):
                 if len(group) > 1 and np.ptp(row[group]) > 0:
                     result[group] += weight * (row[group] - row[group].mean()) / (row[group].std(ddof=1) + epsilon)
+        elif scaling == "leave_one_out" and len(group) > 1 and np.ptp(totals[group]) > 0:
+            for member in group:
+                result[member] = totals[member] - totals[group[group != member]].mean()
         elif len(group) > 1 and np.ptp(totals[group]) > 0:
             spread = {"group": group, "batch": everyone}.get(scaling)
             divisor = 1.0 if spread is None else totals[spread].std(ddof=1) + epsilon
