@@ -16,6 +16,9 @@ from tests.small_run import SMALL_RUN
 
 optuna = pytest.importorskip("optuna", reason='Optuna is not installed; pip install "agent_tunix[sweep]"')
 
+# The command has no JAX in its process, as these tests may have from others: there a fork would be a danger.
+pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
+
 QUICK = (*SMALL_RUN, "training.num_batches=2", "training.eval_every_n_steps=1")
 
 
