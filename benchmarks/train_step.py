@@ -19,6 +19,7 @@ every step; Tunix does not train the end-of-sequence token.
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -27,11 +28,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.peers.scenario import Scenario, make_random_model
+from benchmarks.peers.turns import Peer
+
 from agent_tunix.config.schema import Config
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.tokenizer import Tokenizer
-from benchmarks.peers.scenario import Scenario, make_random_model
-from benchmarks.peers.turns import Peer
 
 WARM_UP = 3
 CASES: dict[str, dict[str, Any]] = {
@@ -137,8 +139,6 @@ def draw_curves(arguments: argparse.Namespace, directory: Path) -> None:
     for seed in arguments.seeds:
         rows = write_rows(directory / f"rows_{seed}.jsonl", Tokenizer(embedded), (num_steps + 1) * 16)
         order = rows.read_text().splitlines()
-        import random
-
         random.Random(seed).shuffle(order)
         rows.write_text("\n".join(order) + "\n")
         scenario = Scenario(

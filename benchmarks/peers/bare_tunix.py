@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.config.schema import DistributedConfig
-from agent_tunix.training import devices
 from benchmarks.peers.scenario import Scenario
 from benchmarks.peers.turns import Turns
+
+from agent_tunix.config.schema import DistributedConfig
+from agent_tunix.training import devices
 
 
 def load_model(directory: Path, mesh: Any) -> Any:
@@ -127,6 +128,7 @@ def main() -> None:
     cluster.generate = timed
 
     def batches() -> Iterator[dict[str, Any]]:
+        started = 0.0
         for step in range(scenario.num_steps):
             if step > 0:
                 jax.block_until_ready(jax.tree.leaves(cluster.actor_trainer.model))

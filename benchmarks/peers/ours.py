@@ -5,11 +5,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.peers.scenario import Scenario
+from benchmarks.peers.turns import Turns
+
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.rewards import register_reward_function
 from agent_tunix.training import devices
-from benchmarks.peers.scenario import Scenario
-from benchmarks.peers.turns import Turns
 
 
 def make_config(scenario: Scenario) -> Config:

@@ -15,7 +15,6 @@ def main() -> None:
     import torch
     import transformers
     from datasets import Dataset
-
     from trl import GRPOConfig, GRPOTrainer
 
     scenario = turns.scenario
@@ -31,9 +30,6 @@ def main() -> None:
 
     class TakeTurns(transformers.TrainerCallback):  # type: ignore[misc]
         started = 0.0
-
-        def on_step_begin(self, *_: Any, **__: Any) -> None:
-            """The trainer has its batch of prompts, and nothing else yet."""
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
             seconds = time.perf_counter() - self.started
