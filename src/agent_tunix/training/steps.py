@@ -1,0 +1,268 @@
+"""The steps of a run, from its first or its last checkpoint to its end, and what happens between them.
+
+The order inside a step is what makes a resumed run equal an unbroken one: the step's row reaches `metrics.jsonl` before
+its checkpoint does, and resuming cuts the rows past the checkpoint.
+"""
+
+import abc
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
+from agent_tunix.tracking import Recorder, compare_ends, read_rows, summary_table
+from agent_tunix.tracking.outcome import Attempt
+from agent_tunix.training.building import Material
+from agent_tunix.training.checkpoints import Checkpoints
+from agent_tunix.training.early_stopping import BestSoFar
+from agent_tunix.training.evaluation import evaluate
+from agent_tunix.training.judging import Evaluation
+from agent_tunix.training.learner import PromptBatch, StepResult
+from agent_tunix.training.opening import record_start
+from agent_tunix.training.preflight import Checked
+from agent_tunix.training.reporting import report
+from agent_tunix.training.resuming import GRPO, check_resumable, is_due, judge_again, resume_command, tell_gaps
+from agent_tunix.training.run_directory import RunDirectory
+from agent_tunix.training.state import make_metadata, read_state, write_state
+from agent_tunix.training.stopping import StopRequest
+from agent_tunix.training.watching import Watching, describe_run
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+_STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a finished run comes to.
+
+    Attributes:
+        before: Metrics of the evaluation before training.
+        after: Metrics of the evaluation after it.
+        places: Where everything lies.
+    """
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    places: RunDirectory
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned from the prompts of a step.
+
+    Attributes:
+        row: The metrics.
+        finite: Whether every update was finite.
+        updates_applied: Updates that changed the weights.
+        loss: For the message where one was not.
+        grad_norm: Likewise.
+        result: The completions and their scores, where there are any.
+    """
+
+    row: dict[str, Any]
+    finite: bool
+    updates_applied: int
+    loss: float | None
+    grad_norm: float | None
+    result: StepResult | None = None
+
+
+class Run(abc.ABC):
+    """The steps of one run, and what happens between them; how a step learns is a subclass's.
+
+    Attributes:
+        method: How it learns; a checkpoint of another method is not gone on with.
+    """
+
+    method: str
+
+    def __init__(self, checked: Checked, places: RunDirectory, material: Material, stop: StopRequest) -> None:
+        """Open what the run writes to; `complete` does the work."""
+        self._checked = checked
+        self._config = checked.config
+        self._mixture = checked.mixture
+        self._places = places
+        self._material = material
+        self._stop = stop
+        self._max_steps = material.batches.num_steps
+        self._checkpoints = Checkpoints(places.checkpoints, checked.config.training.max_checkpoints_to_keep)
+        self._saved_step = 0
+        self._metadata = make_metadata(
+            checked.config,
+            checked.mixture,
+            material.prompting,
+            material.model_digest,
+            self._max_steps,
+        )
+        if self.method != GRPO:
+            self._metadata["method"] = self.method
+        self._recorder: Recorder
+        self._watching: Watching
+        self._best = BestSoFar(checked.config.stopping)
+
+    def complete(self, attempt: Attempt) -> Summary:
+        """From the last checkpoint, or the start, to the end; `attempt` begins once nothing can refuse it."""
+        started = time.perf_counter()
+        first = self._resume()
+        attempt.begin()
+        # Only now, so that a resume that was refused leaves the run's own configuration.
+        context = describe_run(self._checked, self._max_steps)
+        record_start(self._config, self._mixture, context, self._places, self.method, self._material)
+        kept = first if self._saved_step else None
+        places = self._places
+        try:
+            with (
+                Recorder(
+                    self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept
+                ) as self._recorder,
+                Watching(context, places, kept) as self._watching,
+            ):
+                if first == 0:
+                    self._record(0, self._evaluate().metrics(), judged=True)
+                last = self._take_steps(first)
+        except _STOPPED:
+            report(self._config, places.root)  # A run that stopped early is looked at most.
+            raise
+        seconds = time.perf_counter() - started
+        reports = report(self._config, places.root)
+        rows = read_rows(places.metrics)
+        if self._config.tracking.progress != "none":
+            before, after = compare_ends(rows)
+            locations = self._list_places() | reports
+            print(summary_table(before, after, locations, num_steps=last, seconds=seconds))
+        evaluations = [row for row in rows if "eval/accuracy" in row]
+        return Summary(evaluations[0], evaluations[-1], self._places)
+
+    def _take_steps(self, first: int) -> int:
+        """Every step past the first ones, or until the metric of `stopping` gives up; the last step taken."""
+        for step in range(first + 1, self._max_steps + 1):
+            if reason := self._best.reason_to_stop:
+                _LOGGER.info("the run ends early, after step %d of %d: %s", step - 1, self._max_steps, reason)
+                self._save(step - 1)
+                return step - 1
+            self._stop_if_asked(step - 1)
+            self._take_step(step)
+        return max(first, self._max_steps)
+
+    def _take_step(self, step: int) -> None:
+        training = self._config.training
+        is_last = step == self._max_steps
+        try:
+            learned = self._learn(step)
+        except (RewardFailureRateError, RewardError) as error:
+            self._save(step - 1)
+            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+        row, result = learned.row, learned.result
+        if not learned.finite:
+            self._recorder.record(step, row)
+            self._watching.observe(step, row, result)
+            if learned.updates_applied:  # the step counts, and a resumed run goes on after it
+                self._mixture.observe(step, row)
+            self._stop_not_finite(step, learned)
+        evaluated = is_last or is_due(step, training.eval_every_n_steps)
+        if evaluated:
+            row |= self._evaluate().metrics()
+        is_best = self._record(step, row, result, judged=evaluated)
+        if is_best or is_last or is_due(step, training.save_interval_steps):
+            self._save(step)
+        if is_best:
+            self._checkpoints.mark_best(step)
+
+    @abc.abstractmethod
+    def _learn(self, step: int) -> Learned:
+        """Learn from the prompts of a step."""
+
+    @abc.abstractmethod
+    def _check_reward(self, metadata: dict[str, Any]) -> None:
+        """Tell, or refuse, a reward that is not the checkpoint's."""
+
+    def _learning_rate(self) -> float:
+        """Of the last update that was made, whatever a step skipped."""
+        return float(self._material.schedule(max(self._material.learner.num_updates - 1, 0)))
+
+    def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
+        """Show a row to the trackers, to the diagnosis, and to weights that follow a metric.
+
+        Returns:
+            Whether the step is the best so far, where it is judged.
+        """
+        self._recorder.record(step, row)
+        self._watching.observe(step, row, result)
+        self._mixture.observe(step, row)
+        return self._best.observe(step, row, judged)
+
+    def _batch(self, step: int) -> PromptBatch:
+        try:
+            return self._material.batches.batch(step)
+        except DataError as error:  # of rows that are read as they are needed
+            self._save(step - 1)
+            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+
+    def _evaluate(self) -> Evaluation:
+        cluster = self._material.learner.rl_cluster
+        return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
+
+    def _resume(self) -> int:
+        """The step to go on from; 0 starts afresh."""
+        config, material = self._config, self._material
+        if not config.training.resume:
+            return 0
+        restored = self._checkpoints.restore_latest(read_state(material.learner))
+        if restored is None:
+            _LOGGER.info("nothing to resume in %s; starting afresh", self._places.checkpoints)
+            return 0
+        check_resumable(restored, self._metadata, config, material, self.method, self._places.root)
+        self._check_reward(restored.metadata)
+        write_state(material.learner, restored.state)
+        self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
+        tell_gaps(self._places.metrics, restored.step)
+        judge_again(self._best, self._places.metrics, restored.step, config, self._max_steps)
+        if self._best.step:
+            self._checkpoints.mark_best(self._best.step)
+        self._checkpoints.remove_after(restored.step)
+        self._saved_step = restored.step
+        _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
+        return restored.step
+
+    def _save(self, step: int) -> None:
+        if step > self._saved_step:
+            self._recorder.flush()
+            data = self._material.batches.fingerprint(step)
+            metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
+            self._checkpoints.save(step, read_state(self._material.learner), metadata)
+            self._saved_step = step
+
+    def _stop_if_asked(self, step: int) -> None:
+        number = self._stop.signal_number
+        if number is not None and step < self._max_steps:
+            self._save(step)
+            raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
+
+    def _stop_not_finite(self, step: int, learned: Learned) -> None:
+        # Weights that no update of this step reached are those of the step before.
+        reached = step if learned.updates_applied else step - 1
+        self._save(reached)
+        raise NonFiniteUpdateError(
+            f"step {step}: the loss is {learned.loss} and the gradient norm {learned.grad_norm};"
+            f" the weights were not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or look"
+            f" for extreme rewards. {self._how_to_resume(reached)}"
+        )
+
+    def _how_to_resume(self, step: int) -> str:
+        if step == 0:
+            return "No step was completed, so there is nothing to resume."
+        return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._places.root)}"
+
+    def _list_places(self) -> dict[str, Path | str]:
+        places: dict[str, Path | str] = {
+            "metrics": self._places.metrics,
+            "log": self._places.log,
+            "checkpoints": self._places.checkpoints,
+        }
+        if self._config.tracking.tensorboard:
+            places["tensorboard"] = self._places.tensorboard
+        if self._places.rollouts.is_dir():
+            places["rollouts"] = self._places.rollouts
+        return places | self._watching.summary()
