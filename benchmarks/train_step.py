@@ -28,7 +28,8 @@ from tunix.rl.rollout import base_rollout
 
 from agent_tunix.config.schema import Config
 from agent_tunix.policy.directory import find_model_directory
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.optimizer import make_optimizer, make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import get_reward_function

@@ -15,7 +15,8 @@ from tunix.models.qwen3 import params
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy import compat
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 
 TOKENS = jnp.array([[3, 17, 5, 9, 29, 31, 8, 2]])
 

@@ -17,7 +17,8 @@ from tests.policy.support import FAMILY_CONFIGS, WINDOW, make_family
 from agent_tunix.policy.architecture import Rope
 from agent_tunix.policy.decoder import Decoder, attend, frequencies
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.model import load_decoder, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_decoder
 
 # Three texts, one shorter than the window of Gemma's sliding layers and two longer.
 LENGTHS = (13, WINDOW - 2, 9)

@@ -14,7 +14,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.memory import MemoryPlan, check_memory, host_memory, plan_memory
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 
 
 def held(model: Any, kind: Any) -> int:

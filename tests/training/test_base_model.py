@@ -14,7 +14,8 @@ from safetensors.numpy import load_file, save_file
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.model_digest import digest_model
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.evaluation_request import read_request

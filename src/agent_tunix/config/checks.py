@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
+from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
 from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.errors import ConfigError
@@ -340,8 +341,10 @@ def _model_problems(config: Config) -> Iterator[str]:
             f"model.path is required for model.model_size {model.model_size}: set model.path=DIR, a Hugging Face model"
             f" directory, model.path=hf://owner/name, or model=tiny for the embedded model"
         )
-    if len(model.mesh_shape) != 2 or min(model.mesh_shape) < 1:
-        yield f"model.mesh_shape must be two positive numbers, [fsdp, tp], not {model.mesh_shape}; one device is [1,1]"
+    try:
+        read_mesh_shape(model.mesh_shape)
+    except ValueError as error:
+        yield str(error)
     if model.lora_module_path is not None:
         try:
             re.compile(model.lora_module_path)
@@ -362,18 +365,22 @@ def _model_problems(config: Config) -> Iterator[str]:
 
 
 def _batch_problems(config: Config) -> Iterator[str]:
-    training, mesh = config.training, config.model.mesh_shape
+    training = config.training
+    try:
+        shape = read_mesh_shape(config.model.mesh_shape)
+    except ValueError:
+        return  # told already
     batch = _Batch(
         size=training.batch_size,
         micro=training.micro_batch_size,
         steps=training.gradient_accumulation_steps,
         generations=config.grpo.num_generations,
-        fsdp=mesh[0] if mesh else 1,
+        devices=shape.row_shards,
     )
     if any(number is not None and number < 1 for number in dataclasses.astuple(batch)):
         return  # their ranges are told already
     if problem := batch.problem():
-        yield problem + batch.remedy(config.model.mesh_shape)
+        yield problem + batch.remedy(shape)
 
 
 @dataclass(frozen=True)
@@ -385,20 +392,20 @@ class _Batch:
         micro: Prompts a micro-batch; None where it follows from the others.
         steps: Micro-batches a step; None where it follows from the others.
         generations: Completions a prompt.
-        fsdp: Devices among which the completions of a micro-batch are divided.
+        devices: Among which the completions of a micro-batch are divided.
     """
 
     size: int
     micro: int | None
     steps: int | None
     generations: int
-    fsdp: int
+    devices: int
 
     def problem(self) -> str | None:
         """What does not agree."""
         return self._division_problem() or self._device_problem()
 
-    def remedy(self, mesh_shape: list[int]) -> str:
+    def remedy(self, shape: MeshShape) -> str:
         """Values with which everything agrees, or else with which the division does."""
         for problem_of in (_Batch.problem, _Batch._division_problem):
             found = []
@@ -408,7 +415,7 @@ class _Batch:
                     found.append(f"{_BATCH_KEYS[name]}={good}")
             if found:
                 return f"; try {' or '.join(found)}"
-        return f"; try another model.mesh_shape than {mesh_shape}"
+        return f"; try another model.mesh_shape than {shape}"
 
     def _micro_size(self) -> int:
         return self.micro or self.size // (self.steps or 1)
@@ -428,11 +435,12 @@ class _Batch:
 
     def _device_problem(self) -> str | None:
         rows = self._micro_size() * self.generations
-        if rows % self.fsdp == 0:
+        if rows % self.devices == 0:
             return None
         return (
             f"a micro-batch of {self._micro_size()} prompts × grpo.num_generations {self.generations} = {rows}"
-            f" completions must be divisible by {self.fsdp}, the first number of model.mesh_shape"
+            f" completions must be divisible by {self.devices}, the devices that model.mesh_shape divides rows over"
+            " (data × fsdp)"
         )
 
     def _candidates(self) -> dict[str, Iterable[int]]:
@@ -441,13 +449,13 @@ class _Batch:
         first = math.ceil(self.size / unit)
         both = self.micro is not None and self.steps is not None
         values: dict[str, Iterable[int]] = {
-            "size": [unit * (self.steps or 1)] if both else (unit * n for n in range(first, first + self.fsdp))
+            "size": [unit * (self.steps or 1)] if both else (unit * n for n in range(first, first + self.devices))
         }
         for name in ("micro", "steps"):
             if (given := getattr(self, name)) is not None:
                 values[name] = sorted(_divisors(self.size), key=lambda divisor: (divisor > given, abs(divisor - given)))
         if not self._division_problem():
-            values["generations"] = range(self.generations, self.generations + self.fsdp)
+            values["generations"] = range(self.generations, self.generations + self.devices)
         return values
 
 

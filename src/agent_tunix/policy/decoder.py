@@ -25,6 +25,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
+from agent_tunix.policy.mesh import TENSOR, divide
 from agent_tunix.policy.projection import Projection, Quantization
 
 # Far below any logit, and finite: a row of them has a softmax.
@@ -120,7 +121,7 @@ class Decoder(nnx.Module):
             output_hidden: Give the normed hidden states instead, of which `project` makes logits.
         """
         x = self.embed_tokens(input_tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
-        x = self._divide(x, "fsdp")
+        x = divide(self.mesh, x)
         key_positions = positions = positions.astype(jnp.int32)
         if cache is not None:
             slot = cache["length"][0]
@@ -135,7 +136,7 @@ class Decoder(nnx.Module):
             shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
             run = _checkpointed(layer) if self.remat else layer
             x, after = run(x, angles[kind], masks[kind], before, shared)
-            x = self._divide(x, "fsdp")
+            x = divide(self.mesh, x)
             layers.append(after)
         if cache is not None:
             length = cache["length"] + input_tokens.shape[1]
@@ -146,7 +147,7 @@ class Decoder(nnx.Module):
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         """Logits of normed hidden states, in float32."""
         logits = self.embed_tokens.attend(hidden) if self.lm_head is None else self.lm_head(hidden)
-        logits = self._divide(logits.astype(_wide(logits.dtype)), "fsdp", *[None] * (logits.ndim - 2), "tp")
+        logits = divide(self.mesh, logits.astype(_wide(logits.dtype)), *[None] * (logits.ndim - 2), TENSOR)
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
@@ -159,20 +160,6 @@ class Decoder(nnx.Module):
             # The same for all rows; an array of rows, so that rows of a cache can be repeated as a whole.
             "length": jnp.zeros((batch_size,), jnp.int32),
         }
-
-    def _divide(self, x: jax.Array, *axes: str | None) -> jax.Array:
-        """Say which axes of activations lie on which axes of the mesh.
-
-        Weights are divided over fsdp as rows are, so that left to itself the compiler may well gather the rows instead
-        of the weights. An axis that the mesh does not divide evenly is left to it.
-        """
-        if self.mesh is None or self.mesh.size == 1:
-            return x
-        whole = self.mesh.shape
-        even = [a if a is None or size % whole[a] == 0 else None for a, size in zip(axes, x.shape, strict=False)]
-        place = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(*even))  # type: ignore[no-untyped-call]
-        divided: jax.Array = jax.lax.with_sharding_constraint(x, place)  # type: ignore[no-untyped-call]
-        return divided
 
     def read_prefix(self, tokens: Int[Array, "B P"], mask: Bool[Array, "B P"]) -> tuple[jax.Array, Prefix]:
         """Read texts that rows will continue.

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.config.schema import ModelConfig
-from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.errors import ModelError
 from agent_tunix.policy.adapter import add_adapter
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.decoder import Decoder
@@ -18,19 +18,6 @@ from agent_tunix.policy.memory import host_memory
 from agent_tunix.policy.projection import Projection, Quantization
 from agent_tunix.policy.tensor_files import locate_tensors
 from agent_tunix.policy.weights import read_weights
-
-
-def make_mesh(shape: list[int]) -> jax.sharding.Mesh:
-    """A mesh of the first devices over the axes (fsdp, tp).
-
-    Raises:
-        ConfigError: The shape needs more devices than there are.
-    """
-    devices = jax.devices()
-    needed = int(np.prod(shape))
-    if needed > len(devices):
-        raise ConfigError(f"model.mesh_shape {shape} needs {needed} devices; there are {len(devices)}")
-    return jax.sharding.Mesh(np.array(devices[:needed]).reshape(shape), ("fsdp", "tp"))
 
 
 def available_memory(mesh: jax.sharding.Mesh) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.errors import ConfigError
+from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.projection import Quantization, quantise
 from agent_tunix.policy.tensor_files import Stored, open_tensors
 from agent_tunix.policy.tensors import Tensor
@@ -64,7 +65,7 @@ def _quantise_to(
 
 def _read_tensor(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> jax.Array:
     axes = sharding.spec[::-1] if tensor.transposed else sharding.spec
-    as_stored = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+    as_stored = sharding_over(sharding.mesh, *axes)
     with open_tensors(stored.file) as tensors:
         source = tensors.get_slice(stored.name)
 
@@ -94,4 +95,4 @@ def _sharding(tensor: Tensor, leaf: Any, mesh: jax.sharding.Mesh) -> jax.shardin
                 f"model.mesh_shape {list(mesh.devices.shape)} divides {tensor.name} over {mesh.shape[axis]} devices"
                 f" ({axis}), but its axis has {size} entries; choose a number that divides {size}"
             )
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+    return sharding_over(mesh, *axes)

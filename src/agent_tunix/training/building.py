@@ -21,13 +21,13 @@ from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.memory import check_memory, plan_memory
+from agent_tunix.policy.mesh import ROWS, make_mesh
 from agent_tunix.policy.model import (
     available_memory,
     compute_dtype,
     copy_reference,
     count_parameters,
     load_policy,
-    make_mesh,
 )
 from agent_tunix.policy.model_digest import digest_model
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
@@ -170,7 +170,7 @@ def build_learner(
                 checkpoint_root_directory=None,
                 mini_batch_size=training.batch_size,
                 train_micro_batch_size=micro_batch,
-                data_sharding_axis=("fsdp",),
+                data_sharding_axis=(ROWS,),
             ),
         ),
     )

@@ -36,6 +36,7 @@ from tunix.rl.grpo import grpo_learner
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RewardFailureRateError
 from agent_tunix.policy import compat
+from agent_tunix.policy.mesh import place_rows
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
@@ -304,11 +305,8 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         )
 
     def _put(self, array: np.ndarray) -> jax.Array:
-        """On the mesh: rows divided over `fsdp` where they can be, so that a prompt lies with its completions."""
-        mesh = self._mesh()
-        rows = "fsdp" if array.shape[0] % mesh.shape["fsdp"] == 0 else None
-        spec = jax.sharding.PartitionSpec(rows)  # type: ignore[no-untyped-call]
-        placed: jax.Array = jax.device_put(array, jax.sharding.NamedSharding(mesh, spec))
+        """On the mesh, rows divided."""
+        placed: jax.Array = place_rows(self._mesh(), array)
         return placed
 
 

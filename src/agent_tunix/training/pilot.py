@@ -15,7 +15,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, load_examples, make_order
 from agent_tunix.policy import compat
 from agent_tunix.policy.directory import find_model_directory
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.batches import StreamedBatches

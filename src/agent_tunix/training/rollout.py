@@ -23,6 +23,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 from tunix.rl.rollout import base_rollout
 
+from agent_tunix.policy.mesh import place_rows
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.logps import bucket, fills, logps_under
 
@@ -106,6 +107,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
     def __init__(self, rollout_actor: nnx.Module, tokenizer: Any, mesh: jax.sharding.Mesh, rollout_config: Any) -> None:
         """Take the model as it is; Tunix calls this with its own adapter around our tokenizer."""
         self._model = rollout_actor
+        self._mesh = mesh
         self._tokenizer: Tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         self._temperature: float = rollout_config.temperature
         self._eos_ids: tuple[int, ...] = tuple(rollout_config.eos_tokens or self._tokenizer.eos_ids)
@@ -137,8 +139,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             _generate(
                 graphdef,
                 state,
-                prompt_BP[:, -bucket(int(length_B.max()), max_prompt_length) :],
-                length_B,
+                *place_rows(self._mesh, (prompt_BP[:, -bucket(int(length_B.max()), max_prompt_length) :], length_B)),
                 key,
                 num_generations=num_generations,
                 sampling=sampling,

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from tunix.rl import rl_cluster as rl_cluster_lib
-from tunix.sft import sharding_utils
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import DataError
 from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.decoder import Decoder
+from agent_tunix.policy.mesh import place_rows
 from agent_tunix.training.learner import GrpoLearner, PromptBatch
 from agent_tunix.training.logps import completion_statistics
 from agent_tunix.training.rollout import Rollout
@@ -117,18 +117,19 @@ class SupervisedTeacher:
         num_rows = len(targets.tokens)
         weight = (num_rows // size) / num_tokens
         records: list[dict[str, Any]] = []
-        with compat.entered(self._cluster.r2m[rl_cluster_lib.Role.ACTOR]):
+        mesh = self._cluster.r2m[rl_cluster_lib.Role.ACTOR]
+        with compat.entered(mesh):
             train_step, _ = self._trainer.jit_train_and_eval_step(cache_nnx_graph=True)
             for start in range(0, num_rows, size):
                 rows = slice(start, start + size)
-                example = TargetExample(
-                    prompt_ids=jnp.asarray(targets.prompt_tokens[rows]),
-                    prompt_lengths=jnp.asarray(targets.prompt_lengths[rows]),
-                    target_ids=jnp.asarray(targets.tokens[rows]),
-                    mask=jnp.asarray(targets.mask[rows]),
-                    weight=jnp.full(size, weight, jnp.float32),
-                )
-                _, aux, _ = train_step(sharding_utils.shard_input(example, ("fsdp",)))
+                arrays = {
+                    "prompt_ids": targets.prompt_tokens[rows],
+                    "prompt_lengths": targets.prompt_lengths[rows],
+                    "target_ids": targets.tokens[rows],
+                    "mask": targets.mask[rows],
+                    "weight": np.full(size, weight, np.float32),
+                }
+                _, aux, _ = train_step(TargetExample(**place_rows(mesh, arrays)))
                 records.append(jax.device_get(aux))
                 if not records[-1]["finite"]:
                     compat.reset_accumulation(self._trainer.optimizer)

@@ -104,7 +104,8 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
         ModelError: The model that the run began with is not there any more, or another is in its place.
     """
     from agent_tunix.policy.directory import find_model_directory
-    from agent_tunix.policy.model import load_policy, make_mesh
+    from agent_tunix.policy.mesh import make_mesh
+    from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.model_digest import digest_model
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.training.base_model import METADATA_KEY, check_base, recorded_digest
