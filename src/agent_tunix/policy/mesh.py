@@ -4,7 +4,6 @@ Weights are divided over `fsdp` and `tp` and copied over `data`; rows of a batch
 together. Nothing else names these axes, but for the weights' own modules.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,19 +21,24 @@ TENSOR = "tp"
 Axes = str | tuple[str, ...] | None
 
 
-def make_mesh(shape: Sequence[int]) -> jax.sharding.Mesh:
+def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
     """A mesh of the first devices over `AXES`.
 
     Args:
-        shape: [data, fsdp, tp], or [fsdp, tp] with one copy.
+        shape: [data, fsdp, tp], or [fsdp, tp] with one copy of the weights.
 
     Raises:
         ConfigError: The shape needs more devices than there are.
     """
     sizes = read_mesh_shape(shape)
+    assert sizes is not None
     devices = jax.devices()
     if sizes.size > len(devices):
-        raise ConfigError(f"model.mesh_shape {list(shape)} needs {sizes.size} devices; there are {len(devices)}")
+        raise ConfigError(
+            f"model.mesh_shape {list(shape)} needs {sizes.size} devices; there are {len(devices)};"
+            f" model.mesh_shape=auto takes those there are, and"
+            f" distributed.num_cpu_devices={sizes.size} tries the mesh on a CPU"
+        )
     return jax.sharding.Mesh(np.array(devices[: sizes.size]).reshape(sizes), AXES)
 
 
@@ -83,7 +87,7 @@ def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:
     return jax.tree.map(lambda array: jax.device_put(array, row_sharding(mesh, array.shape[0])), arrays)
 
 
-def divide(mesh: jax.sharding.Mesh | None, x: jax.Array, *axes: Axes) -> jax.Array:
+def divide(mesh: jax.sharding.Mesh | None, x: jax.Array, *axes: Axes, rows: tuple[str, ...] = ROWS) -> jax.Array:
     """Say, in a compiled program, over which axes of the mesh the dimensions of an array of rows are divided.
 
     Args:
@@ -91,12 +95,14 @@ def divide(mesh: jax.sharding.Mesh | None, x: jax.Array, *axes: Axes) -> jax.Arr
         x: Its first dimension is that of rows.
         axes: Of the dimensions after the first; one that does not divide its dimension evenly is left out, and so are
             those not named: each device has the whole of these dimensions.
+        rows: What of `ROWS` its rows are divided over.
     """
     if mesh is None or mesh.size == 1:
         return x
     sizes = zip(axes, x.shape[1:], strict=False)
     even = [axis if axis and size % _product(mesh, axis) == 0 else None for axis, size in sizes]
-    place = sharding_over(mesh, row_axes(mesh, x.shape[0]) or None, *even)
+    over = tuple(axis for axis in row_axes(mesh, x.shape[0]) if axis in rows)
+    place = sharding_over(mesh, over or None, *even)
     divided: jax.Array = jax.lax.with_sharding_constraint(x, place)  # type: ignore[no-untyped-call]
     return divided
 
