@@ -4,6 +4,7 @@ Weights are divided over `fsdp` and `tp` and copied over `data`; rows of a batch
 together. Nothing else names these axes, but for the weights' own modules.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -72,6 +73,12 @@ def sharding_over(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, *axes: Ax
 def row_sharding(mesh: jax.sharding.Mesh, num_rows: int) -> jax.sharding.NamedSharding:
     """Where an array lies whose first axis is that of rows."""
     return sharding_over(mesh, row_axes(mesh, num_rows) or None)
+
+
+def even_count(mesh: jax.sharding.Mesh, count: int, rows_of_each: int = 1) -> int:
+    """The smallest number from `count` on of which each has so many rows that all rows together can be divided."""
+    step = row_shards(mesh) // math.gcd(row_shards(mesh), rows_of_each)
+    return -(-count // step) * step
 
 
 def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:

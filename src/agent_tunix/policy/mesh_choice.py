@@ -112,7 +112,7 @@ def choose_mesh_shape(
     if fitting:
         shape = max(fitting, key=lambda shape: (shape.size, shape.data, shape.tp))
     else:
-        shape = max(shapes, key=lambda shape: (shape.weight_shards, shape.size, shape.tp))
+        shape = max(shapes, key=lambda shape: (-needed[shape], shape.size, shape.tp))
     return MeshChoice(shape, _reason(shape, shapes, needed, devices, num_rows))
 
 
