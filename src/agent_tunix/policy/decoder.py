@@ -148,7 +148,36 @@ class Decoder(nnx.Module):
 
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         """Logits of normed hidden states, in float32."""
-        logits = self.embed_tokens.attend(hidden) if self.lm_head is None else self.lm_head(hidden)
+        return self._finish(_multiply_head(self._head, hidden))
+
+    def project_in_parts(self, num_parts: int) -> Callable[[Float[Array, "S C D"]], Float[Array, "S C V"]]:
+        """`project` for a loop over chunks of rows that lie in S parts on devices of their own.
+
+        Each part has its own copy of the matrix, one on each device. So the loop gathers no matrix that is divided over
+        fsdp, and the gradients of the parts, a matrix for each, are added once after it instead of after each chunk.
+        """
+        graphdef, state = nnx.split(self._head)
+        copies = []
+        for path, leaf in nnx.to_flat_state(state):
+            axes = [TENSOR if axis == TENSOR else None for axis in leaf.get_metadata().get("out_sharding") or ()]
+            array = leaf.get_value()
+            copy = divide(self.mesh, jnp.broadcast_to(array, (num_parts, *array.shape)), *axes)
+            copies.append((path, leaf, copy))
+
+        def multiply(arrays: list[jax.Array], hidden_CD: jax.Array) -> jax.Array:
+            own = [(path, leaf.replace(array)) for (path, leaf, _), array in zip(copies, arrays, strict=True)]
+            return _multiply_head(nnx.merge(graphdef, nnx.from_flat_state(own)), hidden_CD)
+
+        def project(hidden_SCD: Float[Array, "S C D"]) -> Float[Array, "S C V"]:
+            return self._finish(jax.vmap(multiply)([copy for _, _, copy in copies], hidden_SCD))
+
+        return project
+
+    @property
+    def _head(self) -> nnx.Module:
+        return self.embed_tokens if self.lm_head is None else self.lm_head
+
+    def _finish(self, logits: Float[Array, "... V"]) -> Float[Array, "... V"]:
         logits = divide(self.mesh, logits.astype(_wide(logits.dtype)), *[None] * (logits.ndim - 2), TENSOR)
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
@@ -412,6 +441,11 @@ def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"
 def _wide(dtype: jnp.dtype) -> jnp.dtype:
     """Float32, or the type itself where it is wider: a model in float64 is computed in float64 throughout."""
     return jnp.promote_types(dtype, jnp.float32)
+
+
+def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
+    logits: jax.Array = head.attend(hidden) if isinstance(head, nnx.Embed) else head(hidden)
+    return logits
 
 
 def _sharded(*axes: str) -> Any:

@@ -65,6 +65,11 @@ def row_axes(mesh: jax.sharding.Mesh, num_rows: int) -> tuple[str, ...]:
     return ()
 
 
+def row_parts(mesh: jax.sharding.Mesh | None, num_rows: int) -> int:
+    """How many parts so many rows are divided into, each on devices of its own; 1 where there is no mesh."""
+    return 1 if mesh is None else _product(mesh, row_axes(mesh, num_rows))
+
+
 def sharding_over(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, *axes: Axes) -> jax.sharding.NamedSharding:
     """Where an array lies whose dimensions are divided over these axes; those not named are not divided."""
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
