@@ -35,7 +35,7 @@ COMMON = (
 METHODS = {
     "grpo": (),
     "lora": ("model.lora_rank=4", "optimizer.learning_rate=1e-3"),
-    "sft": ("training.batch_size=8", "training.micro_batch_size=8"),
+    "sft": ("training.batch_size=8", "training.micro_batch_size=8", "sft.max_target_length=96"),
 }
 MESHES = {
     "grpo": ((1, 1, 1), (8, 1, 1), (1, 8, 1), (2, 2, 2), (1, 1, 2), (4, 1, 2)),
