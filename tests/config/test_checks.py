@@ -119,6 +119,8 @@ def test_the_defaults_pass() -> None:
         ("model.mesh_shape", [], "[1,1]"),
         ("model.mesh_shape", [0, 1], "[1,1]"),
         ("model.mesh_shape", [1, 2, 0], "[1,1]"),
+        ("model.mesh_shape", 2, "[1,1]"),
+        ("model.mesh_shape", "all", "auto"),
         ("model.mesh_shape", [1, 1, 1, 1], "[1,1]"),
         ("seed", -1, "at least 0"),
         ("seed", 2**32, "at most 4294967295"),

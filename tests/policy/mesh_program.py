@@ -17,9 +17,8 @@ import optax
 from flax import nnx
 from tests.policy.small_families import FAMILIES, make_family
 
-from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import ModelConfig
-from agent_tunix.policy.mesh import make_mesh, place_rows
+from agent_tunix.policy.mesh import make_mesh, place_rows, shape_of
 from agent_tunix.policy.model import load_policy
 
 MESHES = {"qwen3": [[4, 2], [2, 4], [8, 1], [1, 8], [8, 1, 1], [2, 2, 2]]}
@@ -59,7 +58,7 @@ def problems(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], poli
             if not isinstance(array, jax.Array) or array.ndim < 2:
                 continue
             axes = leaf.get_metadata().get("out_sharding") or ()
-            sizes = [1 if axis is None else getattr(read_mesh_shape(shape), axis) for axis in axes]
+            sizes = [1 if axis is None else model.mesh.shape[axis] for axis in axes]
             part = array.sharding.shard_shape(array.shape)
             if part != tuple(size // by for size, by in zip(array.shape, sizes, strict=True)):
                 wrong.append(f"{'.'.join(map(str, path))} lies as {part} of {array.shape}")
@@ -77,7 +76,7 @@ def main() -> None:
             seen.append(f"{family} {shape}")
             faults = problems(found, expected, policy, shape)
             # Logits of all rows, or of all words where tp divides them, on one device.
-            rows, tp = read_mesh_shape(shape).row_shards, read_mesh_shape(shape).tp
+            rows, tp = shape_of(policy[0].mesh).row_shards, shape_of(policy[0].mesh).tp
             whole = {f"f32[{ROWS},{LENGTH},{WORDS // tp}]": rows, f"f32[{ROWS // rows},{LENGTH},{WORDS}]": tp}
             faults += [f"{array} in the program" for array, by in whole.items() if by > 1 and array in program]
             if faults:

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
-from agent_tunix.policy.mesh import ROWS, make_mesh, row_axes, row_sharding, row_shards, shape_of
+from agent_tunix.policy.mesh import ROWS, even_count, make_mesh, row_axes, row_sharding, row_shards, shape_of
 
 
 def abstract(*sizes: int) -> jax.sharding.AbstractMesh:
@@ -38,6 +38,14 @@ def test_a_device_that_has_a_completion_has_its_prompt(num_prompts: int) -> None
             completions = rows_of((data, fsdp), num_prompts * generations)
             prompts = rows_of((data, fsdp), num_prompts)
             assert {row // generations for row in completions} <= set(prompts)
+
+
+@pytest.mark.parametrize(
+    ("count", "rows_of_each", "expected"),
+    [(8, 1, 8), (6, 1, 8), (1, 8, 1), (1, 4, 2), (3, 4, 4), (3, 3, 8), (9, 16, 9)],
+)
+def test_prompts_are_made_as_many_as_give_rows_for_all_devices(count: int, rows_of_each: int, expected: int) -> None:
+    assert even_count(abstract(2, 4, 3), count, rows_of_each) == expected  # type: ignore[arg-type]
 
 
 def test_two_numbers_are_fsdp_and_tp() -> None:

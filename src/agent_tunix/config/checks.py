@@ -375,7 +375,7 @@ def _batch_problems(config: Config) -> Iterator[str]:
         micro=training.micro_batch_size,
         steps=training.gradient_accumulation_steps,
         generations=config.grpo.num_generations,
-        devices=shape.row_shards,
+        devices=1 if shape is None else shape.row_shards,
     )
     if any(number is not None and number < 1 for number in dataclasses.astuple(batch)):
         return  # their ranges are told already
@@ -405,7 +405,7 @@ class _Batch:
         """What does not agree."""
         return self._division_problem() or self._device_problem()
 
-    def remedy(self, shape: MeshShape) -> str:
+    def remedy(self, shape: MeshShape | None) -> str:
         """Values with which everything agrees, or else with which the division does."""
         for problem_of in (_Batch.problem, _Batch._division_problem):
             found = []

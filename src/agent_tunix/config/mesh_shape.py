@@ -1,8 +1,9 @@
 """How many devices lie along each axis of the mesh, as `model.mesh_shape` says it."""
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
+
+AUTO = "auto"
 
 
 class MeshShape(NamedTuple):
@@ -29,22 +30,28 @@ class MeshShape(NamedTuple):
         """Parts that the rows of a batch are divided into."""
         return self.data * self.fsdp
 
+    @property
+    def weight_shards(self) -> int:
+        """Parts that the weights of a copy are divided into."""
+        return self.fsdp * self.tp
+
     def __str__(self) -> str:
         """As the setting is written."""
         return f"[{self.data},{self.fsdp},{self.tp}]"
 
 
-def read_mesh_shape(given: Sequence[int]) -> MeshShape:
-    """The shape that `[fsdp, tp]` or `[data, fsdp, tp]` stands for.
+def read_mesh_shape(given: object) -> MeshShape | None:
+    """The shape that `[fsdp, tp]` or `[data, fsdp, tp]` stands for; None for `auto`.
 
     Raises:
-        ValueError: It is neither; with what it should be.
+        ValueError: It is none of these; with what it should be.
     """
-    is_list = isinstance(given, Sequence) and not isinstance(given, str)
-    numbers = [n for n in given if isinstance(n, int) and not isinstance(n, bool) and n >= 1] if is_list else []
-    if not is_list or len(numbers) != len(given) or len(numbers) not in (2, 3):
+    if given == AUTO:
+        return None
+    numbers = list(given) if isinstance(given, list | tuple) else []
+    if len(numbers) not in (2, 3) or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in numbers):
         raise ValueError(
-            f"model.mesh_shape must be positive numbers, [fsdp,tp] or [data,fsdp,tp], not {given!r};"
-            " one device is [1,1]"
+            "model.mesh_shape must be auto or positive numbers, [fsdp,tp] or [data,fsdp,tp], not"
+            f" {given!r}; one device is [1,1]"
         )
     return MeshShape(*[1] * (3 - len(numbers)), *numbers)

@@ -47,8 +47,10 @@ class ModelConfig:
         "QLoRA: the projections of the frozen base are kept in int8 (8.5 bits a weight) or nf4 (4.5 bits); null: in the"
         " compute type. Needs an adapter.",
     )
-    mesh_shape: list[int] = key(
-        [1, 1], "Devices along the axes of the mesh, [fsdp,tp] or [data,fsdp,tp]; their product must exist."
+    mesh_shape: Any = key(
+        "auto",
+        "Devices along the axes of the mesh, [fsdp,tp] or [data,fsdp,tp]; auto: all devices, as the model, the memory"
+        " and the batch allow.",
     )
     dtype: str = key("auto", "Compute type: float32, bfloat16, or auto (float32 on CPU, bfloat16 elsewhere).")
     remat: bool = key(False, "Recompute activations in the backward pass: less memory, about a third more time.")

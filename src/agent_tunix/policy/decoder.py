@@ -121,6 +121,8 @@ class Decoder(nnx.Module):
             output_hidden: Give the normed hidden states instead, of which `project` makes logits.
         """
         x = self.embed_tokens(input_tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
+        # The table has its width over fsdp, and so has what was looked up in it; from there rows take fsdp over.
+        x = divide(self.mesh, x, None, "fsdp", rows=("data",))
         x = divide(self.mesh, x)
         key_positions = positions = positions.astype(jnp.int32)
         if cache is not None:
@@ -146,7 +148,36 @@ class Decoder(nnx.Module):
 
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         """Logits of normed hidden states, in float32."""
-        logits = self.embed_tokens.attend(hidden) if self.lm_head is None else self.lm_head(hidden)
+        return self._finish(_multiply_head(self._head, hidden))
+
+    def project_in_parts(self, num_parts: int) -> Callable[[Float[Array, "S C D"]], Float[Array, "S C V"]]:
+        """`project` for a loop over chunks of rows that lie in S parts on devices of their own.
+
+        Each part has its own copy of the matrix, one on each device. So the loop gathers no matrix that is divided over
+        fsdp, and the gradients of the parts, a matrix for each, are added once after it instead of after each chunk.
+        """
+        graphdef, state = nnx.split(self._head)
+        copies = []
+        for path, leaf in nnx.to_flat_state(state):
+            axes = [TENSOR if axis == TENSOR else None for axis in leaf.get_metadata().get("out_sharding") or ()]
+            array = leaf.get_value()
+            copy = divide(self.mesh, jnp.broadcast_to(array, (num_parts, *array.shape)), *axes)
+            copies.append((path, leaf, copy))
+
+        def multiply(arrays: list[jax.Array], hidden_CD: jax.Array) -> jax.Array:
+            own = [(path, leaf.replace(array)) for (path, leaf, _), array in zip(copies, arrays, strict=True)]
+            return _multiply_head(nnx.merge(graphdef, nnx.from_flat_state(own)), hidden_CD)
+
+        def project(hidden_SCD: Float[Array, "S C D"]) -> Float[Array, "S C V"]:
+            return self._finish(jax.vmap(multiply)([copy for _, _, copy in copies], hidden_SCD))
+
+        return project
+
+    @property
+    def _head(self) -> nnx.Module:
+        return self.embed_tokens if self.lm_head is None else self.lm_head
+
+    def _finish(self, logits: Float[Array, "... V"]) -> Float[Array, "... V"]:
         logits = divide(self.mesh, logits.astype(_wide(logits.dtype)), *[None] * (logits.ndim - 2), TENSOR)
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
@@ -154,8 +185,12 @@ class Decoder(nnx.Module):
     def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype) -> Cache:
         """An empty cache of keys and values, [B, S, K, H] each, with the positions of what is in it."""
         shape = (batch_size, cache_size, self.config.num_kv_heads, self.config.head_dim)
+
+        def empty() -> jax.Array:
+            return divide(self.mesh, jnp.zeros(shape, dtype), None, TENSOR)
+
         return {
-            "layers": [(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in self.config.layer_kinds],
+            "layers": [(empty(), empty()) for _ in self.config.layer_kinds],
             "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
             # The same for all rows; an array of rows, so that rows of a cache can be repeated as a whole.
             "length": jnp.zeros((batch_size,), jnp.int32),
@@ -234,6 +269,7 @@ class Attention(nnx.Module):
         """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
         self.config = config
         self.kind = kind
+        self.mesh: jax.sharding.Mesh | None = None
         hidden, queries = config.hidden_size, config.num_heads * config.head_dim
         keys = config.num_kv_heads * config.head_dim
         self.q_proj = Projection(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
@@ -250,9 +286,9 @@ class Attention(nnx.Module):
         """What the tokens take from those they see, and all keys and values where there is a cache."""
         B, T, _ = x.shape
         head_dim = self.config.head_dim
-        q = self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim)
-        k = self.k_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim)
-        v = self.v_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim)
+        q = self._by_heads(self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim))
+        k = self._by_heads(self.k_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
+        v = self._by_heads(self.v_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, angles), rotate(k, angles)
@@ -266,6 +302,14 @@ class Attention(nnx.Module):
         else:
             out = attend_after(q, k, v, mask, prefix, self.config.attention_softcap)
         return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
+
+    def _by_heads(self, x: jax.Array) -> jax.Array:
+        """Each device of `tp` has whole heads, all of them where `tp` does not divide their number.
+
+        Projections are divided by width, which may cut a head in two; fewer key-value heads than devices are so on
+        each of them, and each has of the queries its own.
+        """
+        return divide(self.mesh, x, None, TENSOR)
 
 
 class MLP(nnx.Module):
@@ -397,6 +441,11 @@ def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"
 def _wide(dtype: jnp.dtype) -> jnp.dtype:
     """Float32, or the type itself where it is wider: a model in float64 is computed in float64 throughout."""
     return jnp.promote_types(dtype, jnp.float32)
+
+
+def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
+    logits: jax.Array = head.attend(hidden) if isinstance(head, nnx.Embed) else head(hidden)
+    return logits
 
 
 def _sharded(*axes: str) -> Any:

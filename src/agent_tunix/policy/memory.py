@@ -1,15 +1,17 @@
 """What a run will hold in memory, added up before anything is loaded; loads no JAX.
 
-Sums are over all devices of the mesh. Weights, adapter, optimiser and cache are exact; activations are an estimate,
-since the compiler decides what it keeps and for how long.
+Sums are over all devices, with one copy of the weights until `MemoryPlan.over` says how many there are. Weights,
+adapter, optimiser and cache are exact; activations are an estimate, since the compiler decides what it keeps and for
+how long.
 """
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture
@@ -48,6 +50,15 @@ class MemoryPlan:
         """The sum: the cache is gone when activations are there, so the larger of both counts."""
         held = self.weights + self.adapter + self.reference + self.optimizer
         return held + max(self.cache, self.gradients + self.activations)
+
+    def over(self, shape: MeshShape) -> "MemoryPlan":
+        """The plan of a mesh, on which each part of `data` has a copy of what is not divided by rows."""
+        copied = {name: getattr(self, name) * shape.data for name in ("weights", "adapter", "reference", "optimizer")}
+        return replace(self, **copied, gradients=self.gradients * shape.data)
+
+    def for_sampling(self) -> "MemoryPlan":
+        """What is held where nothing trains."""
+        return replace(self, reference=0, optimizer=0, gradients=0, activations=0)
 
     def describe(self) -> str:
         """One line with every part in GB."""
@@ -142,7 +153,8 @@ def check_memory(plan: MemoryPlan, available: int) -> str | None:
 
 _ADVICE = (
     "Less: model.lora_rank=16 (no optimiser state or reference of the base), model.quantization=nf4,"
-    " model.dtype=bfloat16, model.remat=true, a smaller training.micro_batch_size, or more devices in model.mesh_shape"
+    " model.dtype=bfloat16, model.remat=true, a smaller training.micro_batch_size, or more devices"
+    " along fsdp or tp of model.mesh_shape"
 )
 
 

@@ -4,7 +4,7 @@ Weights are divided over `fsdp` and `tp` and copied over `data`; rows of a batch
 together. Nothing else names these axes, but for the weights' own modules.
 """
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
 import jax
@@ -22,19 +22,24 @@ TENSOR = "tp"
 Axes = str | tuple[str, ...] | None
 
 
-def make_mesh(shape: Sequence[int]) -> jax.sharding.Mesh:
+def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
     """A mesh of the first devices over `AXES`.
 
     Args:
-        shape: [data, fsdp, tp], or [fsdp, tp] with one copy.
+        shape: [data, fsdp, tp], or [fsdp, tp] with one copy of the weights.
 
     Raises:
         ConfigError: The shape needs more devices than there are.
     """
     sizes = read_mesh_shape(shape)
+    assert sizes is not None
     devices = jax.devices()
     if sizes.size > len(devices):
-        raise ConfigError(f"model.mesh_shape {list(shape)} needs {sizes.size} devices; there are {len(devices)}")
+        raise ConfigError(
+            f"model.mesh_shape {list(shape)} needs {sizes.size} devices; there are {len(devices)};"
+            f" model.mesh_shape=auto takes those there are, and"
+            f" distributed.num_cpu_devices={sizes.size} tries the mesh on a CPU"
+        )
     return jax.sharding.Mesh(np.array(devices[: sizes.size]).reshape(sizes), AXES)
 
 
@@ -60,6 +65,11 @@ def row_axes(mesh: jax.sharding.Mesh, num_rows: int) -> tuple[str, ...]:
     return ()
 
 
+def row_parts(mesh: jax.sharding.Mesh | None, num_rows: int) -> int:
+    """How many parts so many rows are divided into, each on devices of its own; 1 where there is no mesh."""
+    return 1 if mesh is None else _product(mesh, row_axes(mesh, num_rows))
+
+
 def sharding_over(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, *axes: Axes) -> jax.sharding.NamedSharding:
     """Where an array lies whose dimensions are divided over these axes; those not named are not divided."""
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
@@ -68,6 +78,12 @@ def sharding_over(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, *axes: Ax
 def row_sharding(mesh: jax.sharding.Mesh, num_rows: int) -> jax.sharding.NamedSharding:
     """Where an array lies whose first axis is that of rows."""
     return sharding_over(mesh, row_axes(mesh, num_rows) or None)
+
+
+def even_count(mesh: jax.sharding.Mesh, count: int, rows_of_each: int = 1) -> int:
+    """The smallest number from `count` on of which each has so many rows that all rows together can be divided."""
+    step = row_shards(mesh) // math.gcd(row_shards(mesh), rows_of_each)
+    return -(-count // step) * step
 
 
 def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:
@@ -83,7 +99,7 @@ def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:
     return jax.tree.map(lambda array: jax.device_put(array, row_sharding(mesh, array.shape[0])), arrays)
 
 
-def divide(mesh: jax.sharding.Mesh | None, x: jax.Array, *axes: Axes) -> jax.Array:
+def divide(mesh: jax.sharding.Mesh | None, x: jax.Array, *axes: Axes, rows: tuple[str, ...] = ROWS) -> jax.Array:
     """Say, in a compiled program, over which axes of the mesh the dimensions of an array of rows are divided.
 
     Args:
@@ -91,12 +107,14 @@ def divide(mesh: jax.sharding.Mesh | None, x: jax.Array, *axes: Axes) -> jax.Arr
         x: Its first dimension is that of rows.
         axes: Of the dimensions after the first; one that does not divide its dimension evenly is left out, and so are
             those not named: each device has the whole of these dimensions.
+        rows: What of `ROWS` its rows are divided over.
     """
     if mesh is None or mesh.size == 1:
         return x
     sizes = zip(axes, x.shape[1:], strict=False)
     even = [axis if axis and size % _product(mesh, axis) == 0 else None for axis, size in sizes]
-    place = sharding_over(mesh, row_axes(mesh, x.shape[0]) or None, *even)
+    over = tuple(axis for axis in row_axes(mesh, x.shape[0]) if axis in rows)
+    place = sharding_over(mesh, over or None, *even)
     divided: jax.Array = jax.lax.with_sharding_constraint(x, place)  # type: ignore[no-untyped-call]
     return divided
 

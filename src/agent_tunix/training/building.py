@@ -20,16 +20,14 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.memory import check_memory, plan_memory
-from agent_tunix.policy.mesh import ROWS, make_mesh
+from agent_tunix.policy.mesh import ROWS
 from agent_tunix.policy.model import (
-    available_memory,
-    compute_dtype,
     copy_reference,
     count_parameters,
     load_policy,
 )
 from agent_tunix.policy.model_digest import digest_model
+from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
@@ -74,19 +72,23 @@ class Material:
     mesh: jax.sharding.Mesh
 
 
-def build_material(config: Config, mixture: Mixture) -> Material:
-    """Load the data, the tokenizer and the policy, and build the learner."""
+def build_material(config: Config, mixture: Mixture, *, num_rows: int | None = None) -> Material:
+    """Load the data, the tokenizer and the policy, and build the learner.
+
+    Args:
+        config: The run.
+        mixture: Its reward.
+        num_rows: Rows of a micro-batch; None: the completions of its prompts.
+    """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
     tokenizer = Tokenizer(directory, config.prompt)
     batches, held_out = load_batches(config, tokenizer)
     check_ends(config, tokenizer)
-    mesh = make_mesh(config.model.mesh_shape)
+    num_rows = num_rows or micro_batch_size(config) * config.grpo.num_generations
+    mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows)
     updates = config.grpo.num_iterations
     schedule = make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
-    plan = plan_memory(read_architecture(directory), config, compute_dtype(config.model.dtype).itemsize)
-    if warning := check_memory(plan, available_memory(mesh)):
-        _LOGGER.warning("%s", warning)
     policy = load_policy(directory, config.model, mesh, config.seed)
     load_initial(config, policy)
     total, trained = count_parameters(policy)

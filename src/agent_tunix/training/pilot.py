@@ -15,8 +15,9 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, load_examples, make_order
 from agent_tunix.policy import compat
 from agent_tunix.policy.directory import find_model_directory
-from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.model import load_policy
+from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.batches import StreamedBatches
@@ -64,7 +65,7 @@ def run_pilot(
     config = settle_prompts(config)
     tokenizer = Tokenizer(directory, config.prompt)
     check_ends(config, tokenizer)
-    mesh = make_mesh(config.model.mesh_shape)
+    mesh = open_mesh(config, read_architecture(directory), num_rows=None)
     policy = load_policy(directory, config.model, mesh, config.seed)
     load_initial(config, policy)
     rollout = make_rollout(config, policy, tokenizer, mesh)

@@ -7,12 +7,15 @@ from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples
 from agent_tunix.data.sources import find_source
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.chat_template import read_chat_template
 from agent_tunix.policy.directory import find_model_directory, is_on_hub
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.mesh_choice import shape_problems
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
 
@@ -49,7 +52,7 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     check(config)
     _check_subset(config)
     if not is_on_hub(config.model):  # A download belongs to the run, and to its log.
-        find_model_directory(config.model)
+        _check_mesh(config, find_model_directory(config.model))
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
@@ -59,6 +62,19 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     for name, example in examples.items():
         settle_rewards(mixture, example, config, {} if name is None else {SET_COLUMN: name})
     return Checked(config, mixture, components_as_written(config, working_directory))
+
+
+def _check_mesh(config: Config, directory: Path) -> None:
+    """Refuse a mesh that cannot divide the model.
+
+    Raises:
+        ConfigError: With the sizes that it does not divide.
+    """
+    shape = read_mesh_shape(config.model.mesh_shape)
+    if shape is None or shape.weight_shards == 1:
+        return
+    if problems := shape_problems(read_architecture(directory), shape, config.model.quantization):
+        raise ConfigError("\n".join(problems))
 
 
 def _check_subset(config: Config) -> None:

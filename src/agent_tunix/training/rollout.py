@@ -23,7 +23,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 from tunix.rl.rollout import base_rollout
 
-from agent_tunix.policy.mesh import place_rows
+from agent_tunix.policy.mesh import even_count, place_rows
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.logps import bucket, fills, logps_under
 
@@ -130,12 +130,16 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             num_generations: G.
             max_prompt_length: P.
         """
+        N = len(prompts) * num_generations
+        # More of the last one, so that no device has to compute the rows of the others.
+        missing = even_count(self._mesh, len(prompts), num_generations) - len(prompts)
+        prompts = [*prompts, *[prompts[-1]] * missing]
         prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id(), np.int32)
         length_B = np.array([len(ids) for ids in prompts], np.int32)
         for row, ids in zip(prompt_BP, prompts, strict=True):
             row[max_prompt_length - len(ids) :] = ids
         graphdef, state = nnx.split(self._model)
-        tokens_NT, lengths_N, ended_N, logps_NT = jax.device_get(
+        sampled = jax.device_get(
             _generate(
                 graphdef,
                 state,
@@ -147,9 +151,10 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
                 eos_ids=self._eos_ids,
             )
         )
+        tokens_NT, lengths_N, ended_N, logps_NT = (array[:N] for array in sampled)
         return Completions(
-            prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0),
-            prompt_lengths=np.repeat(length_B, num_generations),
+            prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0)[:N],
+            prompt_lengths=np.repeat(length_B, num_generations)[:N],
             tokens=tokens_NT,
             lengths=lengths_N,
             ended=ended_N,

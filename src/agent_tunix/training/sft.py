@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.errors import DataError
 from agent_tunix.training.building import Material, build_material
 from agent_tunix.training.opening import open_run
@@ -37,7 +38,9 @@ def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()
     """
     with open_run(checked, root, overrides) as opened:
         _LOGGER.info("a supervised start; no reward trains")
-        material = build_material(opened.checked.config, checked.mixture)
+        material = build_material(
+            opened.checked.config, checked.mixture, num_rows=micro_batch_size(opened.checked.config)
+        )
         checked = replace(opened.checked, config=material.config)
         try:
             return SupervisedRun(checked, opened.places, material, opened.stop).complete(opened.attempt)

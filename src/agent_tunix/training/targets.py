@@ -62,7 +62,7 @@ def check_supervised(checked: Checked) -> Checked:
     """
     config = checked.config
     size, shape = micro_batch_size(config), read_mesh_shape(config.model.mesh_shape)
-    if size % shape.row_shards:
+    if shape is not None and size % shape.row_shards:
         raise ConfigError(
             f"a micro-batch of {size} targets must be divisible by {shape.row_shards}, the devices that"
             f" model.mesh_shape {shape} divides rows over (data × fsdp); try"
