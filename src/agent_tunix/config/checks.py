@@ -207,6 +207,9 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _stopping_problems(config)
     yield from optimizer_problems(config.optimizer, config.scheduler)
     yield from _prompt_problems(config)
+    steps = config.tracking.profile_steps
+    if len(steps) != 2 or not 1 <= steps[0] <= steps[1]:
+        yield f"tracking.profile_steps must be the first and the last step to trace, from 1, not {steps}; such as [3,5]"
     if config.training.save_reward_analysis and config.rollouts.share == 0:
         yield (
             "training.save_reward_analysis=true reads the stored rollouts, but rollouts.share is 0; store a share of"

@@ -439,6 +439,9 @@ class TrackingConfig:
         None, "MLflow's store; null: MLFLOW_TRACKING_URI, or else sqlite:///mlflow.db in the working directory."
     )
     report: bool = key(True, "Draw report.html and plots/*.png as the run ends.")
+    profile_steps: list[int] = key(
+        [3, 5], "With profile=true, the first and the last step that is traced; past the run's end, its last step."
+    )
 
 
 @dataclass
@@ -472,6 +475,9 @@ class Config:
     seed: int = key(0, "Every random choice of the run follows from it.")
     project_name: str = key("agent_tunix", "First part of the run's directory; name of the project in trackers.")
     wandb_disabled: bool = key(True, "False sends metrics to Weights & Biases (extra `wandb`).")
+    profile: bool = key(
+        False, "Trace the steps of tracking.profile_steps into profile/ of the run's directory, for ui.perfetto.dev."
+    )
 
 
 @dataclass

@@ -53,6 +53,8 @@ def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, f
     values gain
 
     - `finite`, a boolean;
+    - `healthy`: whether the step changed anything, which it does where it is finite and those before it were; the next
+      step takes it as its last argument, true where it is left out;
     - `grad_norm`: the norm of the gradient that is or will be applied, the mean of the micro-batches accumulated so
       far, where Tunix gives that of the last micro-batch alone; without frozen weights;
     - `update_norm`, `weight_norm`: name of a group ("" for all of them) → norm of what was added to the weights that
@@ -64,7 +66,9 @@ def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, f
         frozen: Groups whose weights stay as they are.
     """
 
-    def train_step(model: nnx.Module, optimizer: nnx.Optimizer[Any], inputs: Any) -> tuple[Any, Any, Any]:
+    def train_step(
+        model: nnx.Module, optimizer: nnx.Optimizer[Any], inputs: Any, healthy: Any = True
+    ) -> tuple[Any, Any, Any]:
         before_model, before_optimizer = nnx.state(model, optimizer.wrt), nnx.state(optimizer)
         before_model, before_optimizer = jax.tree.map(lambda x: x, (before_model, before_optimizer))
         names = jax.tree.leaves(labels(before_model)) if labels else [""] * len(jax.tree.leaves(before_model))
@@ -72,6 +76,7 @@ def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, f
         watched = _Watched(optimizer)
         loss, aux, grad_norm = type(trainer)._train_step(trainer, model, watched, inputs)
         finite = jax.numpy.isfinite(loss) & jax.numpy.isfinite(grad_norm)
+        healthy = finite & healthy
         # Reductions that XLA fuses with the subtraction: no copy of the weights is made.
         added = jax.tree.map(
             lambda new, old: jax.numpy.where(finite, _squares(new - old), jax.numpy.nan),
@@ -80,13 +85,14 @@ def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, f
         )
         found = {
             "finite": finite,
+            "healthy": healthy,
             "grad_norm": _accumulated_norm(before_optimizer, watched.gradients, None if all(trained) else trained),
             "update_norm": _norms(jax.tree.leaves(added), names),
             "weight_norm": _norms([_squares(weight) for weight in jax.tree.leaves(before_model)], names),
         }
 
         def keep(new: Any, old: Any) -> Any:
-            return jax.tree.map(lambda n, o: jax.numpy.where(finite, n, o), new, old)
+            return jax.tree.map(lambda n, o: jax.numpy.where(healthy, n, o), new, old)
 
         nnx.update(model, keep(nnx.state(model, optimizer.wrt), before_model))
         nnx.update(optimizer, keep(nnx.state(optimizer), before_optimizer))

@@ -33,7 +33,7 @@ from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training import bridge
-from agent_tunix.training.batches import Batches, LoadedBatches, StreamedBatches
+from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.training.initial import load_initial
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
@@ -113,7 +113,8 @@ def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts
     if config.data.streaming:
         evaluation = load_evaluation(config)
         _LOGGER.info("training examples are streamed\n%s", evaluation.describe("evaluation"))
-        return StreamedBatches(config, tokenizer), _encode("evaluation", evaluation.examples, tokenizer, config)
+        batches = PrefetchedBatches(StreamedBatches(config, tokenizer))
+        return batches, _encode("evaluation", evaluation.examples, tokenizer, config)
     train_examples, held_out_examples, report = load_splits(config)
     _LOGGER.info("%s", report.describe())
     train_prompts = _encode("training", train_examples, tokenizer, config)

@@ -16,13 +16,15 @@ from completion lengths rather than from comparing ids with the padding id, so t
 even where it is the padding token. Losses are ours, and weighed over the whole batch, so that micro-batches change
 nothing but rounding. The reference policy's pass is begun before the rewards are, and nothing waits for it before
 the update does, so that the device works while rewards are computed; with dynamic sampling it is not known before them
-what is trained on.
+what is trained on. The updates of a step are all begun before any is looked at, and the device itself refuses those
+that come after one that was not finite: the host waits twice a step, for the completions and for the last update.
 
 Departures from the papers stand in `losses/`, `collecting.py` and `rewards/advantages.py`. Of completions that were cut
 at the length limit, `grpo.mask_truncated` takes the tokens out of the loss (DAPO's overlong filtering); their rewards
 stay in the mean and deviation of their group, so that they are what the others are compared with.
 """
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,15 +39,17 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import RewardFailureRateError
 from agent_tunix.policy import compat
 from agent_tunix.policy.mesh import place_rows
+from agent_tunix.policy.variables import Parts
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
-from agent_tunix.training.logps import bucket, logps_under
+from agent_tunix.training.logps import bucket, reference_logps
 from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
+from agent_tunix.training.profiling import phase
 from agent_tunix.training.reference import sync_reference
 from agent_tunix.training.rollout import Completions, Rollout, Sampling
-from agent_tunix.training.update_metrics import describe_updates
+from agent_tunix.training.update_metrics import describe_updates, up_to_failure
 
 # Folded into a step's key for its further rounds of sampling.
 _MORE_ROUNDS = 2**32 - 1
@@ -122,7 +126,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         clock = _Clock()
         grpo = settings.config.grpo
         completions = self._sample(step, 0, batch, settings)
-        reference = self._begin_reference(completions) if grpo.dynamic_sampling_rounds == 0 else None
+        parts = None if grpo.dynamic_sampling_rounds else self._begin_parts(completions)
         clock.lap("rollout")
         rounds = [self._score(step, 0, batch, completions, settings)]
         while True:
@@ -137,14 +141,15 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             clock.lap("rollout")
             rounds.append(self._score(step, number, batch, completions, settings))
         trained = fill_places(rounds, grpo.num_generations)
-        # Tunix's estimators see totals only; some scalings need the components behind them.
-        advantages = bridge.estimate_from_scores(
-            self.reward_manager.mixture, trained.scores, grpo.num_generations, grpo.advantage_scaling
-        )
+        with phase("advantages"):
+            # Tunix's estimators see totals only; some scalings need the components behind them.
+            advantages = bridge.estimate_from_scores(
+                self.reward_manager.mixture, trained.scores, grpo.num_generations, grpo.advantage_scaling
+            )
         clock.lap("reward")
-        reference = reference or self._begin_reference(trained.completions)
-        with compat.entered(self._mesh()):
-            policy, finite, applied = self._update(trained.completions, advantages, reference)
+        parts = parts or self._begin_parts(trained.completions)
+        with compat.entered(self._mesh()), phase("update"):
+            policy, finite, applied = self._update(trained.completions, advantages, parts)
             if applied and self.reference_moves and step % self.algo_config.reference_sync_steps == 0:
                 sync_reference(self.rl_cluster, self.algo_config.reference_sync_mix)
         clock.lap("update")
@@ -184,7 +189,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         key = jax.random.fold_in(jax.random.key(config.seed), step)
         if number > 0:  # apart from the keys of the first round's tokens, which are folded from 0 upwards
             key = jax.random.fold_in(jax.random.fold_in(key, _MORE_ROUNDS), number)
-        with compat.entered(self._mesh()):
+        with compat.entered(self._mesh()), phase("rollout"):
             return rollout.sample(
                 batch.token_ids,
                 key,
@@ -205,36 +210,35 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             settings.config.grpo.num_generations,
             first_group=number * len(batch.prompts),
         )
-        info = self.reward_manager(
-            prompts=[sample.prompt for sample in samples], completions=completions.texts, samples=samples
-        )
+        with phase("reward"):
+            info = self.reward_manager(
+                prompts=[sample.prompt for sample in samples], completions=completions.texts, samples=samples
+            )
         return Scored(completions, samples, info["scores"], info["rewards"])
 
     def _update(
-        self, completions: Completions, advantages: np.ndarray, reference: Sequence[jax.Array | None]
+        self, completions: Completions, advantages: np.ndarray, parts: Sequence["_Part"]
     ) -> tuple[dict[str, float | None], bool, int]:
-        """μ passes over the micro-batches; stops at the first update that is not finite."""
+        """μ passes over the micro-batches; none after the first update that is not finite changes anything."""
         trainer = self.rl_cluster.actor_trainer
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
         mask, weights = self._weigh(completions)
-        micro_rows = list(self._micro_rows(completions))
         micro_batches = [
-            self._make_example(rows, completions, advantages, logps, mask, weights * len(micro_rows))
-            for rows, logps in zip(micro_rows, reference, strict=True)
+            self._make_example(part, completions, advantages, mask, weights * len(parts)) for part in parts
         ]
-        records: list[dict[str, Any]] = []
+        begun: list[dict[str, Any]] = []
         for number in range(self.algo_config.num_iterations * len(micro_batches)):
-            example = micro_batches[number % len(micro_batches)]
-            loss, aux, _ = train_step(example)
-            records.append(jax.device_get({"loss": loss, **aux}))
-            if not records[-1]["finite"]:
-                compat.reset_accumulation(trainer.optimizer)
-                break
+            healthy = begun[-1]["healthy"] if begun else None
+            loss, aux, _ = train_step(micro_batches[number % len(micro_batches)], healthy)
+            begun.append({"loss": loss, **aux})
+        records = up_to_failure(jax.device_get(begun))
         finite = bool(records[-1]["finite"])
+        if not finite:
+            compat.reset_accumulation(trainer.optimizer)
         policy = describe_updates(
             records,
-            np.resize([int(mask[rows].sum()) for rows in micro_rows], len(records)),
+            np.resize([int(mask[part.rows].sum()) for part in parts], len(records)),
             accumulation,
             total_weight=float((weights * mask.sum(axis=1)).sum()),
         )
@@ -252,20 +256,21 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         for start in range(0, len(completions.texts), size):
             yield slice(start, start + size)
 
-    def _begin_reference(self, completions: Completions) -> list[jax.Array | None]:
-        """Have the device begin the reference policy's pass, without waiting for it: [n, T] for each micro-batch.
+    def _begin_parts(self, completions: Completions) -> list["_Part"]:
+        """The micro-batches on the device, which begins the reference policy's pass over them; nothing waits for it."""
+        parts = []
+        with compat.entered(self._mesh()), phase("reference"):
+            for rows in self._micro_rows(completions):
+                arrays = self._to_device(rows, completions)
+                logps = None
+                if self.algo_config.beta != 0.0:
+                    logps = reference_logps(self._reference_parts, *arrays, self.algo_config.temperature)
+                parts.append(_Part(rows, *arrays, logps))
+        return parts
 
-        None without a KL penalty.
-        """
-        micro_rows = list(self._micro_rows(completions))
-        if self.algo_config.beta == 0.0:
-            return [None] * len(micro_rows)
-        reference = self.rl_cluster.inference_worker.get_model("reference")
-        with compat.entered(self._mesh()):
-            return [
-                logps_under(reference, *self._to_device(rows, completions), self.algo_config.temperature)
-                for rows in micro_rows
-            ]
+    @functools.cached_property
+    def _reference_parts(self) -> Parts:
+        return Parts(self.rl_cluster.inference_worker.get_model("reference"))
 
     def _to_device(self, rows: slice, completions: Completions) -> tuple[jax.Array, jax.Array, jax.Array]:
         """[b, P] prompts, [b] their lengths and [n, T] completions, without slots that no row of the batch fills."""
@@ -280,26 +285,24 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
 
     def _make_example(
         self,
-        rows: slice,
+        part: "_Part",
         completions: Completions,
         advantages: np.ndarray,
-        reference: jax.Array | None,
         mask: np.ndarray,
         weights: np.ndarray,
     ) -> WeighedExample:
         """What the loss reads of one micro-batch."""
-        prompt_bP, prompt_lengths_b, tokens_nT = self._to_device(rows, completions)
-        T = tokens_nT.shape[1]
+        rows, T = part.rows, part.tokens.shape[1]
         # Only the first update is on the policy that sampled.
         several = self.algo_config.num_iterations > 1
         return WeighedExample(
-            prompt_ids=prompt_bP,
+            prompt_ids=part.prompts,
             prompt_mask=None,
-            prompt_lengths=prompt_lengths_b,
-            completion_ids=tokens_nT,
+            prompt_lengths=part.prompt_lengths,
+            completion_ids=part.tokens,
             completion_mask=self._put(mask[rows, :T]),
             advantages=self._put(advantages[rows]),
-            ref_per_token_logps=reference,
+            ref_per_token_logps=part.reference_logps,
             old_per_token_logps=self._put(completions.logps[rows, :T]) if several else None,
             weights=self._put(weights[rows].astype(np.float32)),
         )
@@ -308,6 +311,25 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         """On the mesh, rows divided."""
         placed: jax.Array = place_rows(self._mesh(), array)
         return placed
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A micro-batch on the device.
+
+    Attributes:
+        rows: Of the batch's completions.
+        prompts: [b, P], padded on the left.
+        prompt_lengths: [b], tokens of each.
+        tokens: [n, T], its completions, padded on the right.
+        reference_logps: [n, T], under the reference policy; None without a KL penalty.
+    """
+
+    rows: slice
+    prompts: jax.Array
+    prompt_lengths: jax.Array
+    tokens: jax.Array
+    reference_logps: jax.Array | None
 
 
 class _Clock:

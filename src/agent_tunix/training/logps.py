@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.mesh import row_parts
+from agent_tunix.policy.variables import Parts
 
 # Numbers that the logits of a chunk may have: 16 MB in float32.
 CHUNK_NUMBERS = 1 << 22
@@ -94,8 +95,20 @@ def completion_statistics(
 
 
 @functools.partial(jax.jit, static_argnames=("temperature",))
-def _logps(graphdef: Any, state: Any, arrays: Any, temperature: float) -> jax.Array:
+def _reference_logps(graphdef: Any, state: Any, arrays: Any, temperature: float) -> jax.Array:
     return completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=temperature).logps
+
+
+def reference_logps(
+    model: Parts,
+    prompt_BP: Int[Array, "B P"],
+    prompt_lengths_B: Int[Array, " B"],
+    tokens_nT: Int[Array, "n T"],
+    temperature: float,
+) -> Float[Array, "n T"]:
+    """Log-probabilities under a model that does not train; the device begins, and nothing waits for it."""
+    logps: jax.Array = _reference_logps(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
+    return logps
 
 
 def logps_under(
@@ -105,10 +118,8 @@ def logps_under(
     tokens_nT: Int[Array, "n T"],
     temperature: float,
 ) -> Float[Array, "n T"]:
-    """Log-probabilities under a model that does not train; the device begins, and nothing waits for it."""
-    graphdef, state = nnx.split(model)
-    logps: jax.Array = _logps(graphdef, state, (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
-    return logps
+    """`reference_logps` of a model that is asked once."""
+    return reference_logps(Parts(model), prompt_BP, prompt_lengths_B, tokens_nT, temperature)
 
 
 def _in_chunks(

@@ -25,6 +25,7 @@ from tunix.rl.rollout import base_rollout
 
 from agent_tunix.policy.mesh import even_count, place_rows
 from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.variables import Parts
 from agent_tunix.training.logps import bucket, fills, logps_under
 
 
@@ -138,7 +139,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         length_B = np.array([len(ids) for ids in prompts], np.int32)
         for row, ids in zip(prompt_BP, prompts, strict=True):
             row[max_prompt_length - len(ids) :] = ids
-        graphdef, state = nnx.split(self._model)
+        graphdef, state = self._parts.split()
         sampled = jax.device_get(
             _generate(
                 graphdef,
@@ -161,6 +162,10 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             texts=self._tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)]),
             logps=logps_NT,
         )
+
+    @functools.cached_property
+    def _parts(self) -> Parts:
+        return Parts(self._model)
 
     def generate(
         self, prompts: list[str], rollout_config: base_rollout.RolloutConfig, **kwargs: Any
@@ -237,8 +242,9 @@ def _generate(
     forbidden = None if pad_id in eos_ids else pad_id
 
     filled_BP = fills(length_B, prompt_BP.shape[1])
-    last_BD, prefix = model.read_prefix(prompt_BP, filled_BP)
-    logits_NV = jnp.repeat(model.project(last_BD), num_generations, axis=0)
+    with jax.named_scope("prefill"):
+        last_BD, prefix = model.read_prefix(prompt_BP, filled_BP)
+        logits_NV = jnp.repeat(model.project(last_BD), num_generations, axis=0)
     next_position_N = jnp.repeat(length_B, num_generations)
     cache = model.init_cache(N, T, model.dtype)
     filled_NT = jnp.zeros((N, T), jnp.bool_)
@@ -279,7 +285,8 @@ def _generate(
 
     empty = jnp.full((N, T), pad_id, jnp.int32), jnp.zeros((N, T), jnp.float32)
     first = record(jnp.int32(0), logits_NV, *empty, jnp.zeros(N, jnp.int32), jnp.zeros(N, jnp.bool_))
-    carry = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NT, *first))
+    with jax.named_scope("decode"):
+        carry = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NT, *first))
     *_, tokens_NT, logps_NT, lengths_N, done_N = carry
     return tokens_NT, lengths_N, done_N, logps_NT
 

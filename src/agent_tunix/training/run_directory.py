@@ -66,6 +66,11 @@ class RunDirectory:
         """Every completion, in Parquet."""
         return self.root / "rollouts"
 
+    @property
+    def profile(self) -> Path:
+        """Traces of steps, where they are asked for."""
+        return self.root / "profile"
+
 
 def locate(config: Config, root: Path) -> RunDirectory:
     """The places of a run, by its configuration."""

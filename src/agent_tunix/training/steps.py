@@ -1,7 +1,8 @@
 """The steps of a run, from its first or its last checkpoint to its end, and what happens between them.
 
 The order inside a step is what makes a resumed run equal an unbroken one: the step's row reaches `metrics.jsonl` before
-its checkpoint does, and resuming cuts the rows past the checkpoint.
+its checkpoint does, and resuming cuts the rows past the checkpoint. Rows, rollouts and checkpoints are written in that
+order by threads beside the run (`tracking/recorder.py`, `saving.py`), which waits for them where it ends.
 """
 
 import abc
@@ -10,6 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
 from agent_tunix.tracking import Recorder, compare_ends, read_rows, summary_table
@@ -22,9 +25,11 @@ from agent_tunix.training.judging import Evaluation
 from agent_tunix.training.learner import PromptBatch, StepResult
 from agent_tunix.training.opening import record_start
 from agent_tunix.training.preflight import Checked
+from agent_tunix.training.profiling import Profiling, phase
 from agent_tunix.training.reporting import report
 from agent_tunix.training.resuming import GRPO, check_resumable, is_due, judge_again, resume_command, tell_gaps
 from agent_tunix.training.run_directory import RunDirectory
+from agent_tunix.training.saving import CheckpointSaver
 from agent_tunix.training.state import make_metadata, read_state, write_state
 from agent_tunix.training.stopping import StopRequest
 from agent_tunix.training.watching import Watching, describe_run
@@ -100,7 +105,11 @@ class Run(abc.ABC):
             self._metadata["method"] = self.method
         self._recorder: Recorder
         self._watching: Watching
+        self._saver: CheckpointSaver
+        self._profiling = Profiling(checked.config, places.profile, self._max_steps)
         self._best = BestSoFar(checked.config.stopping)
+        # Operation by operation it takes longer than all else that is logged.
+        self._schedule = jax.jit(material.schedule)
 
     def complete(self, attempt: Attempt) -> Summary:
         """From the last checkpoint, or the start, to the end; `attempt` begins once nothing can refuse it."""
@@ -114,10 +123,12 @@ class Run(abc.ABC):
         places = self._places
         try:
             with (
-                Recorder(
-                    self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept
-                ) as self._recorder,
+                self._profiling,
                 Watching(context, places, kept) as self._watching,
+                Recorder(
+                    self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept, phase
+                ) as self._recorder,
+                CheckpointSaver(self._checkpoints, phase) as self._saver,
             ):
                 if first == 0:
                     self._record(0, self._evaluate().metrics(), judged=True)
@@ -143,8 +154,18 @@ class Run(abc.ABC):
                 self._save(step - 1)
                 return step - 1
             self._stop_if_asked(step - 1)
-            self._take_step(step)
+            self._saver.check()
+            with self._profiling.step(step):
+                self._take_step(step)
+            if self._profiling.ends_after(step):
+                self._settle()
+                self._profiling.close()
         return max(first, self._max_steps)
+
+    def _settle(self) -> None:
+        """Wait for what is being written beside the run."""
+        self._recorder.flush()
+        self._saver.flush()
 
     def _take_step(self, step: int) -> None:
         training = self._config.training
@@ -156,8 +177,7 @@ class Run(abc.ABC):
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
         row, result = learned.row, learned.result
         if not learned.finite:
-            self._recorder.record(step, row)
-            self._watching.observe(step, row, result)
+            self._send(step, row, result)
             if learned.updates_applied:  # the step counts, and a resumed run goes on after it
                 self._mixture.observe(step, row)
             self._stop_not_finite(step, learned)
@@ -168,7 +188,7 @@ class Run(abc.ABC):
         if is_best or is_last or is_due(step, training.save_interval_steps):
             self._save(step)
         if is_best:
-            self._checkpoints.mark_best(step)
+            self._saver.mark_best(step)
 
     @abc.abstractmethod
     def _learn(self, step: int) -> Learned:
@@ -180,7 +200,7 @@ class Run(abc.ABC):
 
     def _learning_rate(self) -> float:
         """Of the last update that was made, whatever a step skipped."""
-        return float(self._material.schedule(max(self._material.learner.num_updates - 1, 0)))
+        return float(self._schedule(max(self._material.learner.num_updates - 1, 0)))
 
     def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
         """Show a row to the trackers, to the diagnosis, and to weights that follow a metric.
@@ -188,10 +208,12 @@ class Run(abc.ABC):
         Returns:
             Whether the step is the best so far, where it is judged.
         """
-        self._recorder.record(step, row)
-        self._watching.observe(step, row, result)
+        self._send(step, row, result)
         self._mixture.observe(step, row)
         return self._best.observe(step, row, judged)
+
+    def _send(self, step: int, row: dict[str, Any], result: StepResult | None) -> None:
+        self._recorder.record(step, row, also=lambda: self._watching.observe(step, row, result))
 
     def _batch(self, step: int) -> PromptBatch:
         try:
@@ -202,7 +224,8 @@ class Run(abc.ABC):
 
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
-        return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
+        with phase("evaluation"):
+            return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
 
     def _resume(self) -> int:
         """The step to go on from; 0 starts afresh."""
@@ -227,11 +250,12 @@ class Run(abc.ABC):
         return restored.step
 
     def _save(self, step: int) -> None:
+        """Begin the checkpoint of a step, unless it has one; rows and rollouts reach the disk before it."""
         if step > self._saved_step:
-            self._recorder.flush()
-            data = self._material.batches.fingerprint(step)
-            metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
-            self._checkpoints.save(step, read_state(self._material.learner), metadata)
+            with phase("checkpoint"):
+                data = self._material.batches.fingerprint(step)
+                metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
+                self._saver.save(step, read_state(self._material.learner), metadata, after=self._recorder.barrier())
             self._saved_step = step
 
     def _stop_if_asked(self, step: int) -> None:
@@ -253,6 +277,7 @@ class Run(abc.ABC):
     def _how_to_resume(self, step: int) -> str:
         if step == 0:
             return "No step was completed, so there is nothing to resume."
+        self._saver.flush()  # What is said to be saved is.
         return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._places.root)}"
 
     def _list_places(self) -> dict[str, Path | str]:
@@ -265,4 +290,6 @@ class Run(abc.ABC):
             places["tensorboard"] = self._places.tensorboard
         if self._places.rollouts.is_dir():
             places["rollouts"] = self._places.rollouts
+        if self._profiling.path is not None:
+            places["profile"] = f"{self._profiling.path} (open at ui.perfetto.dev)"
         return places | self._watching.summary()
