@@ -99,6 +99,8 @@ def test_the_defaults_pass() -> None:
         ("generation.temperature", float("nan"), "above 0"),
         ("generation.top_p", 0.0, "above 0 and at most 1"),
         ("generation.top_p", 1.5, "at most 1"),
+        ("generation.min_p", 1.0, "at least 0 and below 1"),
+        ("generation.min_p", -0.1, "0 keeps every token"),
         ("generation.eos_tokens", [], "null takes the tokenizer's own"),
         ("generation.eos_tokens", [-1], "null takes the tokenizer's own"),
         ("grpo.beta", -0.1, "at least 0"),

@@ -22,7 +22,8 @@ from agent_tunix.policy.mesh import make_mesh, place_rows
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.logps import completion_statistics
-from agent_tunix.training.rollout import Rollout, Sampling
+from agent_tunix.training.rollout import Rollout
+from agent_tunix.training.sampling import Sampling
 
 MESHES = ([1, 1, 1], [8, 1, 1], [1, 8, 1], [2, 2, 2])
 PROMPTS, LENGTH, GENERATIONS, NEW, CHUNK = 8, 32, 4, 16, 8

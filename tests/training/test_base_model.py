@@ -23,8 +23,8 @@ from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Generator, find_source
 from agent_tunix.training.initial import load_initial
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.rollout import Sampling
 from agent_tunix.training.run import train
+from agent_tunix.training.sampling import Sampling
 from agent_tunix.training.trained_policy import find_run, load_trained_policy
 from tests.training.support import small_run
 

@@ -323,6 +323,9 @@ class GenerationConfig:
     temperature: float = key(1.0, "Sampling temperature, above 0; the loss uses the same one.")
     top_p: float = key(1.0, "Nucleus: the smallest set of tokens with this probability, in (0, 1].")
     top_k: int | None = key(None, "Only the k likeliest tokens; null: all.")
+    min_p: float = key(
+        0.0, "Only tokens with at least this share of the likeliest token's probability, in [0, 1); 0: all."
+    )
     eos_tokens: list[int] | None = key(None, "Token ids that end a completion; null: the tokenizer's own.")
     cache_size: int | None = key(None, "Slots of the key-value cache; null: prompt + generation. Less is refused.")
     over_long: str = key("drop", "A prompt over max_prompt_length is dropped and counted, or refused: drop, refuse.")

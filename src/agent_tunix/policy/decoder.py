@@ -25,11 +25,9 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
+from agent_tunix.policy.attention import attend, attend_after, wide
 from agent_tunix.policy.mesh import TENSOR, divide
 from agent_tunix.policy.projection import Projection, Quantization
-
-# Far below any logit, and finite: a row of them has a softmax.
-_UNSEEN = -(2.0**100)
 
 Cache = dict[str, Any]
 Angles = tuple[Float[Array, "B T 1 H/2"], Float[Array, "B T 1 H/2"]]
@@ -44,7 +42,7 @@ class Prefix(NamedTuple):
     """What B texts have left in the decoder, for rows that continue them.
 
     Attributes:
-        layers: Keys and values of each layer, [B, P, K, H].
+        layers: Keys and values of each layer, [B, K, P, H].
         positions: [B, P], of each token in its text.
         mask: [B, P], True where there is a token.
     """
@@ -178,16 +176,16 @@ class Decoder(nnx.Module):
         return self.embed_tokens if self.lm_head is None else self.lm_head
 
     def _finish(self, logits: Float[Array, "... V"]) -> Float[Array, "... V"]:
-        logits = divide(self.mesh, logits.astype(_wide(logits.dtype)), *[None] * (logits.ndim - 2), TENSOR)
+        logits = divide(self.mesh, logits.astype(wide(logits.dtype)), *[None] * (logits.ndim - 2), TENSOR)
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
     def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype) -> Cache:
-        """An empty cache of keys and values, [B, S, K, H] each, with the positions of what is in it."""
-        shape = (batch_size, cache_size, self.config.num_kv_heads, self.config.head_dim)
+        """An empty cache of keys and values, [B, K, S, H] each, with the positions of what is in it."""
+        shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim)
 
         def empty() -> jax.Array:
-            return divide(self.mesh, jnp.zeros(shape, dtype), None, TENSOR)
+            return divide(self.mesh, jnp.zeros(shape, dtype), TENSOR)
 
         return {
             "layers": [(empty(), empty()) for _ in self.config.layer_kinds],
@@ -233,6 +231,16 @@ class Decoder(nnx.Module):
         if near is True:
             return prefix.mask[:, None, None, :]
         return (prefix.mask[:, None, :] & near).reshape(B, N // B, T, P)
+
+
+def grow_cache(cache: Cache, cache_size: int) -> Cache:
+    """The cache with empty slots added at its end."""
+    more = cache_size - cache["positions"].shape[1]
+    return {
+        "layers": jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))), cache["layers"]),
+        "positions": jnp.pad(cache["positions"], ((0, 0), (0, more))),
+        "length": cache["length"],
+    }
 
 
 class DecoderLayer(nnx.Module):
@@ -292,10 +300,11 @@ class Attention(nnx.Module):
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, angles), rotate(k, angles)
+        k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
         if cache is not None:
             keys, values, slot = cache
-            k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=1)
-            v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=1)
+            k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=2)
+            v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=2)
         q = q * jnp.asarray(self.config.query_scale, q.dtype)
         if prefix is None:
             out = attend(q, k, v, mask, self.config.attention_softcap)
@@ -341,69 +350,9 @@ class RMSNorm(nnx.Module):
 
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... D"]:
         """x / sqrt(mean(x²) + eps) · (weight + offset)."""
-        x = x.astype(_wide(x.dtype))
+        x = x.astype(wide(x.dtype))
         x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.eps)
         return (x * (self.weight[...].astype(x.dtype) + self.offset)).astype(self.dtype)
-
-
-def attend(
-    q: Float[Array, "B T Q H"],
-    k: Float[Array, "B S K H"],
-    v: Float[Array, "B S K H"],
-    mask: Bool[Array, "B T S"],
-    softcap: float | None,
-) -> Float[Array, "B T Q H"]:
-    """Softmax attention of scaled queries; a token that may see nothing gets a mean of values that nobody reads."""
-    B, T, Q, H = q.shape
-    K = k.shape[2]
-    q = q.reshape(B, T, K, Q // K, H)
-    logits = _cap(jnp.einsum("BTKGH,BSKH->BKGTS", q, k, preferred_element_type=_wide(q.dtype)), softcap)
-    shares = jax.nn.softmax(jnp.where(mask[:, None, None], logits, _UNSEEN), axis=-1).astype(v.dtype)
-    return jnp.einsum("BKGTS,BSKH->BTKGH", shares, v).reshape(B, T, Q, H)
-
-
-def attend_after(
-    q: Float[Array, "N T Q H"],
-    k: Float[Array, "N S K H"],
-    v: Float[Array, "N S K H"],
-    mask: Bool[Array, "N T S"],
-    prefix: tuple[Float[Array, "B P K H"], Float[Array, "B P K H"], Bool[Array, "B R T P"]],
-    softcap: float | None,
-) -> Float[Array, "N T Q H"]:
-    """`attend` to a prefix that R rows share, and to the keys of each row's own.
-
-    The softmax is over both. Its two halves keep the layout in which they are computed: only maxima, sums and outputs,
-    which are small, change theirs (the idea of https://arxiv.org/abs/2506.05433).
-    """
-    prefix_k, prefix_v, prefix_mask = prefix
-    N, T, Q, H = q.shape
-    B, _, K, _ = prefix_k.shape
-    wide = _wide(q.dtype)
-    R, G = N // B, Q // K
-    q_own, q_shared = q.reshape(N, T, K, G, H), q.reshape(B, R, T, K, G, H)
-    own = _cap(jnp.einsum("NTKGH,NSKH->NKTGS", q_own, k, preferred_element_type=wide), softcap)
-    own = jnp.where(mask[:, None, :, None], own, _UNSEEN)
-    shared = _cap(jnp.einsum("BRTKGH,BPKH->BKRTGP", q_shared, prefix_k, preferred_element_type=wide), softcap)
-    shared = jnp.where(prefix_mask[:, None, :, :, None], shared, _UNSEEN)
-
-    def to_rows(x_BKRTG: jax.Array) -> jax.Array:
-        return x_BKRTG.swapaxes(1, 2).reshape(N, K, T, G)
-
-    def to_groups(x_NKTG: jax.Array) -> jax.Array:
-        return x_NKTG.reshape(B, R, K, T, G).swapaxes(1, 2)
-
-    highest_NKTG = jax.lax.stop_gradient(jnp.maximum(own.max(-1), to_rows(shared.max(-1))))
-    own = jnp.exp(own - highest_NKTG[..., None])
-    shared = jnp.exp(shared - to_groups(highest_NKTG)[..., None])
-    total_NKTG = own.sum(-1) + to_rows(shared.sum(-1))
-    out = jnp.einsum("NKTGS,NSKH->NTKGH", own.astype(v.dtype), v, preferred_element_type=wide)
-    out_shared = jnp.einsum("BKRTGP,BPKH->BRTKGH", shared.astype(v.dtype), prefix_v, preferred_element_type=wide)
-    out = (out + out_shared.reshape(out.shape)) / total_NKTG.swapaxes(1, 2)[..., None]
-    return out.astype(v.dtype).reshape(N, T, Q, H)
-
-
-def _cap(logits: jax.Array, softcap: float | None) -> jax.Array:
-    return logits if softcap is None else jnp.tanh(logits / softcap) * softcap
 
 
 def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
@@ -434,13 +383,8 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
 def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:
     """Each pair (i, i + H/2) of a head turned by its angle."""
     cos, sin = angles
-    a, b = jnp.split(x.astype(_wide(x.dtype)), 2, axis=-1)
+    a, b = jnp.split(x.astype(wide(x.dtype)), 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
-
-
-def _wide(dtype: jnp.dtype) -> jnp.dtype:
-    """Float32, or the type itself where it is wider: a model in float64 is computed in float64 throughout."""
-    return jnp.promote_types(dtype, jnp.float32)
 
 
 def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:

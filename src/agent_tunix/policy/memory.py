@@ -15,6 +15,7 @@ from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.cache_plan import plan_cache
 from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
 from agent_tunix.policy.tensors import CODE_BITS, Tensor, block_size, list_tensors
 
@@ -33,7 +34,7 @@ class MemoryPlan:
         reference: What the reference policy has for itself: a copy of what trains; 0 without a KL penalty.
         optimizer: Moments of all that trains, as many as the optimiser has, and the sum of accumulated gradients.
         gradients: A gradient of all that trains, and what that was before an update, in case it is not finite.
-        cache: Keys and values of the completions of a step, in the type that the policy computes in.
+        cache: Keys and values of the prompts and completions of a step, or of an evaluation where those are more.
         activations: What the backward pass of a micro-batch keeps, roughly.
     """
 
@@ -46,10 +47,14 @@ class MemoryPlan:
     activations: int
 
     @property
+    def held(self) -> int:
+        """What is there throughout the run."""
+        return self.weights + self.adapter + self.reference + self.optimizer
+
+    @property
     def total(self) -> int:
         """The sum: the cache is gone when activations are there, so the larger of both counts."""
-        held = self.weights + self.adapter + self.reference + self.optimizer
-        return held + max(self.cache, self.gradients + self.activations)
+        return self.held + max(self.cache, self.gradients + self.activations)
 
     def over(self, shape: MeshShape) -> "MemoryPlan":
         """The plan of a mesh, on which each part of `data` has a copy of what is not divided by rows."""
@@ -82,14 +87,13 @@ def plan_memory(architecture: Architecture, config: Config, compute_bytes: int) 
     trained = adapter if rank > 0 else weights
     accumulates = config.training.batch_size > micro_batch_size(config)
     length = config.generation.max_prompt_length + config.generation.max_generation_steps
-    rows = config.training.batch_size * config.grpo.num_generations
     return MemoryPlan(
         weights=weights,
         adapter=adapter,
         reference=trained if config.grpo.beta != 0.0 else 0,
         optimizer=(_MOMENTS[config.optimizer.kind] + accumulates) * trained,
         gradients=2 * trained,
-        cache=2 * rows * length * a.num_layers * a.num_kv_heads * a.head_dim * compute_bytes,
+        cache=plan_cache(a, config, compute_bytes, MeshShape(1, 1, 1)).bytes,
         activations=_activation_bytes(a, config, length, compute_bytes),
     )
 

@@ -8,6 +8,7 @@ from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.cache_plan import check_cache, plan_cache
 from agent_tunix.policy.memory import check_memory, host_memory, plan_memory
 from agent_tunix.policy.mesh import make_mesh, shape_of
 from agent_tunix.policy.mesh_choice import Devices, choose_mesh_shape, shape_problems
@@ -26,8 +27,8 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
             sampled, and the mesh of a run that had more devices than there are here is chosen anew.
 
     Raises:
-        ConfigError: There are too few devices, the model cannot be divided so, or its weights alone are more than the
-            devices have.
+        ConfigError: There are too few devices, the model cannot be divided so, or its weights alone, or its keys and
+            values beside them, are more than the devices have.
     """
     shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
     plan = plan_memory(architecture, config, compute_dtype(config.model.dtype).itemsize)
@@ -46,6 +47,9 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
     mesh = make_mesh(shape)
     if warning := check_memory(plan.over(shape), available_memory(mesh)):
         _LOGGER.warning("%s", warning)
+    if num_rows is not None:
+        cache = plan_cache(architecture, config, compute_dtype(config.model.dtype).itemsize, shape)
+        check_cache(cache, plan.held // (shape.fsdp * shape.tp), available_memory(mesh) // shape.size)
     return mesh
 
 

@@ -38,7 +38,8 @@ from agent_tunix.training.initial import load_initial
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
 from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
-from agent_tunix.training.rollout import Rollout, Sampling
+from agent_tunix.training.rollout import Rollout
+from agent_tunix.training.sampling import Sampling
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -242,4 +243,5 @@ def training_sampling(config: Config) -> Sampling:
         temperature=generation.temperature,
         top_k=generation.top_k,
         top_p=generation.top_p,
+        min_p=generation.min_p,
     )

@@ -10,7 +10,8 @@ from agent_tunix.rewards import Sample
 from agent_tunix.training.judging import Evaluation, judge
 from agent_tunix.training.learner import make_samples
 from agent_tunix.training.prompting import Prompts
-from agent_tunix.training.rollout import Rollout, Sampling
+from agent_tunix.training.rollout import Rollout
+from agent_tunix.training.sampling import Sampling
 
 # (temperature, top-k, top-p); "greedy" is meant as 1e-4/1/1.0, which is the likeliest token.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}

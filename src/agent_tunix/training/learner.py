@@ -48,7 +48,8 @@ from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
 from agent_tunix.training.profiling import phase
 from agent_tunix.training.reference import sync_reference
-from agent_tunix.training.rollout import Completions, Rollout, Sampling
+from agent_tunix.training.rollout import Completions, Rollout
+from agent_tunix.training.sampling import Sampling
 from agent_tunix.training.update_metrics import describe_updates, up_to_failure
 
 # Folded into a step's key for its further rounds of sampling.
