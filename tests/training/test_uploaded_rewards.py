@@ -110,7 +110,7 @@ def test_calling_an_uploaded_reward_here_is_an_error(home: Path) -> None:
 
 
 def test_an_unknown_id_fails_before_training(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnknownRewardError, match="there is no reward function rf_a+ in the store at sqlite"):
+    with pytest.raises(UnknownRewardError, match=r"there is no reward function rf_a+ in the store at sqlite"):
         preflight(config_of("rf_" + "a" * 24), tmp_path)
 
 

@@ -132,7 +132,7 @@ def get(id: str, with_source: bool, url: str | None, key: str | None, as_json: b
     with _opened(url, key) as access:
         found = access.get(id) if id.startswith("rf_") else access.latest(id)
         if with_source:
-            click.get_binary_stream("stdout").write(access.source(found.id))
+            click.echo(access.source(found.id), nl=False)
             return
     if as_json:
         _print_json(found.to_data())

@@ -15,6 +15,7 @@ from typing import Any
 
 from agent_tunix.errors import RewardError, UploadError
 from agent_tunix.rewards.conventions import Settings, adapt
+from agent_tunix.rewards.conventions.detection import fitting
 from agent_tunix.rewards.uploaded import FileFacts, FunctionFacts, inspect_file
 from agent_tunix.store.records import FORMATS, Format
 
@@ -136,7 +137,9 @@ def _check_signature(function: FunctionFacts, format: Format) -> None:
         convention = adapt(_stand_in(function), "reward", settings=Settings(convention=format)).convention
     except RewardError as error:
         raise UploadError("invalid_signature", f"line {line}: {error}", "file") from error
-    if convention != format:
+    parameters = function.signature.parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if convention != format or not (takes_any or format in fitting([parameter.name for parameter in parameters])):
         raise UploadError(
             "invalid_signature",
             f"line {line}: `reward{function.signature}` cannot be called as {format} functions are; write `{example}`",
