@@ -1,21 +1,13 @@
 """Who may use the store."""
 
 import re
-import sqlite3
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from agent_tunix.errors import AccessDeniedError, NameTakenError, NotStoredError, StoreRequestError
-from agent_tunix.store import open_store
 from agent_tunix.store.opening import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
-        yield store
+from agent_tunix.store.schema import metadata
 
 
 def test_a_secret_says_whose_it_is(store: Store) -> None:
@@ -41,12 +33,10 @@ def test_what_is_not_quite_the_secret_opens_nothing(store: Store, change: Callab
         store.keys.authenticate(change(secret))
 
 
-def test_the_secret_is_nowhere_in_the_database(store: Store, tmp_path: Path) -> None:
+def test_the_secret_is_nowhere_in_the_database(store: Store) -> None:
     _, secret = store.keys.create("alice")
-    store.close()
-    with sqlite3.connect(tmp_path / "store.db") as connection:
-        dump = "\n".join(connection.iterdump())
-    connection.close()
+    with store.engine.connect() as connection:
+        dump = "\n".join(str(row) for table in metadata.sorted_tables for row in connection.execute(table.select()))
     assert secret[:11] in dump
     assert secret not in dump
     assert secret[11:] not in dump

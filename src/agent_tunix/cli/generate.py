@@ -189,7 +189,7 @@ def _scoring(found: "Source", examples: "list[Example] | None") -> "Iterator[Mix
     from agent_tunix.training.reward_setup import make_reward_runner
 
     config = found.run.config
-    with make_reward_runner(resolve_scoring(config, examples), config.rewards) as runner:
+    with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
         yield runner.reward
 
 

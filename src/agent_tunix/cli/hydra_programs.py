@@ -164,14 +164,15 @@ def _train(cfg: DictConfig) -> None:
 
     _load_environment()
     config = compose.to_typed(cfg)
-    checked = preflight(config, Path.cwd())
+    job = HydraConfig.get()
+    root = Path(job.runtime.output_dir)
+    checked = preflight(config, Path.cwd(), root if config.training.resume else None)
     devices.prepare(config.distributed)
     devices.require(config.distributed)
 
     from agent_tunix.training import run
 
-    job = HydraConfig.get()
-    run.train(checked, Path(job.runtime.output_dir), job.overrides.task)
+    run.train(checked, root, job.overrides.task)
 
 
 def _sft(cfg: DictConfig) -> None:
@@ -180,14 +181,15 @@ def _sft(cfg: DictConfig) -> None:
     from agent_tunix.training.targets import check_supervised
 
     _load_environment()
-    checked = check_supervised(preflight(compose.to_typed(cfg), Path.cwd()))
+    job = HydraConfig.get()
+    config, root = compose.to_typed(cfg), Path(job.runtime.output_dir)
+    checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
     devices.prepare(checked.config.distributed)
     devices.require(checked.config.distributed)
 
     from agent_tunix.training import sft
 
-    job = HydraConfig.get()
-    sft.train_supervised(checked, Path(job.runtime.output_dir), job.overrides.task)
+    sft.train_supervised(checked, root, job.overrides.task)
 
 
 def _evaluate(cfg: DictConfig) -> None:

@@ -123,7 +123,7 @@ def insert_missing(connection: Connection, table: Table, by: str, **values: Any)
     """
     dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing(index_elements=[by])
-    return connection.execute(statement).rowcount == 1
+    return connection.execute(statement.returning(table.c[by])).first() is not None
 
 
 def make_private(file: Path) -> None:

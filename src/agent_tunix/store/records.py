@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from agent_tunix.errors import AccessDeniedError
+
 Format = Literal["trl", "miles"]
 FORMATS: tuple[Format, ...] = ("trl", "miles")
 
@@ -31,6 +33,13 @@ class Key:
     scopes: frozenset[str]
     created_at: datetime
     revoked_at: datetime | None = None
+
+    def require(self, scope: str) -> None:
+        """Raise AccessDeniedError if it may not do this."""
+        if scope not in self.scopes:
+            raise AccessDeniedError(
+                "insufficient_scope", f"the key {self.name!r} lacks the scope {scope!r}; make one that has it"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,8 +180,13 @@ class Generator:
         return [made[start : start + G] for start in range(0, len(made), G)]
 
 
-def resolve_scoring(config: Config, examples: Sequence[Example]) -> Mixture:
+def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> Mixture:
     """The reward of a run, for these examples.
+
+    Args:
+        config: The run's.
+        examples: At least one.
+        run: Its directory.
 
     Raises:
         RewardError: It cannot be found.
@@ -190,7 +195,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example]) -> Mixture:
     from agent_tunix.training.preflight import settle_rewards
     from agent_tunix.training.reward_setup import resolve_from_config
 
-    mixture = resolve_from_config(config, Path.cwd())
+    mixture = resolve_from_config(config, Path.cwd(), run)
     for example in examples:
         try:
             mixture.check_parameters(example.columns)

@@ -19,7 +19,7 @@ from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import RunLog
 from agent_tunix.tracking.outcome import Attempt, recorded_outcome
-from agent_tunix.training import run_directory
+from agent_tunix.training import run_directory, uploaded_rewards
 from agent_tunix.training.building import Material
 from agent_tunix.training.initial import describe_initial, pin_initial
 from agent_tunix.training.preflight import Checked
@@ -107,6 +107,7 @@ def record_start(
         devices,
         context.to_data(),
     )
+    environment |= {uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, places.root)}
     environment |= {"method": method, "init_checkpoint": describe_initial(config)}
     run_directory.write_json(places.environment, environment)
 

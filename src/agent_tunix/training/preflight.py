@@ -39,12 +39,13 @@ class Checked:
     components: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def preflight(config: Config, working_directory: Path) -> Checked:
+def preflight(config: Config, working_directory: Path, run: Path | None = None) -> Checked:
     """Check a configuration as far as is cheap.
 
     Args:
         config: The composed configuration.
         working_directory: Where relative paths and the user's own modules are looked up.
+        run: The run's directory, where uploaded rewards are if it goes on; None: they come from the store.
 
     Raises:
         ConfigError, ModelError, DataError, RewardError: What is wrong and what to do.
@@ -56,7 +57,7 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
-    mixture = resolve_from_config(config, working_directory)
+    mixture = resolve_from_config(config, working_directory, run)
     for name, example in examples.items():
         mixture.check_parameters(example.columns, {} if name is None else {SET_COLUMN: name})
     for name, example in examples.items():

@@ -62,6 +62,11 @@ class RunDirectory:
         return self.root / "environment.json"
 
     @property
+    def rewards(self) -> Path:
+        """The files of uploaded rewards."""
+        return self.root / "rewards"
+
+    @property
     def rollouts(self) -> Path:
         """Every completion, in Parquet."""
         return self.root / "rollouts"
@@ -209,9 +214,19 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         RunDirectoryError: The disk is full or the directory cannot be written.
     """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; its directory is made.
+
+    Raises:
+        RunDirectoryError: The disk is full or the directory cannot be written.
+    """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be written: {error}") from error

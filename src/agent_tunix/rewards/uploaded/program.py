@@ -6,8 +6,9 @@ operators), so that it is not the service's: it has limits of its own, and may d
 
     {"error": null | {"message": str, "line": int | null},
      "functions": [{"is_async": bool, "line": int, "is_literal": bool, "is_generator": bool, "is_nested": bool,
-                    "parameters": [[name, kind, has_default]]}],
-     "imports": [str], "values": [{"kind": "constant" | "truth" | "length" | "other", "number": float, "line": int}]}
+                    "parameters": [[name, kind, has_default]], "doc": str | null}],
+     "needs_batch": bool, "imports": [str],
+     "values": [{"kind": "constant" | "truth" | "length" | "other", "number": float, "line": int}]}
 """
 
 import ast
@@ -48,6 +49,7 @@ def inspect_source(source: str) -> dict[str, Any]:
         return {
             "error": None,
             "functions": [_describe(function, is_nested, lines) for function, is_nested in found],
+            "needs_batch": any(_says_needs_batch(node) for node in tree.body),
             "imports": sorted(set(_imports(tree))),
             "values": [value for function in main[-1:] for value in _values_of(function)],
         }
@@ -57,7 +59,7 @@ def inspect_source(source: str) -> dict[str, Any]:
         error = {"message": "it is nested too deeply", "line": None}
     except (ValueError, OverflowError) as problem:
         error = {"message": str(problem), "line": None}
-    return {"error": error, "functions": [], "imports": [], "values": []}
+    return {"error": error, "functions": [], "needs_batch": False, "imports": [], "values": []}
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[_Function, bool]]:
@@ -79,7 +81,18 @@ def _describe(function: _Function, is_nested: bool, lines: list[bytes]) -> dict[
         "is_generator": any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function)),
         "is_nested": is_nested,
         "parameters": list(_parameters(function.args)),
+        "doc": ast.get_docstring(function),
     }
+
+
+def _says_needs_batch(node: ast.stmt) -> bool:
+    """Whether it is `reward.needs_batch = True`."""
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and node.value.value is True
+        and any(ast.unparse(target) == f"{FUNCTION}.needs_batch" for target in node.targets)
+    )
 
 
 def _parameters(arguments: ast.arguments) -> Iterator[tuple[str, str, bool]]:
