@@ -38,12 +38,14 @@ def prepare(distributed: DistributedConfig) -> None:
 
 
 def require(distributed: DistributedConfig) -> None:
-    """Import JAX and find its devices.
+    """Import JAX and find its devices, and let only that of Tunix be imported which is used.
 
     Raises:
         ConfigError: There is none of the platform asked for.
     """
     import jax
+
+    from agent_tunix.policy import compat
 
     logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of each platform that is not there
     try:
@@ -53,6 +55,7 @@ def require(distributed: DistributedConfig) -> None:
             f"distributed.platform={distributed.platform} finds no device: {error}. Install the extra for it, such as"
             f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto"
         ) from error
+    compat.import_narrowly()
 
 
 def _add_flag(flag: str) -> None:

@@ -51,7 +51,7 @@ def to_table(stored: StoredStep) -> "pa.Table":
         "outcome": [score.outcome for score in scores],
         "detail": texts.of_column("detail", [score.detail for score in scores]),
         "total": [score.value for score in scores],
-        "advantage": stored.advantages,
+        "advantage": stored.advantages.tolist(),
         "num_tokens": [sample.num_tokens for sample in samples],
         "ended": [sample.ended for sample in samples],
         "stop_reason": ["stop" if sample.ended else "length" for sample in samples],
@@ -107,7 +107,14 @@ def _tokens(samples: Sequence[Sample]) -> "pa.Array":
 
     offsets = np.cumsum([0, *(len(sample.tokens) for sample in samples)], dtype=np.int32)
     values = np.fromiter(itertools.chain.from_iterable(sample.tokens for sample in samples), np.int32, offsets[-1])
-    return pa.ListArray.from_arrays(offsets, values, type=arrow_type("list<int32>"))
+    return pa.ListArray.from_arrays(_int32(offsets), _int32(values), type=arrow_type("list<int32>"))
+
+
+def _int32(array: np.ndarray) -> "pa.Array":
+    """Without a copy; and without importing pandas, as `pa.array` does for any NumPy array."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int32(), len(array), [None, pa.py_buffer(array)])
 
 
 def _encode_shared(values: Sequence[Any]) -> list[str]:
