@@ -9,8 +9,6 @@ from typing import Any
 import jax
 from flax import nnx
 
-from agent_tunix.policy import compat
-
 
 def release_anchor(cluster: Any) -> None:
     """Let go of the weights that the cluster has kept beside the policy's.
@@ -31,8 +29,7 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
     model, optimizer = trainer.model, trainer.optimizer
     wrt = optimizer.wrt
     step = trainer.create_train_step_fn()
-    with compat.entered(mesh):
-        trainer._shard_optimizer(mesh)
+    _place_optimizer(optimizer, mesh)
     model_graph = nnx.graphdef(model)
     optimizer_graph = nnx.graphdef(optimizer)
 
@@ -51,3 +48,13 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
         return told
 
     trainer._jitted_train_step_fn = train_step
+
+
+def _place_optimizer(optimizer: Any, mesh: jax.sharding.Mesh) -> None:
+    """Divide the optimiser's state over the mesh, as its first step would find it divided after it.
+
+    Tunix's own way compiles a program for each shape.
+    """
+    state = nnx.state(optimizer, nnx.optimizer.OptState)
+    shardings = jax.tree.map(lambda spec: jax.sharding.NamedSharding(mesh, spec), nnx.get_partition_spec(state))
+    nnx.update(optimizer, jax.device_put(state, shardings))

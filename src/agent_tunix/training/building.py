@@ -41,6 +41,7 @@ from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
 from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.training.rollout import Rollout, Sampling
+from agent_tunix.training.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -78,28 +79,31 @@ def build_material(config: Config, mixture: Mixture) -> Material:
     """Load the data, the tokenizer and the policy, and build the learner."""
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
-    tokenizer = Tokenizer(directory, config.prompt)
-    batches, held_out = load_batches(config, tokenizer)
-    check_ends(config, tokenizer)
+    with spend("data"):
+        tokenizer = Tokenizer(directory, config.prompt)
+        batches, held_out = load_batches(config, tokenizer)
+        check_ends(config, tokenizer)
     mesh = make_mesh(config.model.mesh_shape)
     updates = config.grpo.num_iterations
     schedule = make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
     plan = plan_memory(read_architecture(directory), config, compute_dtype(config.model.dtype).itemsize)
     if warning := check_memory(plan, available_memory(mesh)):
         _LOGGER.warning("%s", warning)
-    policy = load_policy(directory, config.model, mesh, config.seed)
-    load_initial(config, policy)
+    with spend("model"):
+        policy = load_policy(directory, config.model, mesh, config.seed)
+        load_initial(config, policy)
     total, trained = count_parameters(policy)
     name = f"{policy.config.model_type} {config.model.model_size}"
     _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", name, f"{total:,}", f"{trained:,}", directory)
     _LOGGER.info("optimizer: %s", summary(config.optimizer, config.scheduler))
     for group, count in check_groups(config.optimizer, policy).items():
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
-    learner = build_learner(
-        config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)
-    )
+    with spend("learner"):
+        optimizer = make_optimizer(config.optimizer, schedule)
+        learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config))
     prompting = fingerprint_prompts(config.prompt, tokenizer)
-    return Material(config, prompting, directory, digest_model(directory), batches, held_out, learner, schedule, mesh)
+    # Compiled as a whole, where each operation of it would be a program of its own.
+    return Material(config, prompting, directory, digest_model(directory), batches, held_out, learner, jax.jit(schedule), mesh)
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

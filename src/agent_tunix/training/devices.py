@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.tracking.closing import Closing
 
 _PLATFORMS = {"gpu": "cuda"}
 # Shorter compilations are not worth a file.
@@ -56,6 +57,47 @@ def require(distributed: DistributedConfig) -> None:
             f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto"
         ) from error
     compat.import_narrowly()
+
+
+class Compilations(Closing):
+    """Counts, from the moment it is made, the programs that JAX compiles, and those that it finds in its cache.
+
+    Attributes:
+        count: Programs made ready, one way or the other.
+        from_cache: Those of them that were in the cache.
+        seconds: What making them ready took in all threads, without tracing.
+    """
+
+    def __init__(self) -> None:
+        import jax
+
+        self.count = self.from_cache = 0
+        self.seconds = 0.0
+        jax.monitoring.register_event_duration_secs_listener(self._compiled)
+        jax.monitoring.register_event_listener(self._happened)
+        self._counts = True
+
+    def close(self) -> None:
+        """Count no more; another call does nothing."""
+        import jax
+
+        if self._counts:
+            jax.monitoring.unregister_event_duration_listener(self._compiled)
+            jax.monitoring.unregister_event_listener(self._happened)
+        self._counts = False
+
+    def to_data(self) -> dict[str, float]:
+        """Ready for JSON."""
+        compiled = self.count - self.from_cache
+        return {"compiled": compiled, "from_cache": self.from_cache, "seconds": round(self.seconds, 3)}
+
+    def _compiled(self, event: str, seconds: float, **_: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.count += 1
+            self.seconds += seconds
+
+    def _happened(self, event: str, **_: object) -> None:
+        self.from_cache += event == "/jax/compilation_cache/cache_hits"
 
 
 def _add_flag(flag: str) -> None:

@@ -40,6 +40,7 @@ from agent_tunix.policy.mesh import place_rows
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
+from agent_tunix.training.keys import derive_key
 from agent_tunix.training.logps import bucket, logps_under
 from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
@@ -181,9 +182,8 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         """G completions of each prompt of a round."""
         rollout: Rollout = self.rl_cluster.rollout
         config = settings.config
-        key = jax.random.fold_in(jax.random.key(config.seed), step)
-        if number > 0:  # apart from the keys of the first round's tokens, which are folded from 0 upwards
-            key = jax.random.fold_in(jax.random.fold_in(key, _MORE_ROUNDS), number)
+        # Further rounds are apart from the keys of the first round's tokens, which are folded from 0 upwards.
+        key = derive_key(config.seed, step, *((_MORE_ROUNDS, number) if number else ()))
         with compat.entered(self._mesh()):
             return rollout.sample(
                 batch.token_ids,

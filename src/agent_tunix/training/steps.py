@@ -27,6 +27,7 @@ from agent_tunix.training.resuming import GRPO, check_resumable, is_due, judge_a
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.state import make_metadata, read_state, write_state
 from agent_tunix.training.stopping import StopRequest
+from agent_tunix.training.timeline import spend
 from agent_tunix.training.watching import Watching, describe_run
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -86,6 +87,7 @@ class Run(abc.ABC):
         self._places = places
         self._material = material
         self._stop = stop
+        self._steps_taken = 0
         self._max_steps = material.batches.num_steps
         self._checkpoints = Checkpoints(places.checkpoints, checked.config.training.max_checkpoints_to_keep)
         self._saved_step = 0
@@ -123,10 +125,12 @@ class Run(abc.ABC):
                     self._record(0, self._evaluate().metrics(), judged=True)
                 last = self._take_steps(first)
         except _STOPPED:
-            report(self._config, places.root)  # A run that stopped early is looked at most.
+            with spend("report"):
+                report(self._config, places.root)  # A run that stopped early is looked at most.
             raise
         seconds = time.perf_counter() - started
-        reports = report(self._config, places.root)
+        with spend("report"):
+            reports = report(self._config, places.root)
         rows = read_rows(places.metrics)
         if self._config.tracking.progress != "none":
             before, after = compare_ends(rows)
@@ -150,10 +154,12 @@ class Run(abc.ABC):
         training = self._config.training
         is_last = step == self._max_steps
         try:
-            learned = self._learn(step)
+            with spend("first step" if not self._steps_taken else "further steps"):
+                learned = self._learn(step)
         except (RewardFailureRateError, RewardError) as error:
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+        self._steps_taken += 1
         row, result = learned.row, learned.result
         if not learned.finite:
             self._recorder.record(step, row)
@@ -202,7 +208,8 @@ class Run(abc.ABC):
 
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
-        return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
+        with spend("evaluation"):
+            return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
 
     def _resume(self) -> int:
         """The step to go on from; 0 starts afresh."""
@@ -227,7 +234,9 @@ class Run(abc.ABC):
         return restored.step
 
     def _save(self, step: int) -> None:
-        if step > self._saved_step:
+        if step <= self._saved_step:
+            return
+        with spend("checkpoints"):
             self._recorder.flush()
             data = self._material.batches.fingerprint(step)
             metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
