@@ -9,17 +9,13 @@ import importlib.util
 import logging
 import os
 import pkgutil
-from pathlib import Path
 
 from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.tracking.closing import Closing
+from agent_tunix.training.program_cache import prepare_cache
 
 _PLATFORMS = {"gpu": "cuda"}
-# Shorter compilations are not worth a file.
-_MIN_COMPILE_S = "0.2"
-
-
 # XLA removes, on CPU alone, the barriers with which JAX keeps a backward pass from reusing what it was told to compute
 # again: remat would then take more memory, not less, and quantised weights would lie dequantised for a whole pass.
 _KEEP_BARRIERS = "--xla_disable_hlo_passes=cse_barrier_expander"
@@ -34,8 +30,7 @@ def prepare(distributed: DistributedConfig) -> None:
     if "--xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", "") and _runs_on_cpu():
         _add_flag(_KEEP_BARRIERS)
     if distributed.compilation_cache is not None:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_directory(distributed.compilation_cache)))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", _MIN_COMPILE_S)
+        prepare_cache(distributed.compilation_cache)
 
 
 def require(distributed: DistributedConfig) -> None:
@@ -114,11 +109,3 @@ def _runs_on_cpu() -> bool:
         return False
     plugins = importlib.util.find_spec("jax_plugins")
     return plugins is None or not any(pkgutil.iter_modules(plugins.submodule_search_locations))
-
-
-def cache_directory(setting: str) -> Path:
-    """Where compiled programs are kept: the directory given, or for `auto` one in the user's cache directory."""
-    if setting != "auto":
-        return Path(setting).expanduser().absolute()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "agent_tunix" / "jax"
