@@ -9,6 +9,7 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,6 +19,7 @@ import jax
 from flax import nnx
 
 TUNIX_VERSION = "0.1.7"
+_WARNING = threading.Lock()
 
 
 def check_version() -> None:
@@ -87,7 +89,7 @@ def entered(mesh: jax.sharding.Mesh) -> Iterator[None]:
 
     Tunix takes the mesh from JAX's thread resources, which only the deprecated `with mesh:` sets.
     """
-    with warnings.catch_warnings():
+    with _WARNING, warnings.catch_warnings():  # which are not for several threads at once
         warnings.filterwarnings("ignore", message=".*with mesh.*", category=DeprecationWarning)
         mesh.__enter__()  # type: ignore[no-untyped-call]
     try:

@@ -25,6 +25,9 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
     Defect: the compiled step gives back every weight, so that the first one puts a copy of the frozen base into the
     policy, apart from the one that the reference has. Weights that train and the optimiser's state are donated, which
     spares a second copy of them. To be called last, when the step is what it will be.
+
+    The trainer gains `compile_step`, which compiles the step for inputs, given as arrays or as their shapes, and does
+    nothing else.
     """
     model, optimizer = trainer.model, trainer.optimizer
     wrt = optimizer.wrt
@@ -47,7 +50,12 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
         nnx.update(optimizer, moments)
         return told
 
+    def compile_step(inputs: Any) -> None:
+        trained, frozen = nnx.split_state(nnx.state(model), wrt, ...)
+        update.lower(trained, nnx.state(optimizer), frozen, inputs).compile()
+
     trainer._jitted_train_step_fn = train_step
+    trainer.compile_step = compile_step
 
 
 def _place_optimizer(optimizer: Any, mesh: jax.sharding.Mesh) -> None:

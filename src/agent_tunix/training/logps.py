@@ -25,7 +25,8 @@ CHUNK_NUMBERS = 1 << 22
 
 # Lengths that arrays are cut to, as shares of the longest there may be. Each pair of them is a program to compile.
 _NUM_BUCKETS = 4
-_SMALLEST_BUCKET = 8
+# Fewer slots cost less to compute than another program takes to compile.
+_SMALLEST_BUCKET = 32
 
 
 def bucket(length: int, limit: int) -> int:
@@ -107,6 +108,15 @@ def logps_under(
     graphdef, state = nnx.split(model)
     logps: jax.Array = _logps(graphdef, state, (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
     return logps
+
+
+def compile_logps(
+    model: nnx.Module, prompt_BP: jax.Array, prompt_lengths_B: jax.Array, tokens_nT: jax.Array, temperature: float
+) -> jax.ShapeDtypeStruct:
+    """Compile `logps_under` for arguments like these; what they give, as a shape on its devices."""
+    graphdef, state = nnx.split(model)
+    lowered = _logps.lower(graphdef, state, (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
+    return jax.ShapeDtypeStruct(tokens_nT.shape, lowered.out_info.dtype, sharding=lowered.compile().output_shardings)
 
 
 def _in_chunks(

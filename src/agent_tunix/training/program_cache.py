@@ -46,7 +46,11 @@ def prepare_cache(setting: str) -> None:
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    directory = cache_directory(setting)
+    try:
+        directory = cache_directory(setting)
+    except RuntimeError as error:  # A user without a home.
+        _LOGGER.warning("compiled programs are not kept: %s; set distributed.compilation_cache=DIR", error)
+        return
     problem = _why_not_written(directory)
     if problem is None:
         _remove_damaged(directory)
@@ -90,8 +94,8 @@ def _why_not_written(directory: Path) -> str | None:
         with tempfile.TemporaryFile(dir=directory):
             pass
         free = shutil.disk_usage(directory).free
-    except (OSError, RuntimeError) as error:
-        return f"{directory} cannot be written ({getattr(error, 'strerror', None) or error})"
+    except OSError as error:
+        return f"{directory} cannot be written ({error.strerror})"
     if free < _MIN_FREE_BYTES:
         return f"the disk of {directory} has {free >> 20} MB left, and {_MIN_FREE_BYTES >> 20} MB are asked for"
     return None

@@ -130,23 +130,9 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             num_generations: G.
             max_prompt_length: P.
         """
-        prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id(), np.int32)
-        length_B = np.array([len(ids) for ids in prompts], np.int32)
-        for row, ids in zip(prompt_BP, prompts, strict=True):
-            row[max_prompt_length - len(ids) :] = ids
-        graphdef, state = nnx.split(self._model)
-        tokens_NT, lengths_N, ended_N, logps_NT = jax.device_get(
-            _generate(
-                graphdef,
-                state,
-                *place_rows(self._mesh, (prompt_BP[:, -bucket(int(length_B.max()), max_prompt_length) :], length_B)),
-                key,
-                num_generations=num_generations,
-                sampling=sampling,
-                pad_id=self.pad_id(),
-                eos_ids=self._eos_ids,
-            )
-        )
+        prompt_BP, length_B = self._pad(prompts, max_prompt_length)
+        generate = self._generation(prompt_BP, length_B, key, sampling, num_generations)
+        tokens_NT, lengths_N, ended_N, logps_NT = jax.device_get(generate())
         return Completions(
             prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0),
             prompt_lengths=np.repeat(length_B, num_generations),
@@ -155,6 +141,42 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             ended=ended_N,
             texts=self._tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)]),
             logps=logps_NT,
+        )
+
+    def compile(
+        self,
+        prompts: Sequence[Sequence[int]],
+        key: jax.Array,
+        sampling: Sampling,
+        *,
+        num_generations: int,
+        max_prompt_length: int,
+    ) -> None:
+        """Compile what `sample` runs with these arguments."""
+        generate = self._generation(*self._pad(prompts, max_prompt_length), key, sampling, num_generations)
+        _generate.lower(*generate.args, **generate.keywords).compile()
+
+    def _pad(self, prompts: Sequence[Sequence[int]], max_prompt_length: int) -> tuple[np.ndarray, np.ndarray]:
+        """[B, P] ids, padded on the left, and [B] lengths."""
+        prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id(), np.int32)
+        for row, ids in zip(prompt_BP, prompts, strict=True):
+            row[max_prompt_length - len(ids) :] = ids
+        return prompt_BP, np.array([len(ids) for ids in prompts], np.int32)
+
+    def _generation(
+        self, prompt_BP: np.ndarray, length_B: np.ndarray, key: jax.Array, sampling: Sampling, num_generations: int
+    ) -> "functools.partial[Any]":
+        """The compiled call, which gives [N, T] tokens, [N] lengths, [N] whether ended, and [N, T] log-probabilities."""
+        longest = bucket(int(length_B.max()), prompt_BP.shape[1])
+        return functools.partial(
+            _generate,
+            *nnx.split(self._model),
+            *place_rows(self._mesh, (prompt_BP[:, -longest:], length_B)),
+            key,
+            num_generations=num_generations,
+            sampling=sampling,
+            pad_id=self.pad_id(),
+            eos_ids=self._eos_ids,
         )
 
     def generate(

@@ -122,6 +122,7 @@ class Run(abc.ABC):
                 Watching(context, places, kept) as self._watching,
             ):
                 if first == 0:
+                    self._prepare()
                     self._record(0, self._evaluate().metrics(), judged=True)
                 last = self._take_steps(first)
         except _STOPPED:
@@ -175,6 +176,9 @@ class Run(abc.ABC):
             self._save(step)
         if is_best:
             self._checkpoints.mark_best(step)
+
+    def _prepare(self) -> None:
+        """Begin what the first step will need, while the evaluation before it runs; nothing, if not a subclass does."""
 
     @abc.abstractmethod
     def _learn(self, step: int) -> Learned:
