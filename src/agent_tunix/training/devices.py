@@ -4,6 +4,7 @@ Importing this loads no JAX; `prepare` must be called before anything does, as `
 has set stays.
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import logging
@@ -70,16 +71,15 @@ class Compilations(Closing):
         self.seconds = 0.0
         jax.monitoring.register_event_duration_secs_listener(self._compiled)
         jax.monitoring.register_event_listener(self._happened)
-        self._counts = True
 
     def close(self) -> None:
         """Count no more; another call does nothing."""
         import jax
 
-        if self._counts:
+        # Tunix's metrics logger, as it closes, takes away every listener that there is.
+        with contextlib.suppress(AssertionError):
             jax.monitoring.unregister_event_duration_listener(self._compiled)
             jax.monitoring.unregister_event_listener(self._happened)
-        self._counts = False
 
     def to_data(self) -> dict[str, float]:
         """Ready for JSON."""

@@ -53,8 +53,8 @@ def prepare_cache(setting: str) -> None:
         return
     problem = _why_not_written(directory)
     if problem is None:
+        _remove_least_used(directory)  # before they are read for another reason
         _remove_damaged(directory)
-        _remove_least_used(directory)
     elif not directory.is_dir():
         _LOGGER.warning(
             "compiled programs are not kept: %s; choose another directory by distributed.compilation_cache=DIR,"
@@ -71,7 +71,8 @@ def prepare_cache(setting: str) -> None:
 def cache_directory(setting: str) -> Path:
     """Where the programs for this processor are kept: `auto`, or the directory that holds one for each kind."""
     if setting != "auto":
-        return Path(setting).expanduser().absolute() / _processor()
+        # Its path is part of what JAX finds a program by.
+        return Path(setting).expanduser().resolve() / _processor()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path("~/.cache").expanduser()) / "agent_tunix" / "jax" / _processor()
 

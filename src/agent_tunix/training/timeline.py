@@ -33,7 +33,9 @@ class Timeline:
         seconds: Phase → seconds, in the order in which they first ended.
     """
 
-    def __init__(self, spent: Mapping[str, float] | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, spent: Mapping[str, float] | None = None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._clock = clock
         self.seconds = dict(spent or {})
         self._began = clock() - sum(self.seconds.values())
@@ -120,7 +122,7 @@ def describe(data: Mapping[str, Any]) -> str:
 def age_of_process() -> float:
     """Seconds since this process began; 0 where the system does not say."""
     try:
-        # After the name of the program, which may hold anything: the 22nd field, in clock ticks since the machine began.
+        # After the name of the program, which may hold anything; the 22nd field, in clock ticks since the machine began.
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
     except (OSError, AttributeError, ValueError, IndexError):

@@ -210,7 +210,7 @@ def _components(scores: Sequence[Score], texts: _Texts) -> "pa.Array":
             return row, f"components/{position}/{name}"
 
         values = texts.clean(column, place_of) if field.name in _TEXTS_OF_COMPONENT else column
-        arrays.append(pa.array(values, type=field.type))
+        arrays.append(pa.array(list(values), type=field.type))  # of a tuple, PyArrow would ask pandas what it is
     structs = pa.StructArray.from_arrays(arrays, fields=list(of_list.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=of_list)
 
