@@ -56,7 +56,9 @@ def measure_start(directory: Path, repeats: int) -> None:
     print(f"{'':<28}{'cold':>8}{'warm':>8}")
     for phase in dict.fromkeys(name for told in (*cold, *warm) for name in told["phases_s"]):
         print_row(phase, [median_of(runs, phase) for runs in (cold, warm)])
-    print_row("in all, as the shell sees it", [statistics.median(told["wall_s"] for told in runs) for runs in (cold, warm)])
+    print_row(
+        "in all, as the shell sees it", [statistics.median(told["wall_s"] for told in runs) for runs in (cold, warm)]
+    )
     beyond = [statistics.median(told["wall_s"] - told["phases_s"]["imports"] for told in runs) for runs in (cold, warm)]
     print_row("beyond imports", beyond)
     print_row("  of its bar", [beyond[0] / COLD_BAR_S, beyond[1] / WARM_BAR_S])
@@ -83,7 +85,9 @@ def measure_default_run(directory: Path, cores: str) -> None:
     judged = [row["eval/accuracy"] for row in rows if "eval/accuracy" in row]
     gain = judged[-1] - judged[0]
     print(f"\ndefault run of {rows[-1]['step']} steps on cores {cores}")
-    print(f"{'wall time, s':<28}{seconds:8.1f}  {seconds / DEFAULT_RUN_BAR_S:.2f} of its bar of {DEFAULT_RUN_BAR_S:.0f} s")
+    print(
+        f"{'wall time, s':<28}{seconds:8.1f}  {seconds / DEFAULT_RUN_BAR_S:.2f} of its bar of {DEFAULT_RUN_BAR_S:.0f} s"
+    )
     print(f"{'accuracy':<28}{judged[0]:8.3f} → {judged[-1]:.3f}, a gain of {gain:.3f} (bar {ACCURACY_GAIN_BAR})")
     for phase, spent in json.loads((root / "timings.json").read_text())["phases_s"].items():
         print(f"{phase:<28}{spent:8.2f}")

@@ -117,8 +117,12 @@ def test_imported_narrowly_a_submodule_of_tunix_loads_what_it_needs() -> None:
 
 
 def test_imported_narrowly_tunix_has_all_its_names() -> None:
-    code = "import tunix; from tunix.rl.grpo import grpo_learner; assert tunix.GRPOLearner is grpo_learner.GRPOLearner"
-    assert "tunix.distillation" in modules_after(f"{NARROWLY}; {code}; assert tunix.__version__ == compat.TUNIX_VERSION")
+    code = f"""{NARROWLY}
+import tunix
+from tunix.rl.grpo import grpo_learner
+assert tunix.GRPOLearner is grpo_learner.GRPOLearner
+assert tunix.__version__ == compat.TUNIX_VERSION"""
+    assert "tunix.distillation" in modules_after(code)
 
 
 def test_what_was_hidden_for_an_import_can_be_imported_after_it() -> None:

@@ -46,14 +46,12 @@ def test_what_the_user_has_set_stays(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_another_kind_of_processor_has_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     here = cache_directory("/shared")
-    monkeypatch.setattr(program_cache.Path, "read_text", lambda self: "flags\t\t: fpu avx512f\n")
+    monkeypatch.setattr(Path, "read_text", lambda self: "flags\t\t: fpu avx512f\n")
     assert cache_directory("/shared") != here
     assert cache_directory("/shared").parent == here.parent
 
 
-def test_a_directory_that_cannot_be_made_is_told_and_not_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_directory_that_cannot_be_made_is_told_and_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     prepare_cache(str(tmp_path / "file"))
     assert DIRECTORY not in os.environ

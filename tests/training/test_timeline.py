@@ -47,10 +47,13 @@ def test_without_a_timeline_nothing_is_counted() -> None:
 def test_a_run_records_its_phases_however_it_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     path = tmp_path / "timings.json"
-    with pytest.raises(ValueError, match="stopped"), timeline.begin({"imports": 2.0}), timeline.recorded(path):
-        with timeline.spend("data"):
-            pass
-        raise ValueError("stopped")
+
+    def stop() -> None:
+        with timeline.begin({"imports": 2.0}), timeline.recorded(path), timeline.spend("data"):
+            raise ValueError("stopped")
+
+    with pytest.raises(ValueError, match="stopped"):
+        stop()
     told = json.loads(path.read_text())
     assert list(told["phases_s"]) == ["imports", "data", "other"]
     assert told["total_s"] >= 2.0

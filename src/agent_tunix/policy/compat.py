@@ -76,7 +76,7 @@ class _LazyPackage(types.ModuleType):
         is_probe = name.startswith("__") and name != "__version__"
         if is_probe or importlib.util.find_spec(f"{self.__name__}.{name}"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self.__class__ = types.ModuleType
+        self.__class__ = types.ModuleType  # type: ignore[assignment]
         assert self.__spec__ is not None
         assert self.__spec__.loader is not None
         self.__spec__.loader.exec_module(self)

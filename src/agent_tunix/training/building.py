@@ -103,7 +103,9 @@ def build_material(config: Config, mixture: Mixture) -> Material:
         learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config))
     prompting = fingerprint_prompts(config.prompt, tokenizer)
     # Compiled as a whole, where each operation of it would be a program of its own.
-    return Material(config, prompting, directory, digest_model(directory), batches, held_out, learner, jax.jit(schedule), mesh)
+    return Material(
+        config, prompting, directory, digest_model(directory), batches, held_out, learner, jax.jit(schedule), mesh
+    )
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

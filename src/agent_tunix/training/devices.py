@@ -86,10 +86,10 @@ class Compilations(Closing):
         compiled = self.count - self.from_cache
         return {"compiled": compiled, "from_cache": self.from_cache, "seconds": round(self.seconds, 3)}
 
-    def _compiled(self, event: str, seconds: float, **_: object) -> None:
+    def _compiled(self, event: str, duration_secs: float, **_: object) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             self.count += 1
-            self.seconds += seconds
+            self.seconds += duration_secs
 
     def _happened(self, event: str, **_: object) -> None:
         self.from_cache += event == "/jax/compilation_cache/cache_hits"

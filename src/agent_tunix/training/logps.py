@@ -116,7 +116,8 @@ def compile_logps(
     """Compile `logps_under` for arguments like these; what they give, as a shape on its devices."""
     graphdef, state = nnx.split(model)
     lowered = _logps.lower(graphdef, state, (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
-    return jax.ShapeDtypeStruct(tokens_nT.shape, lowered.out_info.dtype, sharding=lowered.compile().output_shardings)
+    shardings = lowered.compile().output_shardings
+    return jax.ShapeDtypeStruct(tokens_nT.shape, lowered.out_info.dtype, sharding=shardings)  # type: ignore[no-untyped-call]
 
 
 def _in_chunks(

@@ -166,7 +166,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
     def _generation(
         self, prompt_BP: np.ndarray, length_B: np.ndarray, key: jax.Array, sampling: Sampling, num_generations: int
     ) -> "functools.partial[Any]":
-        """The compiled call, which gives [N, T] tokens, [N] lengths, [N] whether ended, and [N, T] log-probabilities."""
+        """The compiled call: [N, T] tokens, [N] lengths, [N] whether they ended, and [N, T] log-probabilities."""
         longest = bucket(int(length_B.max()), prompt_BP.shape[1])
         return functools.partial(
             _generate,

@@ -177,8 +177,8 @@ class Run(abc.ABC):
         if is_best:
             self._checkpoints.mark_best(step)
 
-    def _prepare(self) -> None:
-        """Begin what the first step will need, while the evaluation before it runs; nothing, if not a subclass does."""
+    def _prepare(self) -> None:  # noqa: B027  # what may be done, and need not
+        """Begin what the first step will need, while the evaluation before it runs."""
 
     @abc.abstractmethod
     def _learn(self, step: int) -> Learned:

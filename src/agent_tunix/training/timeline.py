@@ -122,7 +122,7 @@ def describe(data: Mapping[str, Any]) -> str:
 def age_of_process() -> float:
     """Seconds since this process began; 0 where the system does not say."""
     try:
-        # After the name of the program, which may hold anything; the 22nd field, in clock ticks since the machine began.
+        # After the program's name, which may hold anything; the 22nd field, in clock ticks since the machine began.
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
     except (OSError, AttributeError, ValueError, IndexError):
