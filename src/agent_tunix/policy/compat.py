@@ -40,7 +40,7 @@ def import_narrowly() -> None:
     """Have `import tunix.rl.…` load what it names, and not the whole of Tunix; to be called before Tunix is imported.
 
     Defect: the package imports all its trainers as it begins, agents and pandas among them, and tensorboardX below it
-    imports the whole client of Google Cloud Storage: five times the modules that a run uses. `tunix` becomes a package
+    imports the whole client of Google Cloud Storage: nearly five times the modules that a run uses. `tunix` becomes a package
     that runs its own `__init__` when a name of it is first asked for, and tensorboardX knows no `gs://`.
 
     Where another has imported Tunix or tensorboardX already, it stays as it is.

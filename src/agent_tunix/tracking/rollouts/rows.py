@@ -51,7 +51,7 @@ def to_table(stored: StoredStep) -> "pa.Table":
         "outcome": [score.outcome for score in scores],
         "detail": texts.of_column("detail", [score.detail for score in scores]),
         "total": [score.value for score in scores],
-        "advantage": stored.advantages.tolist(),
+        "advantage": stored.advantages,
         "num_tokens": [sample.num_tokens for sample in samples],
         "ended": [sample.ended for sample in samples],
         "stop_reason": ["stop" if sample.ended else "length" for sample in samples],
@@ -107,14 +107,7 @@ def _tokens(samples: Sequence[Sample]) -> "pa.Array":
 
     offsets = np.cumsum([0, *(len(sample.tokens) for sample in samples)], dtype=np.int32)
     values = np.fromiter(itertools.chain.from_iterable(sample.tokens for sample in samples), np.int32, offsets[-1])
-    return pa.ListArray.from_arrays(_int32(offsets), _int32(values), type=arrow_type("list<int32>"))
-
-
-def _int32(array: np.ndarray) -> "pa.Array":
-    """Without a copy; and without importing pandas, as `pa.array` does for any NumPy array."""
-    import pyarrow as pa
-
-    return pa.Array.from_buffers(pa.int32(), len(array), [None, pa.py_buffer(array)])
+    return pa.ListArray.from_arrays(offsets, values, type=arrow_type("list<int32>"))
 
 
 def _encode_shared(values: Sequence[Any]) -> list[str]:
@@ -210,7 +203,7 @@ def _components(scores: Sequence[Score], texts: _Texts) -> "pa.Array":
             return row, f"components/{position}/{name}"
 
         values = texts.clean(column, place_of) if field.name in _TEXTS_OF_COMPONENT else column
-        arrays.append(pa.array(list(values), type=field.type))  # of a tuple, PyArrow would ask pandas what it is
+        arrays.append(pa.array(values, type=field.type))
     structs = pa.StructArray.from_arrays(arrays, fields=list(of_list.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=of_list)
 
