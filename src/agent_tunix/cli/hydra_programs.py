@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ from agent_tunix.errors import (
     RewardFailureRateError,
 )
 from agent_tunix.tracking.outcome import record_failure
+from agent_tunix.training import timeline
+from agent_tunix.training.timeline import spend
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -73,6 +76,7 @@ def find_own_conf() -> None:
 
 
 def _run(task: Callable[[DictConfig], None], config_name: str, command: str, overrides: Sequence[str] | None) -> None:
+    before, began = {"imports": timeline.age_of_process()}, time.perf_counter()
     if overrides is not None:
         sys.argv = [f"agent-tunix {command}", *overrides]
     compose.register_schema()
@@ -84,6 +88,13 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     sweep: list[Path] = []
 
     def guarded(cfg: DictConfig) -> None:
+        if before:
+            before["configuration"] = time.perf_counter() - began
+        with timeline.begin(before):
+            before.clear()  # which a further job of a sweep does not take
+            run(cfg)
+
+    def run(cfg: DictConfig) -> None:
         job = HydraConfig.get()
         in_sweep = job.mode == RunMode.MULTIRUN
         if in_sweep:  # what the job would be told alone; it prints how to resume it
@@ -159,18 +170,21 @@ def _explain(error: Exception, schema: type) -> str:
 
 
 def _train(cfg: DictConfig) -> None:
-    from agent_tunix.training import devices
-    from agent_tunix.training.preflight import preflight
+    with spend("imports"):
+        from agent_tunix.training import devices
+        from agent_tunix.training.preflight import preflight
 
     _load_environment()
-    config = compose.to_typed(cfg)
     job = HydraConfig.get()
     root = Path(job.runtime.output_dir)
-    checked = preflight(config, Path.cwd(), root if config.training.resume else None)
+    with spend("checks"):
+        config = compose.to_typed(cfg)
+        checked = preflight(config, Path.cwd(), root if config.training.resume else None)
     devices.prepare(config.distributed)
-    devices.require(config.distributed)
+    with spend("imports"):
+        devices.require(config.distributed)
 
-    from agent_tunix.training import run
+        from agent_tunix.training import run
 
     run.train(checked, root, job.overrides.task)
 
@@ -182,12 +196,15 @@ def _sft(cfg: DictConfig) -> None:
 
     _load_environment()
     job = HydraConfig.get()
-    config, root = compose.to_typed(cfg), Path(job.runtime.output_dir)
-    checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
+    root = Path(job.runtime.output_dir)
+    with spend("checks"):
+        config = compose.to_typed(cfg)
+        checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
     devices.prepare(checked.config.distributed)
-    devices.require(checked.config.distributed)
+    with spend("imports"):
+        devices.require(checked.config.distributed)
 
-    from agent_tunix.training import sft
+        from agent_tunix.training import sft
 
     sft.train_supervised(checked, root, job.overrides.task)
 

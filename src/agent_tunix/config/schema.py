@@ -421,7 +421,9 @@ class DistributedConfig:
 
     platform: str = key("auto", "auto (JAX chooses), cpu, gpu or tpu.")
     compilation_cache: str | None = key(
-        "auto", "Directory of compiled programs, which make the next start fast; auto: the user's cache; null: none."
+        "auto",
+        "Directory of compiled programs, which make the next start fast: at most 1 GiB for each kind of processor;"
+        " auto: the user's cache; null: none.",
     )
     num_cpu_devices: int | None = key(None, "Virtual CPU devices, to try a mesh without accelerators; null: 1.")
 

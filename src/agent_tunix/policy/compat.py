@@ -7,6 +7,10 @@ repair can go. The version is pinned in pyproject.toml and checked here.
 
 import contextlib
 import importlib.metadata
+import importlib.util
+import sys
+import threading
+import types
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -15,6 +19,7 @@ import jax
 from flax import nnx
 
 TUNIX_VERSION = "0.1.7"
+_WARNING = threading.Lock()
 
 
 def check_version() -> None:
@@ -31,13 +36,60 @@ def check_version() -> None:
         )
 
 
+def import_narrowly() -> None:
+    """Have `import tunix.rl.…` load what it names, and not the whole of Tunix; to be called before Tunix is imported.
+
+    Defect: the package imports all its trainers as it begins, agents and pandas among them, and tensorboardX below it
+    imports the whole client of Google Cloud Storage: nearly five times the modules that a run uses. `tunix` becomes a
+    package that runs its own `__init__` when a name of it is first asked for, and tensorboardX knows no `gs://`.
+
+    Where another has imported Tunix or tensorboardX already, it stays as it is.
+    """
+    check_version()
+    if "tensorboardX" not in sys.modules:
+        with _absent("google.cloud.storage", "boto3"):
+            import tensorboardX  # noqa: F401  # finds out as it is imported which of these there are
+    if "tunix" not in sys.modules:
+        spec = importlib.util.find_spec("tunix")
+        assert spec is not None
+        package = importlib.util.module_from_spec(spec)
+        package.__class__ = _LazyPackage
+        sys.modules["tunix"] = package
+
+
+@contextlib.contextmanager
+def _absent(*names: str) -> Iterator[None]:
+    """Modules that are not imported yet cannot be."""
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None is what Python refuses
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+class _LazyPackage(types.ModuleType):
+    """A package whose `__init__` runs when it is asked for a name that is no submodule of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        is_probe = name.startswith("__") and name != "__version__"
+        if is_probe or importlib.util.find_spec(f"{self.__name__}.{name}"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        self.__class__ = types.ModuleType  # type: ignore[assignment]
+        assert self.__spec__ is not None
+        assert self.__spec__.loader is not None
+        self.__spec__.loader.exec_module(self)
+        return getattr(self, name)
+
+
 @contextlib.contextmanager
 def entered(mesh: jax.sharding.Mesh) -> Iterator[None]:
     """The mesh as the context that Tunix reads.
 
     Tunix takes the mesh from JAX's thread resources, which only the deprecated `with mesh:` sets.
     """
-    with warnings.catch_warnings():
+    with _WARNING, warnings.catch_warnings():  # which are not for several threads at once
         warnings.filterwarnings("ignore", message=".*with mesh.*", category=DeprecationWarning)
         mesh.__enter__()  # type: ignore[no-untyped-call]
     try:

@@ -134,8 +134,8 @@ class Decoder(nnx.Module):
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
             before = None if cache is None else (*cache["layers"][number], slot)
             shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
-            run = _checkpointed(layer) if self.remat else layer
-            x, after = run(x, angles[kind], masks[kind], before, shared)
+            run = jax.checkpoint(_run_layer) if self.remat else _run_layer
+            x, after = run(*nnx.split(layer), x, angles[kind], masks[kind], before, shared)
             x = divide(self.mesh, x)
             layers.append(after)
         if cache is not None:
@@ -397,13 +397,11 @@ def _sharded(*axes: str) -> Any:
     return nnx.with_partitioning(jax.nn.initializers.normal(0.02), axes)
 
 
-def _checkpointed(layer: nnx.Module) -> Callable[..., Any]:
-    """The layer as a function whose activations are recomputed; `nnx.remat` fails with Flax 0.12.8."""
-    graphdef, state = nnx.split(layer)
+@jax.jit
+def _run_layer(graphdef: Any, state: Any, *args: Any) -> Any:
+    """A layer as a function, which is traced once for all layers that differ in nothing but their weights.
 
-    @jax.checkpoint
-    def run(state: Any, args: Any) -> Any:
-        module: Any = nnx.merge(graphdef, state)
-        return module(*args)
-
-    return lambda *args: run(state, args)
+    Checkpointed, it recomputes its activations; `nnx.remat` fails with Flax 0.12.8.
+    """
+    module: Any = nnx.merge(graphdef, state)
+    return module(*args)

@@ -93,7 +93,9 @@ def copy_reference(policy: nnx.Module) -> nnx.Module:
     graphdef, state = nnx.split(policy)
     wrt = nnx.LoRAParam if has_adapter(policy) else nnx.Param
     trained, frozen = nnx.split_state(state, wrt, ...)
-    return nnx.merge(graphdef, jax.tree.map(jnp.copy, trained), frozen)
+    # A copy by the runtime, which needs no program compiled for each shape.
+    shardings = jax.tree.map(lambda weight: weight.sharding, trained)
+    return nnx.merge(graphdef, jax.device_put(trained, shardings, may_alias=False), frozen)
 
 
 def has_adapter(model: nnx.Module) -> bool:

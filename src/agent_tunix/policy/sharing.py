@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from flax import nnx
 
-from agent_tunix.policy import compat
 from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.variables import Variables
 
@@ -34,12 +33,14 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
     The step is `train_step(inputs, healthy=None)`. `healthy` is `aux["healthy"]` of the micro-batch before, so that
     those of one training step can all be begun before any of them is looked at: after one that was not finite the
     others change nothing.
+
+    The trainer gains `compile_step`, which compiles the step for inputs, given as arrays or as their shapes, and does
+    nothing else.
     """
     model, optimizer = trainer.model, trainer.optimizer
     wrt = optimizer.wrt
     step = trainer.create_train_step_fn()
-    with compat.entered(mesh):
-        trainer._shard_optimizer(mesh)
+    _place_optimizer(optimizer, mesh)
     model_graph, optimizer_graph = nnx.graphdef(model), nnx.graphdef(optimizer)
     trained, moments = Variables(model, wrt), Variables(optimizer)
     frozen = Variables(model, nnx.filterlib.Not(wrt))
@@ -59,4 +60,18 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
         moments.write(state)
         return told
 
+    def compile_step(inputs: Any) -> None:
+        update.lower(trained.read(), moments.read(), frozen.read(), at_first, inputs).compile()
+
     trainer._jitted_train_step_fn = train_step
+    trainer.compile_step = compile_step
+
+
+def _place_optimizer(optimizer: Any, mesh: jax.sharding.Mesh) -> None:
+    """Divide the optimiser's state over the mesh, as its first step would find it divided after it.
+
+    Tunix's own way compiles a program for each shape.
+    """
+    state = nnx.state(optimizer, nnx.optimizer.OptState)
+    shardings = jax.tree.map(lambda spec: jax.sharding.NamedSharding(mesh, spec), nnx.get_partition_spec(state))
+    nnx.update(optimizer, jax.device_put(state, shardings))

@@ -4,6 +4,7 @@ Each device reads only its own part of a tensor, one at a time.
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.projection import Quantization, quantise
 from agent_tunix.policy.tensor_files import Stored, open_tensors
 from agent_tunix.policy.tensors import Tensor
+
+# Numbers that NumPy arranges in less time than it takes to compile a program for their shape.
+_ARRANGED_BY_HOST = 1 << 20
 
 
 def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.sharding.Mesh) -> Any:
@@ -64,6 +68,8 @@ def _quantise_to(
 
 
 def _read_tensor(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> jax.Array:
+    if math.prod(stored.shape) <= _ARRANGED_BY_HOST:
+        return _read_small(tensor, stored, dtype, sharding)
     axes = sharding.spec[::-1] if tensor.transposed else sharding.spec
     as_stored = sharding_over(sharding.mesh, *axes)
     with open_tensors(stored.file) as tensors:
@@ -79,6 +85,22 @@ def _read_tensor(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax
         # By the devices, from what was read in the order of the file: NumPy takes three times as long.
         weight = _arrange(tensor.transposed, dtype, sharding)(weight)
     # What the devices have not done yet would pile up.
+    return weight.block_until_ready()
+
+
+def _read_small(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> jax.Array:
+    shape = stored.shape[::-1] if tensor.transposed else stored.shape
+    with open_tensors(stored.file) as tensors:
+        source = tensors.get_slice(stored.name)
+
+        def read(index: tuple[slice, ...] | None) -> np.ndarray:
+            assert index is not None
+            part = source[index[::-1]].T if tensor.transposed else source[index]
+            part = part.astype(np.float32) if part.dtype == np.float64 else part
+            arranged: np.ndarray = np.ascontiguousarray(part.astype(dtype))
+            return arranged
+
+        weight: jax.Array = jax.make_array_from_callback(shape, sharding, read)
     return weight.block_until_ready()
 
 

@@ -16,7 +16,7 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -281,10 +281,23 @@ def _versions(files: Iterable[Path], further: Iterable[str]) -> dict[str, str]:
     if any(file.is_relative_to(_PACKAGE) for file in files):
         modules.add("agent_tunix")
     modules -= {*sys.stdlib_module_names, *(file.stem for file in files)}
-    # Which distributions a module belongs to is found by reading all that are installed, so ask only if need be.
-    distributions = _distributions() if modules - {"agent_tunix"} else {}
-    names = {"agent_tunix"} & modules | {name for module in modules for name in distributions.get(module, ())}
+    names = {"agent_tunix"} & modules
+    names |= {name for module in modules - names for name in _distributions_of(module)}
     return {name: _version(name) for name in sorted(names)}
+
+
+def _distributions_of(module: str) -> Sequence[str]:
+    """The distributions that a module belongs to.
+
+    Of most it is the one of its name; to know it of others all that are installed are read, which takes long.
+    """
+    try:
+        namesake = importlib.metadata.distribution(module)
+    except importlib.metadata.PackageNotFoundError:
+        return _distributions().get(module, ())
+    if module in (namesake.read_text("top_level.txt") or "").split():
+        return [namesake.metadata["Name"]]
+    return _distributions().get(module, ())
 
 
 @functools.cache

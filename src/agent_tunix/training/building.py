@@ -40,6 +40,7 @@ from agent_tunix.training.losses import ObjectiveSettings
 from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.sampling import Sampling
+from agent_tunix.training.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -83,26 +84,31 @@ def build_material(config: Config, mixture: Mixture, *, num_rows: int | None = N
     """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
-    tokenizer = Tokenizer(directory, config.prompt)
-    batches, held_out = load_batches(config, tokenizer)
-    check_ends(config, tokenizer)
+    with spend("data"):
+        tokenizer = Tokenizer(directory, config.prompt)
+        batches, held_out = load_batches(config, tokenizer)
+        check_ends(config, tokenizer)
     num_rows = num_rows or micro_batch_size(config) * config.grpo.num_generations
     mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows)
     updates = config.grpo.num_iterations
     schedule = make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
-    policy = load_policy(directory, config.model, mesh, config.seed)
-    load_initial(config, policy)
+    with spend("model"):
+        policy = load_policy(directory, config.model, mesh, config.seed)
+        load_initial(config, policy)
     total, trained = count_parameters(policy)
     name = f"{policy.config.model_type} {config.model.model_size}"
     _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", name, f"{total:,}", f"{trained:,}", directory)
     _LOGGER.info("optimizer: %s", summary(config.optimizer, config.scheduler))
     for group, count in check_groups(config.optimizer, policy).items():
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
-    learner = build_learner(
-        config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)
-    )
+    with spend("learner"):
+        optimizer = make_optimizer(config.optimizer, schedule)
+        learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config))
     prompting = fingerprint_prompts(config.prompt, tokenizer)
-    return Material(config, prompting, directory, digest_model(directory), batches, held_out, learner, schedule, mesh)
+    # Compiled as a whole, where each operation of it would be a program of its own.
+    return Material(
+        config, prompting, directory, digest_model(directory), batches, held_out, learner, jax.jit(schedule), mesh
+    )
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

@@ -28,7 +28,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -42,8 +42,10 @@ from agent_tunix.policy.mesh import place_rows
 from agent_tunix.policy.variables import Parts
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
+from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
-from agent_tunix.training.logps import bucket, reference_logps
+from agent_tunix.training.keys import derive_key
+from agent_tunix.training.logps import bucket, compile_reference_logps, reference_logps
 from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
 from agent_tunix.training.profiling import phase
@@ -51,6 +53,11 @@ from agent_tunix.training.reference import sync_reference
 from agent_tunix.training.rollout import Completions, Rollout
 from agent_tunix.training.sampling import Sampling
 from agent_tunix.training.update_metrics import describe_updates, up_to_failure
+
+_T = TypeVar("_T")
+
+# What is compiled ahead; the latter two for a number of slots.
+_ROLLOUT, _REFERENCE, _UPDATE = "rollout", "reference", "update"
 
 # Folded into a step's key for its further rounds of sampling.
 _MORE_ROUNDS = 2**32 - 1
@@ -167,6 +174,53 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
         )
 
+    def compile_ahead(self, batch: PromptBatch, settings: "StepSettings") -> None:
+        """Begin to compile, in threads, what the first step will run on these prompts; it waits for what it needs.
+
+        Its longest completion is taken to be as long as one may be. With several processes nothing is begun: they
+        would have to compile in the same order.
+        """
+        if jax.process_count() > 1:
+            return
+        G, T = settings.config.grpo.num_generations, settings.sampling.max_new_tokens
+        lengths = np.repeat([len(ids) for ids in batch.token_ids], G).astype(np.int32)
+        N = len(lengths)
+        expected = Completions(
+            prompt_tokens=np.zeros((N, settings.config.generation.max_prompt_length), np.int32),
+            prompt_lengths=lengths,
+            tokens=np.zeros((N, T), np.int32),
+            lengths=np.full(N, T, np.int32),
+            ended=np.ones(N, np.bool_),
+            texts=[""] * N,
+            logps=np.zeros((N, T), np.float32),
+        )
+        rollout: Rollout = self.rl_cluster.rollout
+        self.ahead.begin(_ROLLOUT, lambda: self._with_prompts(rollout.compile, 1, 0, batch, settings))
+        reference = self.ahead.begin((_REFERENCE, *_slots(expected)), lambda: self._compile_reference(expected))
+        update = functools.partial(self._compile_update, expected)
+        self.ahead.begin((_UPDATE, *_slots(expected)), lambda: update(reference.result()))
+
+    def _compile_reference(self, completions: Completions) -> "_Part":
+        """Its first micro-batch, with the log-probabilities as a shape."""
+        rows = next(self._micro_rows(completions))
+        with compat.entered(self._mesh()):
+            arrays = self._to_device(rows, completions)
+            logps: Any = None
+            if self.algo_config.beta != 0.0:
+                logps = compile_reference_logps(self._reference_parts, *arrays, self.algo_config.temperature)
+        return _Part(rows, *arrays, logps)
+
+    def _compile_update(self, completions: Completions, part: "_Part") -> None:
+        mask, weights = self._weigh(completions)
+        with compat.entered(self._mesh()):
+            example = self._make_example(part, completions, np.zeros(len(mask), np.float32), mask, weights)
+            self.rl_cluster.actor_trainer.compile_step(example)
+
+    @functools.cached_property
+    def ahead(self) -> Ahead:
+        """What is compiled in threads; to be closed where something was begun."""
+        return Ahead()
+
     @property
     def reference_moves(self) -> bool:
         """Whether there is a reference policy that follows the policy, and so belongs into a checkpoint."""
@@ -185,13 +239,20 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
 
     def _sample(self, step: int, number: int, batch: PromptBatch, settings: "StepSettings") -> Completions:
         """G completions of each prompt of a round."""
+        self.ahead.wait(_ROLLOUT)
         rollout: Rollout = self.rl_cluster.rollout
+        with phase("rollout"):
+            return self._with_prompts(rollout.sample, step, number, batch, settings)
+
+    def _with_prompts(
+        self, act: Callable[..., _T], step: int, number: int, batch: PromptBatch, settings: "StepSettings"
+    ) -> _T:
+        """Sample, or compile what samples, for a round of a step."""
         config = settings.config
-        key = jax.random.fold_in(jax.random.key(config.seed), step)
-        if number > 0:  # apart from the keys of the first round's tokens, which are folded from 0 upwards
-            key = jax.random.fold_in(jax.random.fold_in(key, _MORE_ROUNDS), number)
-        with compat.entered(self._mesh()), phase("rollout"):
-            return rollout.sample(
+        # Further rounds are apart from the keys of the first round's tokens, which are folded from 0 upwards.
+        key = derive_key(config.seed, step, *((_MORE_ROUNDS, number) if number else ()))
+        with compat.entered(self._mesh()):
+            return act(
                 batch.token_ids,
                 key,
                 settings.sampling,
@@ -222,6 +283,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
     ) -> tuple[dict[str, float | None], bool, int]:
         """μ passes over the micro-batches; none after the first update that is not finite changes anything."""
         trainer = self.rl_cluster.actor_trainer
+        self.ahead.wait((_UPDATE, *_slots(completions)))
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
         mask, weights = self._weigh(completions)
@@ -259,6 +321,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
 
     def _begin_parts(self, completions: Completions) -> list["_Part"]:
         """The micro-batches on the device, which begins the reference policy's pass over them; nothing waits for it."""
+        self.ahead.wait((_REFERENCE, *_slots(completions)))
         parts = []
         with compat.entered(self._mesh()), phase("reference"):
             for rows in self._micro_rows(completions):
@@ -275,13 +338,12 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
 
     def _to_device(self, rows: slice, completions: Completions) -> tuple[jax.Array, jax.Array, jax.Array]:
         """[b, P] prompts, [b] their lengths and [n, T] completions, without slots that no row of the batch fills."""
-        P, T = completions.prompt_tokens.shape[1], completions.tokens.shape[1]
-        longest_prompt, longest = int(completions.prompt_lengths.max()), int(completions.lengths.max())
+        P, T = _slots(completions)
         prompts = slice(rows.start, rows.stop, self.algo_config.num_generations)
         return (
-            self._put(completions.prompt_tokens[prompts, -bucket(longest_prompt, P) :]),
+            self._put(completions.prompt_tokens[prompts, -P:]),
             self._put(completions.prompt_lengths[prompts]),
-            self._put(completions.tokens[rows, : bucket(longest, T)]),
+            self._put(completions.tokens[rows, :T]),
         )
 
     def _make_example(
@@ -331,6 +393,12 @@ class _Part:
     prompt_lengths: jax.Array
     tokens: jax.Array
     reference_logps: jax.Array | None
+
+
+def _slots(completions: Completions) -> tuple[int, int]:
+    """Slots of a prompt and of a completion that what trains is cut to, since no row fills more."""
+    P, T = completions.prompt_tokens.shape[1], completions.tokens.shape[1]
+    return bucket(int(completions.prompt_lengths.max()), P), bucket(int(completions.lengths.max()), T)
 
 
 class _Clock:

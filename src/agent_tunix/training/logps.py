@@ -27,7 +27,8 @@ CHUNK_NUMBERS = 1 << 22
 
 # Lengths that arrays are cut to, as shares of the longest there may be. Each pair of them is a program to compile.
 _NUM_BUCKETS = 4
-_SMALLEST_BUCKET = 8
+# Fewer slots cost less to compute than another program takes to compile.
+_SMALLEST_BUCKET = 32
 
 
 def bucket(length: int, limit: int) -> int:
@@ -109,6 +110,15 @@ def reference_logps(
     """Log-probabilities under a model that does not train; the device begins, and nothing waits for it."""
     logps: jax.Array = _reference_logps(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
     return logps
+
+
+def compile_reference_logps(
+    model: Parts, prompt_BP: jax.Array, prompt_lengths_B: jax.Array, tokens_nT: jax.Array, temperature: float
+) -> jax.ShapeDtypeStruct:
+    """Compile `reference_logps` for arguments like these; what it gives, as a shape on its devices."""
+    lowered = _reference_logps.lower(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
+    shardings = lowered.compile().output_shardings
+    return jax.ShapeDtypeStruct(tokens_nT.shape, lowered.out_info.dtype, sharding=shardings)  # type: ignore[no-untyped-call]
 
 
 def logps_under(

@@ -19,7 +19,7 @@ from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import RunLog
 from agent_tunix.tracking.outcome import Attempt, recorded_outcome
-from agent_tunix.training import run_directory, uploaded_rewards
+from agent_tunix.training import run_directory, timeline, uploaded_rewards
 from agent_tunix.training.building import Material
 from agent_tunix.training.initial import describe_initial, pin_initial
 from agent_tunix.training.preflight import Checked
@@ -66,6 +66,7 @@ def open_run(checked: Checked, root: Path, overrides: Sequence[str]) -> Iterator
         recorded_outcome(root, overrides) as attempt,
         RunLog(places.log, config.training.log_level),
         StopRequest() as stop,
+        timeline.recorded(places.timings),
     ):
         yield Opened(replace(checked, config=pin(config, places)), places, attempt, stop)
 

@@ -50,6 +50,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         try:
             return GrpoRun(checked, opened.places, material, opened.stop).complete(opened.attempt)
         finally:
+            material.learner.ahead.close()
             material.learner.rl_cluster.close()
 
 
@@ -64,6 +65,9 @@ class GrpoRun(Run):
         self._settings = StepSettings(checked.config, training_sampling(checked.config), self._max_steps)
         self._scoring = scoring_settings(checked.config, checked.mixture)
         self._metrics = StepMetrics(checked.mixture, checked.config)
+
+    def _prepare(self) -> None:
+        self._material.learner.compile_ahead(self._batch(1), self._settings)
 
     def _learn(self, step: int) -> Learned:
         """Sample, score and update."""

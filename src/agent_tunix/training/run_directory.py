@@ -67,6 +67,11 @@ class RunDirectory:
         return self.root / "rewards"
 
     @property
+    def timings(self) -> Path:
+        """What its time went to."""
+        return self.root / "timings.json"
+
+    @property
     def rollouts(self) -> Path:
         """Every completion, in Parquet."""
         return self.root / "rollouts"

@@ -32,6 +32,7 @@ from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.saving import CheckpointSaver
 from agent_tunix.training.state import make_metadata, read_state, write_state
 from agent_tunix.training.stopping import StopRequest
+from agent_tunix.training.timeline import spend
 from agent_tunix.training.watching import Watching, describe_run
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -91,6 +92,7 @@ class Run(abc.ABC):
         self._places = places
         self._material = material
         self._stop = stop
+        self._steps_taken = 0
         self._max_steps = material.batches.num_steps
         self._checkpoints = Checkpoints(places.checkpoints, checked.config.training.max_checkpoints_to_keep)
         self._saved_step = 0
@@ -131,13 +133,16 @@ class Run(abc.ABC):
                 CheckpointSaver(self._checkpoints, phase) as self._saver,
             ):
                 if first == 0:
+                    self._prepare()
                     self._record(0, self._evaluate().metrics(), judged=True)
                 last = self._take_steps(first)
         except _STOPPED:
-            report(self._config, places.root)  # A run that stopped early is looked at most.
+            with spend("report"):
+                report(self._config, places.root)  # A run that stopped early is looked at most.
             raise
         seconds = time.perf_counter() - started
-        reports = report(self._config, places.root)
+        with spend("report"):
+            reports = report(self._config, places.root)
         rows = read_rows(places.metrics)
         if self._config.tracking.progress != "none":
             before, after = compare_ends(rows)
@@ -171,10 +176,12 @@ class Run(abc.ABC):
         training = self._config.training
         is_last = step == self._max_steps
         try:
-            learned = self._learn(step)
+            with spend("first step" if not self._steps_taken else "further steps"):
+                learned = self._learn(step)
         except (RewardFailureRateError, RewardError) as error:
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+        self._steps_taken += 1
         row, result = learned.row, learned.result
         if not learned.finite:
             self._send(step, row, result)
@@ -189,6 +196,9 @@ class Run(abc.ABC):
             self._save(step)
         if is_best:
             self._saver.mark_best(step)
+
+    def _prepare(self) -> None:  # noqa: B027  # what may be done, and need not
+        """Begin what the first step will need, while the evaluation before it runs."""
 
     @abc.abstractmethod
     def _learn(self, step: int) -> Learned:
@@ -224,7 +234,7 @@ class Run(abc.ABC):
 
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
-        with phase("evaluation"):
+        with phase("evaluation"), spend("evaluation"):
             return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
 
     def _resume(self) -> int:
@@ -252,7 +262,7 @@ class Run(abc.ABC):
     def _save(self, step: int) -> None:
         """Begin the checkpoint of a step, unless it has one; rows and rollouts reach the disk before it."""
         if step > self._saved_step:
-            with phase("checkpoint"):
+            with phase("checkpoint"), spend("checkpoints"):
                 data = self._material.batches.fingerprint(step)
                 metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
                 self._saver.save(step, read_state(self._material.learner), metadata, after=self._recorder.barrier())
