@@ -45,7 +45,7 @@ from agent_tunix.training import bridge
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
 from agent_tunix.training.keys import derive_key
-from agent_tunix.training.logps import bucket, compile_logps, reference_logps
+from agent_tunix.training.logps import bucket, compile_reference_logps, reference_logps
 from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
 from agent_tunix.training.profiling import phase
@@ -201,14 +201,14 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         self.ahead.begin((_UPDATE, *_slots(expected)), lambda: update(reference.result()))
 
     def _compile_reference(self, completions: Completions) -> "_Part":
-        """The first micro-batch, with the shape of its reference log-probabilities."""
+        """Its first micro-batch, with the log-probabilities as a shape."""
         rows = next(self._micro_rows(completions))
         with compat.entered(self._mesh()):
             arrays = self._to_device(rows, completions)
-            logps = None
+            logps: Any = None
             if self.algo_config.beta != 0.0:
-                logps = compile_logps(self._reference_parts, *arrays, self.algo_config.temperature)
-            return _Part(rows, *arrays, logps)
+                logps = compile_reference_logps(self._reference_parts, *arrays, self.algo_config.temperature)
+        return _Part(rows, *arrays, logps)
 
     def _compile_update(self, completions: Completions, part: "_Part") -> None:
         mask, weights = self._weigh(completions)
@@ -245,12 +245,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             return self._with_prompts(rollout.sample, step, number, batch, settings)
 
     def _with_prompts(
-        self,
-        act: Callable[..., _T],
-        step: int,
-        number: int,
-        batch: PromptBatch,
-        settings: "StepSettings",
+        self, act: Callable[..., _T], step: int, number: int, batch: PromptBatch, settings: "StepSettings"
     ) -> _T:
         """Sample, or compile what samples, for a round of a step."""
         config = settings.config
@@ -326,9 +321,8 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
 
     def _begin_parts(self, completions: Completions) -> list["_Part"]:
         """The micro-batches on the device, which begins the reference policy's pass over them; nothing waits for it."""
+        self.ahead.wait((_REFERENCE, *_slots(completions)))
         parts = []
-        if self.algo_config.beta != 0.0:
-            self.ahead.wait((_REFERENCE, *_slots(completions)))
         with compat.entered(self._mesh()), phase("reference"):
             for rows in self._micro_rows(completions):
                 arrays = self._to_device(rows, completions)
@@ -398,7 +392,7 @@ class _Part:
     prompts: jax.Array
     prompt_lengths: jax.Array
     tokens: jax.Array
-    reference_logps: jax.Array | jax.ShapeDtypeStruct | None
+    reference_logps: jax.Array | None
 
 
 def _slots(completions: Completions) -> tuple[int, int]:

@@ -112,6 +112,15 @@ def reference_logps(
     return logps
 
 
+def compile_reference_logps(
+    model: Parts, prompt_BP: jax.Array, prompt_lengths_B: jax.Array, tokens_nT: jax.Array, temperature: float
+) -> jax.ShapeDtypeStruct:
+    """Compile `reference_logps` for arguments like these; what it gives, as a shape on its devices."""
+    lowered = _reference_logps.lower(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
+    shardings = lowered.compile().output_shardings
+    return jax.ShapeDtypeStruct(tokens_nT.shape, lowered.out_info.dtype, sharding=shardings)  # type: ignore[no-untyped-call]
+
+
 def logps_under(
     model: nnx.Module,
     prompt_BP: Int[Array, "B P"],
@@ -121,15 +130,6 @@ def logps_under(
 ) -> Float[Array, "n T"]:
     """`reference_logps` of a model that is asked once."""
     return reference_logps(Parts(model), prompt_BP, prompt_lengths_B, tokens_nT, temperature)
-
-
-def compile_logps(
-    model: Parts, prompt_BP: jax.Array, prompt_lengths_B: jax.Array, tokens_nT: jax.Array, temperature: float
-) -> jax.ShapeDtypeStruct:
-    """Compile `reference_logps` for arguments like these; what they give, as a shape on its devices."""
-    lowered = _reference_logps.lower(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
-    shardings = lowered.compile().output_shardings
-    return jax.ShapeDtypeStruct(tokens_nT.shape, lowered.out_info.dtype, sharding=shardings)  # type: ignore[no-untyped-call]
 
 
 def _in_chunks(

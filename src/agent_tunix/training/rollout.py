@@ -116,8 +116,8 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         """
         N = len(prompts) * num_generations
         prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
-        call = self._call(prompt_BP, length_B, key, sampling, num_generations)
-        tokens_NT, logps_NT, lengths_N, ended_N = (array[:N] for array in jax.device_get(call()))
+        sampled = jax.device_get(self._generation(prompt_BP, length_B, key, sampling, num_generations)())
+        tokens_NT, logps_NT, lengths_N, ended_N = (array[:N] for array in sampled)
         return Completions(
             prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0)[:N],
             prompt_lengths=np.repeat(length_B, num_generations)[:N],
@@ -139,14 +139,14 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
     ) -> None:
         """Compile what `sample` runs with these arguments."""
         padded = self._pad(prompts, num_generations, max_prompt_length)
-        call = self._call(*padded, key, sampling, num_generations)
+        call = self._generation(*padded, key, sampling, num_generations)
         generate.lower(*call.args, **call.keywords).compile()
 
     def _pad(
         self, prompts: Sequence[Sequence[int]], num_generations: int, max_prompt_length: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """[B, P] ids, padded on the left, and [B] lengths, with more of the last one where devices need them."""
-        # So that no device has to compute the rows of the others.
+        """[B, P] ids, padded on the left, and [B] lengths."""
+        # More of the last one, so that no device has to compute the rows of the others.
         missing = even_count(self._mesh, len(prompts), num_generations) - len(prompts)
         prompts = [*prompts, *[prompts[-1]] * missing]
         prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id(), np.int32)
@@ -154,10 +154,10 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             row[max_prompt_length - len(ids) :] = ids
         return prompt_BP, np.array([len(ids) for ids in prompts], np.int32)
 
-    def _call(
+    def _generation(
         self, prompt_BP: np.ndarray, length_B: np.ndarray, key: jax.Array, sampling: Sampling, num_generations: int
     ) -> "functools.partial[Any]":
-        """The compiled call: [N, T] tokens and log-probabilities, [N] lengths, and [N] whether they ended."""
+        """The compiled call: [N, T] tokens and log-probabilities, [N] lengths and whether they ended."""
         width = bucket(int(length_B.max()), prompt_BP.shape[1])
         return functools.partial(
             generate,
@@ -165,7 +165,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             *place_rows(self._mesh, (prompt_BP[:, -width:], length_B)),
             key,
             num_generations=num_generations,
-            stages=self._stages(len(length_B), num_generations, width, sampling.max_new_tokens),
+            stages=self._stages(len(prompt_BP), num_generations, width, sampling.max_new_tokens),
             sampling=sampling,
             pad_id=self.pad_id(),
             eos_ids=self._eos_ids,
