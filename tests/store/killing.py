@@ -37,14 +37,14 @@ class Killed:
     faults: list[str] = field(default_factory=list)
 
 
-def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.12) -> Killed:
+def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06) -> Killed:
     """Have a process upload, killing it with SIGKILL at random moments and starting another, until all is uploaded.
 
     Args:
         url: An empty database.
         uploads: How many are to be acknowledged.
         seed: Decides the moments.
-        longest_s: Up to so long after its first upload of all a process is killed; the second half of them later.
+        longest_s: A process is killed at most so long after its first upload.
     """
     moments = random.Random(seed)
     with open_store(url) as store:

@@ -1,11 +1,14 @@
 """A program that uploads functions until it is killed: `python uploader.py URL KEY FIRST LAST`.
 
-It writes the id of each upload that it was told is kept, and what was uploaded, one line each.
+It writes the id of each upload that it was told is kept, and what was uploaded, one line each. The files are not
+checked, which takes a hundred times as long as the writing, so that it is the writing which is met by the kills.
 """
 
 import os
 import sys
+from typing import Any
 
+import agent_tunix.store.reward_functions as module
 from agent_tunix.store import open_store
 
 
@@ -17,6 +20,8 @@ def source_of(number: int) -> bytes:
 
 def main(url: str, secret: str, first: int, last: int) -> None:
     """Upload."""
+    unchecked: Any = module
+    unchecked.check_upload = lambda source, format: None
     with open_store(url) as store:
         key = store.keys.authenticate(secret)
         for number in range(first, last):

@@ -336,7 +336,9 @@ class TrainingConfig:
     """The run: its reward, its length, its batches, and what it leaves behind."""
 
     reward_function: Any = key(
-        "math", "Which reward trains: a name, a dotted path, file.py:function, a list, or a mapping of components."
+        "math",
+        "Which reward trains: a name, a dotted path, file.py:function, rf_… or the name of an uploaded one, a list, or"
+        " a mapping of components.",
     )
     batch_size: int = key(16, "Prompts a step; divisible by micro_batch_size.")
     micro_batch_size: int | None = key(None, "Prompts a forward and backward pass; null: the whole batch.")

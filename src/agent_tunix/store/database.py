@@ -68,9 +68,9 @@ def _connect_sqlite(url: URL) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         # A writer takes its place in the queue at once: a reader that goes on to write could fail, having read what
-        # another has changed since.
-        is_writing = connection.get_execution_options().get("is_writing", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+        # another has changed since. A reader needs no transaction.
+        if connection.get_execution_options().get("is_writing", False):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 
@@ -82,12 +82,14 @@ def file_of(engine: Engine) -> Path | None:
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A connection that sees the store as it was at one moment.
+    """A connection of which each statement sees the store as it is at that moment.
 
     Raises:
         StoreError: The database cannot be reached or read.
     """
     with _told(engine), engine.connect() as connection:
+        if connection.dialect.name != "sqlite":  # a transaction would cost two more ways to the server
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
         yield connection
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Engine, or_, select, update
+from sqlalchemy import Engine, bindparam, or_, select, update
 
 from agent_tunix.errors import AccessDeniedError, NameTakenError, NotStoredError, StoreRequestError
 from agent_tunix.store.database import insert_missing, reading, writing
@@ -15,6 +15,8 @@ from agent_tunix.store.records import SCOPES, Key
 from agent_tunix.store.schema import LOCAL_KEY_ID, keys
 
 _PREFIX_LENGTH = 11  # of the secret, `vk_` included, kept as it is; what is not kept has 190 bits
+
+_OF_PREFIX = select(keys).where(keys.c.prefix == bindparam("prefix"))
 
 
 class Keys:
@@ -96,9 +98,8 @@ class Keys:
         """
         known = is_secret(secret)
         prefix = secret[:_PREFIX_LENGTH] if known else ""
-        wanted = select(keys).where(keys.c.prefix == prefix)
         with reading(self._engine) as connection:
-            rows = connection.execute(wanted).all()
+            rows = connection.execute(_OF_PREFIX, {"prefix": prefix}).all()
         given = _digest(secret if known else "")
         # What takes part in the comparison is a digest, so that its time could at most tell of the digest.
         matching = [row for row in rows if hmac.compare_digest(given, row.secret_sha256 or "")]

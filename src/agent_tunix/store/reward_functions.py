@@ -4,7 +4,7 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, delete, exists, select, tuple_, update
+from sqlalchemy import Connection, Engine, Integer, Select, bindparam, delete, exists, select, tuple_, update
 
 from agent_tunix.errors import NameTakenError, NotStoredError, StoreError, StoreRequestError, UploadError
 from agent_tunix.store.database import insert_missing, reading, writing
@@ -26,6 +26,33 @@ _RECORD = (
     _table.size,
     _table.owner_id,
 )
+
+
+# Statements are made once: SQLAlchemy needs longer to make one than SQLite to answer it.
+_LIVE = select(*_RECORD).where(_table.deleted_at.is_(None))
+_BY_ID = _table.id == bindparam("id")
+_GET = _LIVE.where(_BY_ID)
+_LATEST = _LIVE.where(_table.name == bindparam("name")).order_by(_table.version.desc()).limit(1)
+_POSITION = select(_table.created_at, _table.id).where(_BY_ID)
+_SOURCE = (
+    select(sources.c.content, _table.sha256)
+    .select_from(reward_functions.outerjoin(sources, _table.sha256 == sources.c.sha256))
+    .where(_BY_ID, _table.deleted_at.is_(None))
+)
+
+
+def _page(named: bool, after: bool) -> Select[Any]:
+    newest = _LIVE.order_by(_table.created_at.desc(), _table.id.desc()).limit(bindparam("most", type_=Integer))
+    if named:
+        newest = newest.where(_table.name == bindparam("name"))
+    if after:
+        place = tuple_(bindparam("created_at", type_=_table.created_at.type), bindparam("id", type_=_table.id.type))
+        newest = newest.where(tuple_(_table.created_at, _table.id) < place)
+    return newest
+
+
+# By whether they are of one name, and whether they go on after a function.
+_PAGES = {(named, after): _page(named, after) for named in (False, True) for after in (False, True)}
 
 
 class RewardFunctions:
@@ -83,11 +110,10 @@ class RewardFunctions:
         Raises:
             NotStoredError: There is none.
         """
-        wanted = _live().where(_table.name == name).order_by(_table.version.desc()).limit(1)
         row = None
         if is_name(name):
             with reading(self._engine) as connection:
-                row = connection.execute(wanted).first()
+                row = connection.execute(_LATEST, {"name": name}).first()
         if row is None:
             raise NotStoredError("reward_function_not_found", f"there is no reward function named {name!r}", "name")
         return _record(row)
@@ -113,15 +139,13 @@ class RewardFunctions:
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
             raise StoreRequestError("invalid_limit", f"limit must be 1 to {MAX_LIMIT}, not {limit!r}", "limit")
-        wanted = _live().order_by(_table.created_at.desc(), _table.id.desc()).limit(limit + 1)
-        if name is not None:
-            if not is_name(name):
-                return Page([], False)
-            wanted = wanted.where(_table.name == name)
+        if name is not None and not is_name(name):
+            return Page([], False)
+        values: dict[str, Any] = {"name": name, "most": limit + 1}
         with reading(self._engine) as connection:
             if after is not None:
-                wanted = wanted.where(tuple_(_table.created_at, _table.id) < _position(connection, after))
-            rows = connection.execute(wanted).all()
+                values["created_at"], values["id"] = _position(connection, after)
+            rows = connection.execute(_PAGES[name is not None, after is not None], values).all()
         return Page([_record(row) for row in rows[:limit]], len(rows) > limit)
 
     def source(self, id: str) -> bytes:
@@ -131,11 +155,14 @@ class RewardFunctions:
             NotStoredError: There is none, or it is deleted.
             StoreError: The database is damaged: the bytes are not those that were uploaded.
         """
-        with reading(self._engine) as connection:
-            found = _get(connection, id)
-            wanted = select(sources.c.content).where(sources.c.sha256 == found.sha256)
-            content = connection.execute(wanted).scalar()
-        if content is None or hashlib.sha256(content).hexdigest() != found.sha256:
+        row = None
+        if is_function_id(id):
+            with reading(self._engine) as connection:
+                row = connection.execute(_SOURCE, {"id": id}).first()
+        if row is None:
+            raise _not_found(id)
+        content, digest = row
+        if content is None or hashlib.sha256(content).hexdigest() != digest:
             raise StoreError(f"the store is damaged: the source of {id} is not what was uploaded; upload it anew")
         return bytes(content)
 
@@ -189,7 +216,7 @@ def _keep_source(connection: Connection, digest: str, source: bytes) -> None:
 
 
 def _get(connection: Connection, id: str) -> RewardFunction:
-    row = connection.execute(_live().where(_table.id == id)).first() if is_function_id(id) else None
+    row = connection.execute(_GET, {"id": id}).first() if is_function_id(id) else None
     if row is None:
         raise _not_found(id)
     return _record(row)
@@ -199,20 +226,14 @@ def _not_found(id: str) -> NotStoredError:
     return NotStoredError("reward_function_not_found", f"there is no reward function {id!r}", "id")
 
 
-def _position(connection: Connection, after: str) -> Any:
+def _position(connection: Connection, after: str) -> tuple[datetime, str]:
     """Where in the list an id stands or, deleted, stood."""
-    row = None
-    if is_function_id(after):
-        row = connection.execute(select(_table.created_at, _table.id).where(_table.id == after)).first()
+    row = connection.execute(_POSITION, {"id": after}).first() if is_function_id(after) else None
     if row is None:
         raise StoreRequestError(
             "invalid_cursor", f"after must be the id of a reward function of the list, not {after!r}", "after"
         )
-    return tuple_(*row, types=[_table.created_at.type, _table.id.type])
-
-
-def _live() -> Select[Any]:
-    return select(*_RECORD).where(_table.deleted_at.is_(None))
+    return row[0], row[1]
 
 
 def _record(row: Any) -> RewardFunction:
