@@ -1,4 +1,4 @@
-"""`agent-tunix train | sft | evaluate | generate | verify-resume | export | report | compare | tune | rewards …`.
+"""`agent-tunix train | sft | evaluate | generate | verify-resume | export | report | compare | tune | plan | rewards`.
 
 The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
 """
@@ -8,7 +8,7 @@ import sys
 import click
 
 from agent_tunix import __version__
-from agent_tunix.cli import comparing, plans, recorded_runs, rewards, stored_rewards
+from agent_tunix.cli import comparing, plans, recorded_runs, rewards, run_plan, stored_rewards
 from agent_tunix.cli.export import export
 from agent_tunix.cli.generate import generate
 from agent_tunix.cli.report import report
@@ -95,6 +95,7 @@ main.add_command(generate)
 main.add_command(report)
 main.add_command(comparing.compare)
 main.add_command(tune)
+main.add_command(run_plan.plan)
 main.add_command(rewards.rewards)
 for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):
     rewards.rewards.add_command(_command)
