@@ -1,6 +1,7 @@
 """What `model.mesh_shape=auto` takes, and which shapes a model refuses."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.policy.architecture import Architecture, Rope
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.memory import MemoryPlan, plan_memory
+from agent_tunix.policy.memory import plan_memory
 from agent_tunix.policy.mesh_choice import Devices, choose_mesh_shape, shape_problems
 
 GB = 10**9
@@ -33,9 +34,9 @@ ARCHITECTURE = Architecture(
 )
 
 
-def plan(weights: float = 0.0, activations: float = 0.0) -> MemoryPlan:
-    """In GB."""
-    return MemoryPlan(int(weights * GB), 0, 0, 0, 0, 0, int(activations * GB))
+def plan(weights: float) -> Callable[[MeshShape], int]:
+    """So many GB of weights."""
+    return lambda shape: int(weights * GB) // shape.weight_shards
 
 
 def devices(count: int, memory: float = 80.0, per_process: int | None = None) -> Devices:
@@ -93,17 +94,11 @@ def test_what_fits_nowhere_is_divided_as_far_as_it_can_be() -> None:
     assert "nothing that the model and the batch allow needs less" in chosen.reason
 
 
-def test_activations_are_divided_with_the_rows_and_weights_are_copied() -> None:
-    whole = plan(weights=10, activations=100)
-    assert whole.over(MeshShape(8, 1, 1)).total == 180 * GB
-    assert whole.over(MeshShape(1, 8, 1)).total == 110 * GB
-
-
-def test_a_plan_of_sampling_is_weights_and_cache() -> None:
+def test_a_plan_of_sampling_is_weights_and_what_sampling_adds() -> None:
     config = Config()
     config.model.lora_rank = 8
     full = plan_memory(ARCHITECTURE, config, 2)
-    assert full.for_sampling().total == full.weights + full.adapter + full.cache
+    assert full.for_sampling().total == full.weights + full.adapter + full.cache + full.sampling
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 3, 6])

@@ -7,15 +7,12 @@ of its time there; over `tp` each device reads its own part, and what is sent ar
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.memory import MemoryPlan, gigabytes
-
-# What is left to the compiler's own buffers and to the pieces that memory falls into.
-_USABLE = 0.9
+from agent_tunix.policy.memory import USABLE_MEMORY, gigabytes
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def _divided_sizes(a: Architecture, quantization: str | None) -> dict[str, dict[
 
 def choose_mesh_shape(
     architecture: Architecture,
-    plan: MemoryPlan,
+    needs: Callable[[MeshShape], int],
     devices: Devices,
     *,
     num_rows: int | None,
@@ -93,7 +90,7 @@ def choose_mesh_shape(
 
     Args:
         architecture: Of the model.
-        plan: What the run holds.
+        needs: Bytes that each device of a mesh of this shape will hold.
         devices: What there is.
         num_rows: Rows of a micro-batch, which are divided over data × fsdp; None: any number can be.
         quantization: As `model.quantization`.
@@ -106,8 +103,8 @@ def choose_mesh_shape(
         and devices.per_process % shape.tp == 0
         and (num_rows is None or num_rows % shape.row_shards == 0)
     ]
-    needed = {shape: plan.over(shape).total // shape.size for shape in shapes}
-    room = int(devices.memory * _USABLE)
+    needed = {shape: needs(shape) for shape in shapes}
+    room = int(devices.memory * USABLE_MEMORY)
     fitting = [shape for shape in shapes if needed[shape] <= room]
     if fitting:
         shape = max(fitting, key=lambda shape: (shape.size, shape.data, shape.tp))
@@ -124,9 +121,9 @@ def _reason(
     if devices.count == 1:
         return each.replace("each of 1 devices", "one device").replace(" each", "")
     parts = [each]
-    if needed[shape] > devices.memory * _USABLE:
+    if needed[shape] > devices.memory * USABLE_MEMORY:
         parts.append("nothing that the model and the batch allow needs less")
-    elif shape.weight_shards > 1 and needed[whole] > devices.memory * _USABLE:
+    elif shape.weight_shards > 1 and needed[whole] > devices.memory * USABLE_MEMORY:
         parts.append(f"whole on one device it would be {gigabytes(needed[whole])}")
     most_rows = max(other.row_shards for other in shapes)
     if num_rows is not None and most_rows < devices.count and shape.row_shards == most_rows:

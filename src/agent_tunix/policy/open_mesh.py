@@ -4,12 +4,12 @@ import logging
 
 import jax
 
-from agent_tunix.config.mesh_shape import read_mesh_shape
+from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.cache_plan import check_cache, plan_cache
-from agent_tunix.policy.memory import check_memory, host_memory, plan_memory
+from agent_tunix.policy.memory import MemoryPlan, check_memory, host_memory, plan_memory
 from agent_tunix.policy.mesh import make_mesh, shape_of
 from agent_tunix.policy.mesh_choice import Devices, choose_mesh_shape, shape_problems
 from agent_tunix.policy.model import compute_dtype
@@ -31,25 +31,34 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
             values beside them, are more than the devices have.
     """
     shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
-    plan = plan_memory(architecture, config, compute_dtype(config.model.dtype).itemsize)
-    if num_rows is None:
-        plan = plan.for_sampling()
-        if shape is not None and shape.size > jax.device_count():
-            _LOGGER.info("the mesh %s of the run needs more than the %d devices here", shape, jax.device_count())
-            shape = None
+    compute_bytes = compute_dtype(config.model.dtype).itemsize
+
+    def plan(shape: MeshShape) -> MemoryPlan:
+        whole = plan_memory(architecture, config, compute_bytes, shape)
+        return whole.for_sampling() if num_rows is None else whole
+
+    if num_rows is None and shape is not None and shape.size > jax.device_count():
+        _LOGGER.info("the mesh %s of the run needs more than the %d devices here", shape, jax.device_count())
+        shape = None
     if shape is None:
-        choice = choose_mesh_shape(architecture, plan, _devices(), num_rows=num_rows, quantization=quantization)
+        choice = choose_mesh_shape(
+            architecture,
+            lambda shape: plan(shape).total,
+            _devices(),
+            num_rows=num_rows,
+            quantization=quantization,
+        )
         shape = choice.shape
         if jax.device_count() > 1:
             _LOGGER.info("model.mesh_shape=auto: [data,fsdp,tp] = %s: %s", shape, choice.reason)
     elif problems := shape_problems(architecture, shape, quantization):
         raise ConfigError("\n".join(problems))
     mesh = make_mesh(shape)
-    if warning := check_memory(plan.over(shape), available_memory(mesh)):
+    if warning := check_memory(plan(shape), available_memory(mesh) // shape.size):
         _LOGGER.warning("%s", warning)
     if num_rows is not None:
-        cache = plan_cache(architecture, config, compute_dtype(config.model.dtype).itemsize, shape)
-        check_cache(cache, plan.held // (shape.fsdp * shape.tp), available_memory(mesh) // shape.size)
+        cache = plan_cache(architecture, config, compute_bytes, shape)
+        check_cache(cache, plan(shape).held, available_memory(mesh) // shape.size)
     return mesh
 
 

@@ -18,12 +18,9 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.decoder import Decoder
+from agent_tunix.policy.memory import CHUNK_NUMBERS
 from agent_tunix.policy.mesh import row_parts
 from agent_tunix.policy.variables import Parts
-
-# Numbers that the logits of a chunk may have: 16 MB in float32.
-CHUNK_NUMBERS = 1 << 22
-
 
 # Lengths that arrays are cut to, as shares of the longest there may be. Each pair of them is a program to compile.
 _NUM_BUCKETS = 4
