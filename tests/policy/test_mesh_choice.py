@@ -9,6 +9,7 @@ from tests.policy.small_families import make_family
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
+from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture, Rope
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.memory import plan_memory
@@ -63,6 +64,11 @@ def test_weights_are_divided_into_as_few_parts_as_fit(count: int, weights: float
 def test_over_several_processes_tp_stays_within_one() -> None:
     chosen = choose_mesh_shape(ARCHITECTURE, plan(1000), devices(16, per_process=4), num_rows=64)
     assert chosen.shape == MeshShape(data=1, fsdp=4, tp=4)
+
+
+def test_over_several_processes_no_device_stays_idle() -> None:
+    with pytest.raises(ConfigError, match=r"uses all 14 devices of 2 processes; .* multiple of 14 rows"):
+        choose_mesh_shape(ARCHITECTURE, plan(10), devices(14, per_process=7), num_rows=12)
 
 
 def test_rows_that_all_devices_cannot_share_leave_them_to_tp() -> None:

@@ -29,7 +29,7 @@ def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
         shape: [data, fsdp, tp], or [fsdp, tp] with one copy of the weights.
 
     Raises:
-        ConfigError: The shape needs more devices than there are.
+        ConfigError: The shape needs more devices than there are, or fewer than several processes have.
     """
     sizes = read_mesh_shape(shape)
     assert sizes is not None
@@ -39,6 +39,11 @@ def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
             f"model.mesh_shape {list(shape)} needs {sizes.size} devices; there are {len(devices)};"
             f" model.mesh_shape=auto takes those there are, and"
             f" distributed.num_cpu_devices={sizes.size} tries the mesh on a CPU"
+        )
+    if sizes.size < len(devices) and jax.process_count() > 1:
+        raise ConfigError(
+            f"model.mesh_shape {list(shape)} needs {sizes.size} devices, and the {jax.process_count()} processes have"
+            f" {len(devices)}: all must have a part; try model.mesh_shape=auto, or fewer processes"
         )
     return jax.sharding.Mesh(np.array(devices[: sizes.size]).reshape(sizes), AXES)
 

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agent_tunix.config.mesh_shape import MeshShape
+from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.memory import USABLE_MEMORY, gigabytes
+
+_WHOLE = MeshShape(1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -94,16 +97,27 @@ def choose_mesh_shape(
         devices: What there is.
         num_rows: Rows of a micro-batch, which are divided over data × fsdp; None: any number can be.
         quantization: As `model.quantization`.
+
+    Raises:
+        ConfigError: There are several processes, and no shape uses the devices of all of them.
     """
+    several = devices.count > devices.per_process  # A process without a device in the mesh would have no part in it.
     shapes = [
         shape
         for shape in _shapes(devices.count)
-        if not shape_problems(architecture, shape, quantization)
+        if (shape.size == devices.count or not several)
+        and not shape_problems(architecture, shape, quantization)
         and _divides_heads(architecture, shape.tp)
         and devices.per_process % shape.tp == 0
         and (num_rows is None or num_rows % shape.row_shards == 0)
     ]
-    needed = {shape: needs(shape) for shape in shapes}
+    if not shapes:
+        raise ConfigError(
+            f"model.mesh_shape=auto finds no division of the model and of {num_rows} rows of a micro-batch that uses"
+            f" all {devices.count} devices of {devices.count // devices.per_process} processes; try a micro-batch"
+            f" (training.micro_batch_size × grpo.num_generations) of a multiple of {devices.count} rows"
+        )
+    needed = {shape: needs(shape) for shape in [*shapes, _WHOLE]}
     room = int(devices.memory * USABLE_MEMORY)
     fitting = [shape for shape in shapes if needed[shape] <= room]
     if fitting:
@@ -116,15 +130,15 @@ def choose_mesh_shape(
 def _reason(
     shape: MeshShape, shapes: list[MeshShape], needed: dict[MeshShape, int], devices: Devices, num_rows: int | None
 ) -> str:
-    room, whole = f"{gigabytes(devices.memory)} each", MeshShape(1, 1, 1)
+    room = f"{gigabytes(devices.memory)} each"
     each = f"about {gigabytes(needed[shape])} on each of {shape.size} devices with {room}"
     if devices.count == 1:
         return each.replace("each of 1 devices", "one device").replace(" each", "")
     parts = [each]
     if needed[shape] > devices.memory * USABLE_MEMORY:
         parts.append("nothing that the model and the batch allow needs less")
-    elif shape.weight_shards > 1 and needed[whole] > devices.memory * USABLE_MEMORY:
-        parts.append(f"whole on one device it would be {gigabytes(needed[whole])}")
+    elif shape.weight_shards > 1 and needed[_WHOLE] > devices.memory * USABLE_MEMORY:
+        parts.append(f"whole on one device it would be {gigabytes(needed[_WHOLE])}")
     most_rows = max(other.row_shards for other in shapes)
     if num_rows is not None and most_rows < devices.count and shape.row_shards == most_rows:
         parts.append(f"the {num_rows} rows of a micro-batch can be divided by no more than {most_rows} of them")
