@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ALONE = "[1, 1, 1]"
 MESHES = ["[8, 1, 1]", "[1, 8, 1]", "[2, 2, 2]"]
-# [N, T, K, H] of the cache of 32 completions of 16 tokens; [P, V] and [C, V] of logits.
-WHOLE_CACHE = "f32[32,16,2,24]"
+# [N, K, T, H] of the cache of 32 completions of 16 tokens; [P, V] and [C, V] of logits.
+WHOLE_CACHE = "f32[32,2,16,24]"
 WHOLE_LOGITS = "f32[32,1024]"
 
 
