@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from agent_tunix.policy.variables import Parts, Variables
+from agent_tunix.policy.variables import Parts, Variables, held_by
 
 
 class Other(nnx.Variable):  # type: ignore[type-arg]
@@ -62,3 +62,21 @@ def test_an_optimisers_state_is_read_in_its_order(model: Model) -> None:
     optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.Param)
     found = Variables(optimizer).read()
     assert [id(array) for array in found] == [id(array) for array in jax.tree.leaves(nnx.state(optimizer))]
+
+
+def test_what_an_optimiser_leaves_alone_holds_no_array_and_keeps_its_place(model: Model) -> None:
+    """A group that is frozen has moments without arrays."""
+    labels = {"first": "trained", "second": "frozen"}
+    transform = optax.partition(
+        {"trained": optax.adam(1e-3), "frozen": optax.set_to_zero()},
+        lambda tree: jax.tree_util.tree_map_with_path(lambda path, _: labels[path[0].key], tree),
+    )
+    optimizer = nnx.Optimizer(model, transform, wrt=nnx.Param)
+    variables = Variables(optimizer)
+    held = variables.read()
+    assert any(not jax.tree.leaves(value) for value in held)
+    state = variables.state(held)
+    assert str(jax.tree.structure(state)) == str(jax.tree.structure(nnx.state(optimizer)))
+    variables.write([jax.tree.map(lambda array: array + 1, value) for value in held_by(state)])
+    for found, before in zip(jax.tree.leaves(nnx.state(optimizer)), jax.tree.leaves(held), strict=True):
+        np.testing.assert_array_equal(found, before + 1)

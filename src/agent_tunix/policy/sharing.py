@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.policy.mesh import sharding_over
-from agent_tunix.policy.variables import Variables
+from agent_tunix.policy.variables import Variables, held_by
 
 
 def release_anchor(cluster: Any) -> None:
@@ -51,7 +51,7 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
         model: Any = nnx.merge(model_graph, trained.state(trained_arrays), frozen.state(frozen_arrays))
         optimizer: Any = nnx.merge(optimizer_graph, moments.state(moment_arrays))
         told = step(model, optimizer, inputs, healthy)
-        return told, jax.tree.leaves(nnx.state(model, wrt)), jax.tree.leaves(nnx.state(optimizer))
+        return told, held_by(nnx.state(model, wrt)), held_by(nnx.state(optimizer))
 
     def train_step(inputs: Any, healthy: Any = None) -> Any:
         healthy = at_first if healthy is None else healthy

@@ -23,22 +23,32 @@ class Variables:
     def __init__(self, module: nnx.Pytree, filter: Any = ...) -> None:
         state = nnx.state(module, filter)
         self._structure = jax.tree.structure(state)
-        self._variables: list[nnx.Variable[Any]] = jax.tree.leaves(
-            state, is_leaf=lambda node: isinstance(node, nnx.Variable)
-        )
+        self._variables = _variables(state)
 
     def read(self) -> list[Any]:
-        """What they hold, in the order of the module's state."""
+        """What each of them holds, in the order of the module's state.
+
+        An array, or a tree of arrays: what an optimiser leaves alone has one without any.
+        """
         return [variable.get_raw_value() for variable in self._variables]
 
-    def write(self, arrays: Sequence[Any]) -> None:
-        """Let them hold other arrays, in the same order."""
-        for variable, array in zip(self._variables, arrays, strict=True):
-            variable.set_raw_value(array)
+    def write(self, held: Sequence[Any]) -> None:
+        """Let them hold something else, in the same order."""
+        for variable, value in zip(self._variables, held, strict=True):
+            variable.set_raw_value(value)
 
-    def state(self, arrays: Sequence[Any]) -> Any:
-        """Arrays as the state that `nnx.merge` takes."""
-        return jax.tree.unflatten(self._structure, arrays)
+    def state(self, held: Sequence[Any]) -> Any:
+        """What `read` gave as the state that `nnx.merge` takes."""
+        return jax.tree.unflatten(self._structure, jax.tree.leaves(held))
+
+
+def held_by(state: Any) -> list[Any]:
+    """What `write` takes, of a module's state."""
+    return [variable.get_raw_value() for variable in _variables(state)]
+
+
+def _variables(state: Any) -> list[Any]:
+    return jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, nnx.Variable))
 
 
 class Parts:
