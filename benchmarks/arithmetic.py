@@ -1,9 +1,10 @@
 """The arithmetic that a GRPO step needs, counted from the architecture.
 
-A multiplication and its addition are two operations. What is counted is what the algorithm needs and not what a program
-does: a prompt goes through the model once for all G completions, attention is a triangle, a completion's last token is
-not read. Norms, rotations, softmaxes and the optimiser are left out, being a few operations for each number rather than
-for each row of a matrix. A backward pass with respect to all weights and activations is twice its forward pass.
+A multiplication and its addition are two operations. What is counted is what the algorithm needs and not, as in
+`agent_tunix.policy.work`, what the program does: a prompt goes through the model once for all G completions, attention
+is a triangle, a completion's last token is not read. Norms, rotations, softmaxes and the optimiser are left out, being
+a few operations for each number rather than for each row of a matrix. A backward pass with respect to all weights and
+activations is twice its forward pass.
 
 Axes: B prompts, G completions each, P prompt tokens, T completion tokens, D hidden, V words.
 """
@@ -11,6 +12,7 @@ Axes: B prompts, G completions each, P prompt tokens, T completion tokens, D hid
 from dataclasses import dataclass
 
 from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.work import count_operations
 
 # What each phase needs of a forward pass.
 PASSES = {"rollout": 1, "reference": 1, "update": 3}
@@ -31,12 +33,6 @@ class Shapes:
         return self.prompts * self.group
 
 
-def layer_weights(a: Architecture) -> int:
-    """Numbers in the matrices of all layers: what a token is multiplied with on its way."""
-    attention = 2 * a.hidden_size * a.head_dim * (a.num_heads + a.num_kv_heads)
-    return a.num_layers * (attention + 3 * a.hidden_size * a.intermediate_size)
-
-
 def forward_terms(a: Architecture, shapes: Shapes) -> dict[str, float]:
     """Operations of one forward pass over B prompts and N completions, by what they grow with.
 
@@ -45,14 +41,14 @@ def forward_terms(a: Architecture, shapes: Shapes) -> dict[str, float]:
         prompts`: N T P; `own attention`: N T² / 2; `logits`: N T D V.
     """
     B, N, P, T = shapes.prompts, shapes.rows, shapes.prompt_tokens, shapes.tokens
-    pair = 4 * a.num_layers * a.num_heads * a.head_dim  # a query meets a key, and takes of its value
+    counts = count_operations(a)
     return {
-        "prompts": 2.0 * layer_weights(a) * B * P,
-        "completions": 2.0 * layer_weights(a) * N * (T - 1),
-        "prompt attention": pair * B * P * (P + 1) / 2,
-        "attention to prompts": float(pair) * N * (T - 1) * P,
-        "own attention": pair * N * (T - 1) * T / 2,
-        "logits": 2.0 * a.hidden_size * a.vocab_size * N * T,
+        "prompts": counts.of_token * B * P,
+        "completions": counts.of_token * N * (T - 1),
+        "prompt attention": counts.of_pair * B * P * (P + 1) / 2,
+        "attention to prompts": counts.of_pair * N * (T - 1) * P,
+        "own attention": counts.of_pair * N * (T - 1) * T / 2,
+        "logits": counts.of_logits * N * T,
     }
 
 

@@ -28,12 +28,13 @@ from typing import Any
 
 import absl.logging
 import numpy as np
-from arithmetic import PASSES, Shapes, forward_terms, layer_weights, step_operations
+from arithmetic import PASSES, Shapes, forward_terms, step_operations
 from made_model import build, make_config, write_model
 from phases import make_phases
 from scipy.optimize import nnls
 
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.work import count_operations
 
 TOLERANCE = 0.2
 _LARGEST = 3
@@ -97,13 +98,14 @@ def measure(case: Case, repeats: int) -> Measured:
         learner, batch = build(config)
         phases = make_phases(learner, batch.token_ids, config)
         seconds = {name: _median(run, repeats) for name, run in phases.run.items()}
-    weights = layer_weights(architecture) + architecture.hidden_size * architecture.vocab_size
+    counts = count_operations(architecture)
     return Measured(
         case,
         seconds,
         step_operations(architecture, case.shapes),
         forward_terms(architecture, case.shapes),
-        bytes_read=4.0 * weights * (case.completion - 1),
+        # Two operations for each weight of four bytes.
+        bytes_read=2.0 * (counts.of_token + counts.of_logits) * (case.completion - 1),
     )
 
 

@@ -103,7 +103,7 @@ def build(config: Config) -> tuple[Any, Any]:
     from agent_tunix.training.learner import PromptBatch
 
     directory = Path(str(config.model.path))
-    mesh = make_mesh(config.model.mesh_shape)
+    mesh = make_mesh([1, 1])
     tokenizer = Tokenizer(directory)
     learner = build_learner(
         replace(config, generation=replace(config.generation, eos_tokens=[tokenizer.vocab_size + 1])),

@@ -18,8 +18,8 @@ nothing but rounding. The reference policy's pass is begun before the rewards ar
 the update does, so that the device works while rewards are computed; with dynamic sampling it is not known before them
 what is trained on. The updates of a step are all begun before any is looked at, and the device itself refuses those
 that come after one that was not finite: the host waits twice a step, for the completions and for the last update.
-The reference policy's pass stays one of its own where an adapter shares its base: one pass over both was measured to take
-a third longer, since the backward pass then runs over both (docs/speed.md).
+The reference policy's pass stays one of its own where an adapter shares its base: one pass over both was measured to
+take a third longer, since the backward pass then runs over both (docs/speed.md).
 
 Departures from the papers stand in `losses/`, `collecting.py` and `rewards/advantages.py`. Of completions that were cut
 at the length limit, `grpo.mask_truncated` takes the tokens out of the loss (DAPO's overlong filtering); their rewards
