@@ -86,9 +86,17 @@ def test_no_reference_is_counted_without_a_penalty() -> None:
 
 def test_decoding_reads_weights_and_cache_for_every_token() -> None:
     config = make_config()
-    plan = plan_memory(SMALL, config, 4)
+    weights = plan_memory(SMALL, config, 4).weights
+    cache = (2 * 6 + 8 * 5) * 2 * 2 * 4 * 4  # keys and values of two layers, width 4, four bytes
     logits = 3 * 8 * 10 * 4
-    assert work_of_step(SMALL, config, 4, ONE_DEVICE)["decode"].read == 5 * (plan.weights + plan.cache + logits)
+    assert work_of_step(SMALL, config, 4, ONE_DEVICE)["decode"].read == 5 * (weights + cache + logits)
+
+
+def test_an_evaluation_goes_through_the_weights_once_a_batch() -> None:
+    config = make_config()
+    config.evaluation.num_samples, config.evaluation.batch_size, config.evaluation.num_passes = 10, 4, 2
+    found = forecast_run(SMALL, config, ACCELERATORS["h100"], ONE_DEVICE, 4)
+    assert found.evaluation["prefill"].work.read == 3 * 2 * plan_memory(SMALL, config, 4).weights
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,7 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
         compute_bytes: Of a number in the type that the policy computes in: 4 or 2.
         shape: Of the mesh.
     """
-    a, generation, evaluation = architecture, config.generation, config.evaluation
-    heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
-    slot_bytes = 2 * a.num_layers * heads * a.head_dim * compute_bytes
+    generation, evaluation = config.generation, config.evaluation
 
     def plan(purpose: str, num_prompts: int, num_generations: int) -> CachePlan:
         sizes = generation.max_prompt_length, generation.max_generation_steps
@@ -129,7 +127,7 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
             _share(num_prompts * num_generations, shape),
             *sizes,
             copied=_copied(stages, *sizes) if shape.row_shards == 1 else 0,
-            slot_bytes=slot_bytes,
+            slot_bytes=slot_bytes(architecture, compute_bytes, shape),
         )
 
     plans = (
@@ -137,6 +135,13 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
         plan("evaluation", min(evaluation.batch_size, evaluation.num_samples), 1),
     )
     return max(plans, key=lambda found: found.bytes)
+
+
+def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:
+    """Bytes that a token has on one device in the keys and values of all layers."""
+    a = architecture
+    heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
+    return 2 * a.num_layers * heads * a.head_dim * compute_bytes
 
 
 def _share(rows: int, shape: MeshShape) -> int:

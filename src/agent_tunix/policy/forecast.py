@@ -146,8 +146,10 @@ def forecast_run(
                 config,
                 compute_bytes,
                 shape,
-                prompts=config.evaluation.num_samples,
-                group=config.evaluation.num_passes,
+                prompts=config.evaluation.num_samples * config.evaluation.num_passes,
+                group=1,
+                batches=-(-config.evaluation.num_samples // config.evaluation.batch_size)
+                * config.evaluation.num_passes,
             )
         ),
         sampled_tokens=batch * group * config.generation.max_generation_steps,

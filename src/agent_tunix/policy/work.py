@@ -11,12 +11,13 @@ Axes: B prompts, G completions each, N = B × G, P prompt slots, T completion sl
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.cache_plan import slot_bytes
 from agent_tunix.policy.memory import plan_memory
 from agent_tunix.policy.tensors import list_tensors
 
@@ -67,30 +68,35 @@ def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
 
 
 def work_of_sampling(
-    a: Architecture, config: Config, compute_bytes: int, shape: MeshShape, *, prompts: int, group: int
+    a: Architecture, config: Config, compute_bytes: int, shape: MeshShape, *, prompts: int, group: int, batches: int = 1
 ) -> dict[str, Work]:
-    """Reading B prompts (`prefill`), and drawing G completions of each, token by token (`decode`)."""
+    """Reading B prompts (`prefill`), and drawing G completions of each, token by token (`decode`).
+
+    Args:
+        a: Architecture of the policy.
+        config: The run, for its lengths.
+        compute_bytes: Of a number in the type that the policy computes in.
+        shape: Of the mesh.
+        prompts: B.
+        group: G.
+        batches: That these are sampled in, one after another; each goes through all weights.
+    """
     counts = count_operations(a, config.model.lora_rank)
     P, T = config.generation.max_prompt_length, config.generation.max_generation_steps
     N = prompts * group
-    sampled = replace(
-        config,
-        training=replace(config.training, batch_size=prompts, micro_batch_size=None, gradient_accumulation_steps=None),
-        grpo=replace(config.grpo, num_generations=group),
-    )
     gathered = _gathered_weights(a, config, compute_bytes, shape)
-    cache = plan_memory(a, sampled, compute_bytes, shape).cache
+    cache = (prompts * P + N * T) / shape.row_shards * slot_bytes(a, compute_bytes, shape)
     logits = _LOGITS_PASSES * N / shape.row_shards * a.vocab_size / shape.tp * _FLOAT32
     return {
         "prefill": Work(
             flops=prompts * P * counts.of_token + prompts * P**2 * counts.of_pair + N * counts.of_logits,
-            read=gathered,
-            sent=_sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, prompts * P),
+            read=batches * gathered,
+            sent=batches * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, prompts * P),
         ),
         "decode": Work(
             flops=N * T * (counts.of_token + counts.of_logits + (P + T) * counts.of_pair),
-            read=T * (gathered + cache + logits),
-            sent=T * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, N * T),
+            read=T * (batches * gathered + cache + logits),
+            sent=T * batches * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, N * T),
         ),
     }
 
