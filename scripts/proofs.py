@@ -340,6 +340,26 @@ def prove_killed_uploads(seed: int) -> dict[str, Any]:
     return seen
 
 
+def prove_processes() -> dict[str, Any]:
+    """Runs of two and four processes equal that of one, whatever the mesh, however they end, whoever goes on.
+
+    Each proof is kept, so that a call that was stopped goes on with the next.
+    """
+    proofs = _load("scripts.prove_processes")
+    version = _hash_of_code()
+    kept_at = KEPT.with_name("processes.json")
+    kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
+    for name, prove in proofs.PROOFS.items():
+        if kept.get(name, {}).get("code") != version:
+            with tempfile.TemporaryDirectory() as directory:
+                seen = _asserting(functools.partial(prove, Path(directory)))
+            kept[name] = {"code": version, "seen": seen}
+            kept_at.parent.mkdir(exist_ok=True)
+            kept_at.write_text(json.dumps(kept, indent=1))
+        print(f"    {name:44} {kept[name]['seen']}", flush=True)
+    return {"runs": len(proofs.PROOFS)}
+
+
 def _load(module: str) -> ModuleType:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
@@ -369,6 +389,7 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "parity with transformers": prove_parity,
     "sick and healthy runs": prove_sick_and_healthy,
     **{f"killed uploads, seed {seed}": functools.partial(prove_killed_uploads, seed) for seed in range(2)},
+    "processes": prove_processes,
 }
 
 

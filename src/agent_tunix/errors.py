@@ -20,6 +20,7 @@
     │       ├── NotStoredError (LookupError)   there is no such reward function or key
     │       └── AccessDeniedError (PermissionError)   the key is unknown or revoked, or may not do this
     ├── NonFiniteUpdateError (RuntimeError)    a loss or gradient was NaN or infinite
+    ├── LostProcessError (RuntimeError)   another process of the run failed or is gone
     └── Interrupted (RuntimeError)        a signal asked the run to stop; it has saved
 
 Each message says what was required, what arrived and what to do. The command line prints the message alone;
@@ -128,6 +129,10 @@ class AccessDeniedError(StoreRequestError, PermissionError):
 
 class NonFiniteUpdateError(AgentTunixError, RuntimeError):
     """A loss or gradient was NaN or infinite; the weights were not updated with it."""
+
+
+class LostProcessError(AgentTunixError, RuntimeError):
+    """Another process of the run failed or is gone, without which no step can be taken."""
 
 
 class Interrupted(AgentTunixError, RuntimeError):

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,12 +29,13 @@ from yaml import YAMLError
 from agent_tunix.cli.comparing import describe_sweep
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
-from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
 from agent_tunix.errors import (
     AgentTunixError,
     CheckpointError,
     ConfigError,
     Interrupted,
+    LostProcessError,
     NonFiniteUpdateError,
     RewardFailureRateError,
 )
@@ -41,7 +43,7 @@ from agent_tunix.tracking.outcome import record_failure
 from agent_tunix.training import timeline
 from agent_tunix.training.timeline import spend
 
-_STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError)
+_STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
@@ -110,7 +112,7 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
                 raise
             if not isinstance(error, AgentTunixError):  # a defect of ours
                 traceback.print_exc()
-                sys.exit(1)
+                _exit(1)
             if not in_sweep or isinstance(error, Interrupted):
                 _fail(error)
             print(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", file=sys.stderr)
@@ -140,7 +142,17 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
 
 def _fail(error: AgentTunixError) -> NoReturn:
     print(_describe(error), file=sys.stderr)
-    sys.exit(_status(error))
+    _exit(_status(error))
+
+
+def _exit(status: int) -> NoReturn:
+    """End, without JAX's farewell to processes that may be gone."""
+    processes = sys.modules.get("agent_tunix.training.processes")
+    if processes is not None and processes.here().count > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _describe(error: AgentTunixError) -> str:
@@ -181,6 +193,7 @@ def _train(cfg: DictConfig) -> None:
         config = compose.to_typed(cfg)
         checked = preflight(config, Path.cwd(), root if config.training.resume else None)
     devices.prepare(config.distributed)
+    _join(config)
     with spend("imports"):
         devices.require(config.distributed)
 
@@ -201,6 +214,7 @@ def _sft(cfg: DictConfig) -> None:
         config = compose.to_typed(cfg)
         checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
     devices.prepare(checked.config.distributed)
+    _join(checked.config)
     with spend("imports"):
         devices.require(checked.config.distributed)
 
@@ -219,6 +233,16 @@ def _evaluate(cfg: DictConfig) -> None:
     devices.prepare(request.subject.run.config.distributed)
     devices.require(request.subject.run.config.distributed)
     evaluate_checkpoint(request)
+
+
+def _join(config: Config) -> None:
+    """Connect the processes of the run, where there are several."""
+    if config.distributed.mode == "none":
+        return
+    with spend("processes"):
+        from agent_tunix.training.processes import join
+
+        join(config.distributed, compose.to_yaml(replace(config, distributed=DistributedConfig())))
 
 
 def _load_environment() -> None:

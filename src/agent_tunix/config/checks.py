@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
-from agent_tunix.config.schema import Config, GrpoConfig
+from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 
 _CHOICES: dict[str, tuple[str | None, ...]] = {
@@ -41,6 +41,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "generation.over_long": ("drop", "refuse"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
+    "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
     "distributed.platform": ("auto", "cpu", "gpu", "tpu"),
     "tracking.progress": ("auto", "live", "plain", "none"),
     "stopping.mode": ("max", "min"),
@@ -82,6 +83,10 @@ _AT_LEAST = {
     "data.shuffle_buffer": 1,
     "model.lora_rank": 0,
     "distributed.num_cpu_devices": 1,
+    "distributed.num_processes": 1,
+    "distributed.process_id": 0,
+    "distributed.initialization_timeout_s": 1,
+    "distributed.heartbeat_timeout_s": 1,
     "tracking.histogram_bins": 1,
     "stopping.patience": 1,
     "tracking.sample_every_n_steps": 0,
@@ -207,6 +212,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _length_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
+    yield from _process_problems(config.distributed)
     yield from optimizer_problems(config.optimizer, config.scheduler)
     yield from _prompt_problems(config)
     steps = config.tracking.profile_steps
@@ -223,6 +229,19 @@ def _problems(config: Config) -> Iterator[str]:
     for name, component in config.reward.components.items():
         if not isinstance(component, dict | str):
             yield f"reward.components.{name} must be a reward or {{function: …, weight: …}}, not {component!r}"
+
+
+def _process_problems(distributed: DistributedConfig) -> Iterator[str]:
+    address, count, index = distributed.coordinator_address, distributed.num_processes, distributed.process_id
+    if address is not None and re.fullmatch(r".+:\d{1,5}", address) is None:
+        yield f"distributed.coordinator_address must be HOST:PORT, not {address!r}; HOST is where process 0 runs"
+    if count is not None and index is not None and index >= count > 0:
+        yield (
+            f"distributed.process_id {index} must be under distributed.num_processes {count}; the processes are"
+            f" numbered from 0 to {count - 1}"
+        )
+    if any(device < 0 for device in distributed.local_device_ids or []):
+        yield f"distributed.local_device_ids must be numbers from 0, not {distributed.local_device_ids}"
 
 
 def _too_low(config: Config, keys: Iterable[str], prefix: str = "") -> Iterator[str]:

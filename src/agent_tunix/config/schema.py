@@ -419,8 +419,25 @@ class EvaluationConfig:
 
 @dataclass
 class DistributedConfig:
-    """Which devices the run sees, and where programs compiled for them are kept."""
+    """Which devices the run sees, which other processes take part, and where compiled programs are kept."""
 
+    mode: str = key(
+        "none",
+        "none (one process), auto (TPU pods, GKE, and whatever else JAX detects), slurm, mpi or manual: how the"
+        " processes of the run find each other.",
+    )
+    coordinator_address: str | None = key(
+        None, "HOST:PORT where process 0 listens; required by manual, else null: detected."
+    )
+    num_processes: int | None = key(None, "Processes of the run; required by manual, else null: detected.")
+    process_id: int | None = key(
+        None, "Number of this process, from 0, another in each; required by manual, else null: detected."
+    )
+    local_device_ids: list[int] | None = key(
+        None, "Accelerators of the machine that this process uses; null: all, or one under Slurm and MPI."
+    )
+    initialization_timeout_s: int = key(300, "Seconds within which all processes must have come together.")
+    heartbeat_timeout_s: int = key(100, "A process that nothing is heard of for so many seconds is given up as lost.")
     platform: str = key("auto", "auto (JAX chooses), cpu, gpu or tpu.")
     compilation_cache: str | None = key(
         "auto",

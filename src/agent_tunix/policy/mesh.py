@@ -4,7 +4,9 @@ Weights are divided over `fsdp` and `tp` and copied over `data`; rows of a batch
 together. Nothing else names these axes, but for the weights' own modules.
 """
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,7 +31,7 @@ def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
         shape: [data, fsdp, tp], or [fsdp, tp] with one copy of the weights.
 
     Raises:
-        ConfigError: The shape needs more devices than there are, or fewer than several processes have.
+        ConfigError: The shape needs more devices than there are, or leaves out some of those of several processes.
     """
     sizes = read_mesh_shape(shape)
     assert sizes is not None
@@ -40,10 +42,10 @@ def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
             f" model.mesh_shape=auto takes those there are, and"
             f" distributed.num_cpu_devices={sizes.size} tries the mesh on a CPU"
         )
-    if sizes.size < len(devices) and jax.process_count() > 1:
+    if jax.process_count() > 1 and sizes.size < len(devices):
         raise ConfigError(
-            f"model.mesh_shape {list(shape)} needs {sizes.size} devices, and the {jax.process_count()} processes have"
-            f" {len(devices)}: all must have a part; try model.mesh_shape=auto, or fewer processes"
+            f"model.mesh_shape {list(shape)} has {sizes.size} devices, but the {jax.process_count()} processes have"
+            f" {len(devices)}, all of which must take part; model.mesh_shape=auto takes them all"
         )
     return jax.sharding.Mesh(np.array(devices[: sizes.size]).reshape(sizes), AXES)
 
@@ -94,6 +96,8 @@ def even_count(mesh: jax.sharding.Mesh, count: int, rows_of_each: int = 1) -> in
 def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:
     """Bring arrays of the host to the devices, their rows divided.
 
+    Where the devices are those of several processes, each of these has all of the arrays, and places its own rows.
+
     Args:
         mesh: Where to.
         arrays: A tree of NumPy arrays whose first axis is that of rows; they need not be equally many.
@@ -101,7 +105,40 @@ def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:
     Returns:
         The tree with arrays of JAX.
     """
-    return jax.tree.map(lambda array: jax.device_put(array, row_sharding(mesh, array.shape[0])), arrays)
+
+    def place(array: np.ndarray) -> jax.Array:
+        sharding = row_sharding(mesh, array.shape[0])
+        if sharding.is_fully_addressable:
+            placed: jax.Array = jax.device_put(array, sharding)
+            return placed
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+    return jax.tree.map(place, arrays)
+
+
+def fetch(arrays: Any) -> Any:
+    """Bring arrays from the devices to the host, to that of every process where they are on the devices of several.
+
+    Args:
+        arrays: A tree of arrays of JAX.
+
+    Returns:
+        The tree with NumPy arrays.
+    """
+    return jax.device_get(jax.tree.map(_whole, arrays))
+
+
+def _whole(array: jax.Array) -> jax.Array:
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return array
+    assert isinstance(array.sharding, jax.sharding.NamedSharding)
+    gathered: jax.Array = _copy_to_all(sharding_over(array.sharding.mesh))(array)
+    return gathered
+
+
+@functools.lru_cache
+def _copy_to_all(everywhere: jax.sharding.NamedSharding) -> Callable[[jax.Array], jax.Array]:
+    return jax.jit(lambda array: array, out_shardings=everywhere)
 
 
 def divide(mesh: jax.sharding.Mesh | None, x: jax.Array, *axes: Axes, rows: tuple[str, ...] = ROWS) -> jax.Array:

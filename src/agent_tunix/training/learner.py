@@ -40,7 +40,7 @@ from tunix.rl.grpo import grpo_learner
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RewardFailureRateError
 from agent_tunix.policy import compat
-from agent_tunix.policy.mesh import place_rows
+from agent_tunix.policy.mesh import fetch, place_rows
 from agent_tunix.policy.variables import Parts
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
@@ -297,7 +297,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             healthy = begun[-1]["healthy"] if begun else None
             loss, aux, _ = train_step(micro_batches[number % len(micro_batches)], healthy)
             begun.append({"loss": loss, **aux})
-        records = up_to_failure(jax.device_get(begun))
+        records = up_to_failure(fetch(begun))
         finite = bool(records[-1]["finite"])
         if not finite:
             compat.reset_accumulation(trainer.optimizer)

@@ -1,28 +1,33 @@
-"""How every run opens: settle the configuration, claim the directory, and write down what began."""
+"""How every run opens: settle the configuration, claim the directory, and write down what began.
+
+Of several processes the first one claims, holds and describes the directory; what it settled is what all of them take.
+"""
 
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import absl.logging
 import jax
 
-from agent_tunix.config.compose import from_yaml, to_yaml
+from agent_tunix.config.compose import from_yaml, from_yaml_text, to_yaml
 from agent_tunix.config.optimizers import filled
-from agent_tunix.config.schema import Config, RewardConfig
+from agent_tunix.config.schema import Config, DistributedConfig, RewardConfig
 from agent_tunix.data.pinning import pin_data
+from agent_tunix.errors import LostProcessError, RunDirectoryError
 from agent_tunix.policy.directory import fingerprint_tokenizer, pin_model
 from agent_tunix.rewards import Mixture, fingerprint
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import RunLog
-from agent_tunix.tracking.outcome import Attempt, recorded_outcome
+from agent_tunix.tracking.outcome import Attempt, record_failure, recorded_outcome
 from agent_tunix.training import run_directory, timeline, uploaded_rewards
 from agent_tunix.training.building import Material
 from agent_tunix.training.initial import describe_initial, pin_initial
 from agent_tunix.training.preflight import Checked
+from agent_tunix.training.processes import Processes, here
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.stopping import StopRequest
 
@@ -38,12 +43,14 @@ class Opened:
         places: Where everything lies; nobody else writes there.
         attempt: Whose end is written down.
         stop: Whether a signal asked to stop.
+        processes: Those of the run.
     """
 
     checked: Checked
     places: RunDirectory
     attempt: Attempt
     stop: StopRequest
+    processes: Processes
 
 
 @contextlib.contextmanager
@@ -58,17 +65,80 @@ def open_run(checked: Checked, root: Path, overrides: Sequence[str]) -> Iterator
     Raises:
         RunDirectoryError, CheckpointError, DataError, ModelError: What was required, what arrived and what to do.
     """
-    config = settle(checked.config, root)
-    places = run_directory.claim(config, root)
-    quieten_libraries()
-    with (
-        run_directory.hold(root),
-        recorded_outcome(root, overrides) as attempt,
-        RunLog(places.log, config.training.log_level),
-        StopRequest() as stop,
-        timeline.recorded(places.timings),
-    ):
-        yield Opened(replace(checked, config=pin(config, places)), places, attempt, stop)
+    processes = here()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(processes.together(lambda text: _tell_of_loss(processes, root, overrides, text)))
+        # A place named by the time of day is another one in each process.
+        own, root = root, Path(processes.from_first(lambda: str(root)))
+        _leave_empty(own, root)
+        config = _from_first(processes, checked.config, lambda: settle(checked.config, root))
+        processes.from_first(lambda: _enter(stack, run_directory.hold(_claimed(config, root))))
+        places = run_directory.locate(config, root)
+        _check_shared(processes, root)
+        quieten_libraries()
+        attempt = stack.enter_context(recorded_outcome(root, overrides)) if processes.is_first else Attempt()
+        log = places.log if processes.is_first else places.log_of(processes.index)
+        stack.enter_context(RunLog(log, config.training.log_level, console=processes.is_first))
+        stack.enter_context(processes.naming_losses())
+        stop = stack.enter_context(StopRequest())
+        if processes.is_first:
+            stack.enter_context(timeline.recorded(places.timings))
+        config = _from_first(processes, config, lambda: pin(config, places))
+        if processes.count > 1:
+            devices = f"{jax.local_device_count()} of {jax.device_count()} devices"
+            _LOGGER.info("this is process %d of %d, with %s", processes.index, processes.count, devices)
+        yield Opened(replace(checked, config=config), places, attempt, stop, processes)
+
+
+def _from_first(processes: Processes, own: Config, make: Callable[[], Config]) -> Config:
+    """The configuration that the first process makes, with the keys that say which process this is."""
+    if processes.count == 1:
+        return make()
+    made = from_yaml_text(processes.from_first(lambda: to_yaml(make())))
+    return replace(made, distributed=own.distributed)
+
+
+def _claimed(config: Config, root: Path) -> Path:
+    return run_directory.claim(config, root).root
+
+
+def _enter(stack: contextlib.ExitStack, context: contextlib.AbstractContextManager[None]) -> None:
+    stack.enter_context(context)
+
+
+def _leave_empty(own: Path, root: Path) -> None:
+    """Take away the directory that Hydra made for this process alone."""
+    if own != root:
+        with contextlib.suppress(OSError):
+            own.rmdir()
+
+
+def _check_shared(processes: Processes, root: Path) -> None:
+    """Refuse a directory that is not the same in all processes: a checkpoint is written by all of them.
+
+    Raises:
+        RunDirectoryError: With the processes that do not see it.
+    """
+    if processes.count == 1:
+        return
+    token = root / ".shared"
+    processes.from_first(lambda: token.touch())
+    seen = processes.gather(token.exists())
+    if processes.is_first:
+        token.unlink(missing_ok=True)
+    if not all(seen):
+        others = ", ".join(str(index) for index, sees in enumerate(seen) if not sees)
+        raise RunDirectoryError(
+            f"{root} must be the same directory in every process, but what process 0 writes there is not seen by"
+            f" process {others}; choose one on a shared disk with hydra.run.dir=DIR"
+        )
+
+
+def _tell_of_loss(processes: Processes, root: Path, overrides: Sequence[str], text: str) -> None:
+    """Leave word of the end of a process that ends without an exception."""
+    _LOGGER.error("%s", text)
+    if processes.is_first:
+        record_failure(root, LostProcessError(text.partition(": ")[2]), overrides)
 
 
 def settle(config: Config, root: Path) -> Config:
@@ -121,4 +191,9 @@ def _compared(config: Config) -> str:
     """
     training = dataclasses.replace(config.training, resume=True, reward_function=None)
     rewards = dataclasses.replace(config.rewards, modules=[])
-    return to_yaml(dataclasses.replace(config, training=training, rewards=rewards, reward=RewardConfig()))
+    # A run may go on with other processes than it began with.
+    return to_yaml(
+        dataclasses.replace(
+            config, training=training, rewards=rewards, reward=RewardConfig(), distributed=DistributedConfig()
+        )
+    )

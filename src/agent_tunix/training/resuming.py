@@ -3,12 +3,13 @@
 import logging
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError
-from agent_tunix.tracking import missing_steps, read_rows
+from agent_tunix.tracking import missing_steps
 from agent_tunix.training.base_model import METADATA_KEY, check_base
 from agent_tunix.training.building import Material
 from agent_tunix.training.checkpoints import Restored
@@ -111,13 +112,12 @@ def tell_gaps(metrics: Path, step: int) -> None:
         )
 
 
-def judge_again(best: BestSoFar, metrics: Path, kept_step: int, config: Config, max_steps: int) -> None:
+def judge_again(best: BestSoFar, rows: Iterable[dict[str, Any]], config: Config, max_steps: int) -> None:
     """Judge the rows that a resumed run keeps, as the run before it did."""
     interval = config.training.eval_every_n_steps
-    for row in read_rows(metrics):
+    for row in rows:
         step = row["step"]
-        if step <= kept_step:
-            best.observe(step, row, judged=step in (0, max_steps) or is_due(step, interval))
+        best.observe(step, row, judged=step in (0, max_steps) or is_due(step, interval))
 
 
 def is_due(step: int, interval: int) -> bool:

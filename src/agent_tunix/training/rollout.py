@@ -23,7 +23,7 @@ from flax import nnx
 from tunix.rl.rollout import base_rollout
 
 from agent_tunix.policy.cache_plan import Stage, plan_stages
-from agent_tunix.policy.mesh import even_count, place_rows, row_shards
+from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.policy.variables import Parts
 from agent_tunix.training.decode_loop import generate
@@ -116,7 +116,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         """
         N = len(prompts) * num_generations
         prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
-        sampled = jax.device_get(self._generation(prompt_BP, length_B, key, sampling, num_generations)())
+        sampled = fetch(self._generation(prompt_BP, length_B, key, sampling, num_generations)())
         tokens_NT, logps_NT, lengths_N, ended_N = (array[:N] for array in sampled)
         return Completions(
             prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0)[:N],

@@ -14,13 +14,11 @@ from typing import Any
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.learner import PromptBatch, StepResult, StepSettings
 from agent_tunix.training.metrics import StepMetrics
-from agent_tunix.training.opening import open_run
+from agent_tunix.training.opening import Opened, open_run
 from agent_tunix.training.preflight import Checked
+from agent_tunix.training.processes.sharing import shared_rewards, why_first_scores
 from agent_tunix.training.resuming import GRPO, check_reward
-from agent_tunix.training.reward_setup import make_reward_runner
-from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.steps import Learned, Run, Summary
-from agent_tunix.training.stopping import StopRequest
 from agent_tunix.training.storing import scoring_settings, to_stored
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -40,15 +38,15 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
     """
     with (
         open_run(checked, root, overrides) as opened,
-        make_reward_runner(checked.mixture, checked.config.rewards) as rewards,
+        shared_rewards(checked.mixture, checked.config.rewards, opened.processes) as mixture,
     ):
         # From here on the mixture is the one that the workers serve; they start while the model loads.
-        checked = replace(opened.checked, mixture=rewards.reward)
+        checked = replace(opened.checked, mixture=mixture)
         _LOGGER.info("reward: %s", checked.mixture.describe())
         material = build_material(checked.config, checked.mixture)
         checked = replace(checked, config=material.config)
         try:
-            return GrpoRun(checked, opened.places, material, opened.stop).complete(opened.attempt)
+            return GrpoRun(checked, opened, material).complete()
         finally:
             material.learner.ahead.close()
             material.learner.rl_cluster.close()
@@ -59,9 +57,11 @@ class GrpoRun(Run):
 
     method = GRPO
 
-    def __init__(self, checked: Checked, places: RunDirectory, material: Material, stop: StopRequest) -> None:
+    def __init__(self, checked: Checked, opened: Opened, material: Material) -> None:
         """Take what a step samples and scores by."""
-        super().__init__(checked, places, material, stop)
+        super().__init__(checked, opened, material)
+        whole = why_first_scores(checked.mixture, checked.config.rewards.execution) is not None
+        material.learner.reward_manager.share(opened.processes, divided=not whole)
         self._settings = StepSettings(checked.config, training_sampling(checked.config), self._max_steps)
         self._scoring = scoring_settings(checked.config, checked.mixture)
         self._metrics = StepMetrics(checked.mixture, checked.config)
@@ -75,14 +75,15 @@ class GrpoRun(Run):
         result = self._material.learner.run_step(
             step, self._batch(step), self._settings, lambda number: self._more_prompts(step, number)
         )
-        self._log_scores(step, result)
+        if self._processes.is_first:
+            self._log_scores(step, result)
         if all(score.value is None for score in result.scores):
             _LOGGER.warning(
                 "step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail
             )
         seconds = time.perf_counter() - started
         row = self._metrics.row(step, result, self._learning_rate(), seconds)
-        row |= self._recorder.store(to_stored(step, result, self._scoring))
+        row |= self._teller.store(lambda: to_stored(step, result, self._scoring))
         loss, grad_norm = result.policy["loss"], result.policy["grad_norm"]
         return Learned(row, result.finite, result.updates_applied, loss, grad_norm, result)
 

@@ -56,6 +56,10 @@ class RunDirectory:
         """What the run said."""
         return self.root / "train.log"
 
+    def log_of(self, index: int) -> Path:
+        """What a process of the run said, other than the first."""
+        return self.root / f"train.process{index}.log"
+
     @property
     def environment(self) -> Path:
         """Versions, devices, the reward."""

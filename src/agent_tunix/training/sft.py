@@ -14,11 +14,9 @@ from typing import Any
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.errors import DataError
 from agent_tunix.training.building import Material, build_material
-from agent_tunix.training.opening import open_run
+from agent_tunix.training.opening import Opened, open_run
 from agent_tunix.training.preflight import Checked
-from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.steps import Learned, Run, Summary
-from agent_tunix.training.stopping import StopRequest
 from agent_tunix.training.supervised import SupervisedTeacher
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -43,7 +41,7 @@ def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()
         )
         checked = replace(opened.checked, config=material.config)
         try:
-            return SupervisedRun(checked, opened.places, material, opened.stop).complete(opened.attempt)
+            return SupervisedRun(checked, opened, material).complete()
         finally:
             material.learner.rl_cluster.close()
 
@@ -53,9 +51,9 @@ class SupervisedRun(Run):
 
     method = "sft"
 
-    def __init__(self, checked: Checked, places: RunDirectory, material: Material, stop: StopRequest) -> None:
+    def __init__(self, checked: Checked, opened: Opened, material: Material) -> None:
         """Give the trainer its loss."""
-        super().__init__(checked, places, material, stop)
+        super().__init__(checked, opened, material)
         self._teacher = SupervisedTeacher(material.learner, checked.config)
         self._told = False
 

@@ -6,6 +6,8 @@ order by threads beside the run (`tracking/recorder.py`, `saving.py`), which wai
 """
 
 import abc
+import contextlib
+import dataclasses
 import logging
 import time
 from dataclasses import dataclass
@@ -15,15 +17,14 @@ from typing import Any
 import jax
 
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
-from agent_tunix.tracking import Recorder, compare_ends, read_rows, summary_table
-from agent_tunix.tracking.outcome import Attempt
+from agent_tunix.tracking import compare_ends, read_rows, summary_table
 from agent_tunix.training.building import Material
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.early_stopping import BestSoFar
 from agent_tunix.training.evaluation import evaluate
 from agent_tunix.training.judging import Evaluation
 from agent_tunix.training.learner import PromptBatch, StepResult
-from agent_tunix.training.opening import record_start
+from agent_tunix.training.opening import Opened, record_start
 from agent_tunix.training.preflight import Checked
 from agent_tunix.training.profiling import Profiling, phase
 from agent_tunix.training.reporting import report
@@ -31,9 +32,9 @@ from agent_tunix.training.resuming import GRPO, check_resumable, is_due, judge_a
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.saving import CheckpointSaver
 from agent_tunix.training.state import make_metadata, read_state, write_state
-from agent_tunix.training.stopping import StopRequest
+from agent_tunix.training.telling import Quiet, Teller, open_teller
 from agent_tunix.training.timeline import spend
-from agent_tunix.training.watching import Watching, describe_run
+from agent_tunix.training.watching import describe_run
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 _STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
@@ -84,17 +85,21 @@ class Run(abc.ABC):
 
     method: str
 
-    def __init__(self, checked: Checked, places: RunDirectory, material: Material, stop: StopRequest) -> None:
-        """Open what the run writes to; `complete` does the work."""
+    def __init__(self, checked: Checked, opened: Opened, material: Material) -> None:
+        """Take what the run works with; `complete` does the work."""
         self._checked = checked
         self._config = checked.config
         self._mixture = checked.mixture
-        self._places = places
+        self._places = opened.places
+        self._attempt = opened.attempt
+        self._stop = opened.stop
+        self._processes = opened.processes
         self._material = material
-        self._stop = stop
         self._steps_taken = 0
         self._max_steps = material.batches.num_steps
-        self._checkpoints = Checkpoints(places.checkpoints, checked.config.training.max_checkpoints_to_keep)
+        self._checkpoints = Checkpoints(
+            opened.places.checkpoints, checked.config.training.max_checkpoints_to_keep, opened.processes
+        )
         self._saved_step = 0
         self._metadata = make_metadata(
             checked.config,
@@ -105,51 +110,59 @@ class Run(abc.ABC):
         )
         if self.method != GRPO:
             self._metadata["method"] = self.method
-        self._recorder: Recorder
-        self._watching: Watching
+        self._teller: Teller = Quiet()
         self._saver: CheckpointSaver
-        self._profiling = Profiling(checked.config, places.profile, self._max_steps)
+        profiled = dataclasses.replace(checked.config, profile=checked.config.profile and opened.processes.is_first)
+        self._profiling = Profiling(profiled, opened.places.profile, self._max_steps)
         self._best = BestSoFar(checked.config.stopping)
         # Operation by operation it takes longer than all else that is logged.
         self._schedule = jax.jit(material.schedule)
 
-    def complete(self, attempt: Attempt) -> Summary:
-        """From the last checkpoint, or the start, to the end; `attempt` begins once nothing can refuse it."""
+    def complete(self) -> Summary:
+        """From the last checkpoint, or the start, to the end."""
         started = time.perf_counter()
         first = self._resume()
-        attempt.begin()
-        # Only now, so that a resume that was refused leaves the run's own configuration.
+        self._processes.remember(self._say_how_to_resume(first))
+        with contextlib.ExitStack() as stack:
+            self._processes.from_first(lambda: self._begin(first, stack))
+            stack.enter_context(self._profiling)
+            self._saver = stack.enter_context(CheckpointSaver(self._checkpoints, phase))
+            if first == 0:
+                self._prepare()
+                self._record(0, self._evaluate().metrics(), judged=True)
+            last = self._take_steps(first)
+        return self._conclude(last, time.perf_counter() - started)
+
+    def _begin(self, first: int, stack: contextlib.ExitStack) -> None:
+        """Write down what begins, once nothing can refuse it: a refused resume leaves the run's own configuration."""
+        self._attempt.begin()
         context = describe_run(self._checked, self._max_steps)
         record_start(self._config, self._mixture, context, self._places, self.method, self._material)
+        stack.push(self._report_stop)
         kept = first if self._saved_step else None
-        places = self._places
-        try:
-            with (
-                self._profiling,
-                Watching(context, places, kept) as self._watching,
-                Recorder(
-                    self._config, places.metrics, places.tensorboard, places.root, self._max_steps, kept, phase
-                ) as self._recorder,
-                CheckpointSaver(self._checkpoints, phase) as self._saver,
-            ):
-                if first == 0:
-                    self._prepare()
-                    self._record(0, self._evaluate().metrics(), judged=True)
-                last = self._take_steps(first)
-        except _STOPPED:
+        self._teller = stack.enter_context(open_teller(self._config, context, self._places, self._max_steps, kept))
+
+    def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        """Draw the report of a run that stopped early, which is looked at most."""
+        if kind is not None and issubclass(kind, _STOPPED):
             with spend("report"):
-                report(self._config, places.root)  # A run that stopped early is looked at most.
-            raise
-        seconds = time.perf_counter() - started
-        with spend("report"):
-            reports = report(self._config, places.root)
-        rows = read_rows(places.metrics)
-        if self._config.tracking.progress != "none":
-            before, after = compare_ends(rows)
-            locations = self._list_places() | reports
-            print(summary_table(before, after, locations, num_steps=last, seconds=seconds))
-        evaluations = [row for row in rows if "eval/accuracy" in row]
-        return Summary(evaluations[0], evaluations[-1], self._places)
+                report(self._config, self._places.root)
+
+    def _conclude(self, last: int, seconds: float) -> Summary:
+        """Report, show the table, and give the evaluations at both ends."""
+
+        def ends() -> list[dict[str, Any]]:
+            with spend("report"):
+                reports = report(self._config, self._places.root)
+            rows = read_rows(self._places.metrics)
+            if self._config.tracking.progress != "none":
+                locations = self._list_places() | reports
+                print(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds))
+            evaluations = [row for row in rows if "eval/accuracy" in row]
+            return [evaluations[0], evaluations[-1]]
+
+        before, after = self._processes.from_first(ends)
+        return Summary(before, after, self._places)
 
     def _take_steps(self, first: int) -> int:
         """Every step past the first ones, or until the metric of `stopping` gives up; the last step taken."""
@@ -169,7 +182,7 @@ class Run(abc.ABC):
 
     def _settle(self) -> None:
         """Wait for what is being written beside the run."""
-        self._recorder.flush()
+        self._teller.barrier()()
         self._saver.flush()
 
     def _take_step(self, step: int) -> None:
@@ -184,9 +197,9 @@ class Run(abc.ABC):
         self._steps_taken += 1
         row, result = learned.row, learned.result
         if not learned.finite:
-            self._send(step, row, result)
+            self._teller.record(step, row, result)
             if learned.updates_applied:  # the step counts, and a resumed run goes on after it
-                self._mixture.observe(step, row)
+                self._mixture.observe(step, self._agree_on(row))
             self._stop_not_finite(step, learned)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)
         if evaluated:
@@ -218,12 +231,20 @@ class Run(abc.ABC):
         Returns:
             Whether the step is the best so far, where it is judged.
         """
-        self._send(step, row, result)
+        self._teller.record(step, row, result)
+        row = self._agree_on(row)
         self._mixture.observe(step, row)
         return self._best.observe(step, row, judged)
 
-    def _send(self, step: int, row: dict[str, Any], result: StepResult | None) -> None:
-        self._recorder.record(step, row, also=lambda: self._watching.observe(step, row, result))
+    def _agree_on(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The numbers of a row as the first process has them: what follows from them must be the same in all.
+
+        Times are another in each process, and of a verdict that ran out of time one of them may be.
+        """
+        if self._processes.count == 1:
+            return row
+        numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
+        return self._processes.from_first(lambda: numbers)
 
     def _batch(self, step: int) -> PromptBatch:
         try:
@@ -250,8 +271,8 @@ class Run(abc.ABC):
         self._check_reward(restored.metadata)
         write_state(material.learner, restored.state)
         self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
-        tell_gaps(self._places.metrics, restored.step)
-        judge_again(self._best, self._places.metrics, restored.step, config, self._max_steps)
+        rows = self._processes.from_first(lambda: self._kept_rows(restored.step))
+        judge_again(self._best, rows, config, self._max_steps)
         if self._best.step:
             self._checkpoints.mark_best(self._best.step)
         self._checkpoints.remove_after(restored.step)
@@ -259,17 +280,25 @@ class Run(abc.ABC):
         _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
         return restored.step
 
+    def _kept_rows(self, step: int) -> list[dict[str, Any]]:
+        """The rows that a run resumed after a step keeps, with a warning of those that are missing."""
+        tell_gaps(self._places.metrics, step)
+        return [row for row in read_rows(self._places.metrics) if row["step"] <= step]
+
     def _save(self, step: int) -> None:
         """Begin the checkpoint of a step, unless it has one; rows and rollouts reach the disk before it."""
         if step > self._saved_step:
             with phase("checkpoint"), spend("checkpoints"):
                 data = self._material.batches.fingerprint(step)
                 metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
-                self._saver.save(step, read_state(self._material.learner), metadata, after=self._recorder.barrier())
+                self._saver.save(step, read_state(self._material.learner), metadata, after=self._teller.barrier())
             self._saved_step = step
+            self._processes.remember(self._say_how_to_resume(step))
 
     def _stop_if_asked(self, step: int) -> None:
-        number = self._stop.signal_number
+        # A signal that reached any process stops all of them after the same step.
+        asked = self._processes.gather(self._stop.signal_number)
+        number = next((signal for signal in asked if signal is not None), None)
         if number is not None and step < self._max_steps:
             self._save(step)
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
@@ -285,9 +314,13 @@ class Run(abc.ABC):
         )
 
     def _how_to_resume(self, step: int) -> str:
+        if step > 0:
+            self._saver.flush()  # What is said to be saved is.
+        return self._say_how_to_resume(step)
+
+    def _say_how_to_resume(self, step: int) -> str:
         if step == 0:
             return "No step was completed, so there is nothing to resume."
-        self._saver.flush()  # What is said to be saved is.
         return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._places.root)}"
 
     def _list_places(self) -> dict[str, Path | str]:
@@ -302,4 +335,4 @@ class Run(abc.ABC):
             places["rollouts"] = self._places.rollouts
         if self._profiling.path is not None:
             places["profile"] = f"{self._profiling.path} (open at ui.perfetto.dev)"
-        return places | self._watching.summary()
+        return places | self._teller.summary()

@@ -23,7 +23,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import DataError
 from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.decoder import Decoder
-from agent_tunix.policy.mesh import place_rows
+from agent_tunix.policy.mesh import fetch, place_rows
 from agent_tunix.training.learner import GrpoLearner, PromptBatch
 from agent_tunix.training.logps import completion_statistics
 from agent_tunix.training.profiling import phase
@@ -133,7 +133,7 @@ class SupervisedTeacher:
                 healthy = begun[-1]["healthy"] if begun else None
                 _, aux, _ = train_step(TargetExample(**place_rows(mesh, arrays)), healthy)
                 begun.append(aux)
-            records = up_to_failure(jax.device_get(begun))
+            records = up_to_failure(fetch(begun))
             finite = bool(records[-1]["finite"])
             if not finite:
                 compat.reset_accumulation(self._trainer.optimizer)
