@@ -9,6 +9,8 @@ under the same load. *Here* is the time for which training waits; *in all* adds 
 does until it is through, which training may or may not notice. Statistics are timed with `training.log_reward_stats`
 and without, whose difference is what that key costs. Medians, and their share of the median step.
 
+What a whole run waits for, with these and all other outputs, is what `benchmarks/hot_path.py` shows.
+
 With `--steps`, as many synthetic steps of the same size go through the same parts, and memory is printed ten times: the
 traced size of Python's objects, and the resident size of the process. The exit status is 1 if the traced size has grown
 by more than `--limit` MB after the first fifth.
@@ -162,10 +164,10 @@ def make_config(arguments: argparse.Namespace) -> Config:
 def take_real_steps(config: Config, mixture: Mixture) -> Iterator[tuple[int, StepResult, dict[str, Any], float]]:
     """Real steps: number, result, the policy's part of the row, and seconds."""
     material = build_material(config, mixture)
-    settings = StepSettings(config, training_sampling(config), material.order.num_steps)
-    for step in range(1, material.order.num_steps + 1):
+    settings = StepSettings(config, training_sampling(config), material.batches.num_steps)
+    for step in range(1, material.batches.num_steps + 1):
         started = time.perf_counter()
-        batch = material.train.batch(material.order.batch_indices(step))
+        batch = material.batches.batch(step)
         result = material.learner.run_step(step, batch, settings)
         seconds = time.perf_counter() - started
         yield step, result, {f"policy/{name}": value for name, value in result.policy.items()}, seconds

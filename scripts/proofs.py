@@ -5,6 +5,7 @@ until the code changes: results are kept in `.check/proofs.json` under a hash of
 a call that was stopped goes on where it was. The exit status is 1 if a proof failed.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -311,6 +312,54 @@ def prove_sick_and_healthy() -> dict[str, Any]:
     return {name: kept[name]["found"] for name in (f"{case.name}, seed {seed}" for case, seed in wanted)}
 
 
+def prove_killed_uploads(seed: int) -> dict[str, Any]:
+    """A process that uploads to a store is killed until 100 uploads are acknowledged: each is whole, and no other is.
+
+    On SQLite, and on PostgreSQL where it can be started.
+
+    Args:
+        seed: Decides the moments.
+
+    Raises:
+        ProofFailedError: The store holds something else.
+    """
+    killing, servers = _load("tests.store.killing"), _load("tests.postgresql")
+    seen: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
+        try:
+            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
+        except servers.Unavailable as error:
+            seen["postgresql"] = str(error)
+        for name, url in urls.items():
+            result = killing.kill_uploads(url, uploads=100, seed=seed)
+            if result.faults:
+                raise ProofFailedError(f"{name}: {'; '.join(result.faults)}")
+            seen[name] = f"{result.acknowledged} uploads, {result.kills} kills, {result.unacknowledged} unacknowledged"
+    return seen
+
+
+def prove_processes() -> dict[str, Any]:
+    """Runs of two and four processes equal that of one, whatever the mesh, however they end, whoever goes on.
+
+    Each proof is kept, so that a call that was stopped goes on with the next.
+    """
+    proofs = _load("scripts.prove_processes")
+    version = _hash_of_code()
+    kept_at = KEPT.with_name("processes.json")
+    kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
+    for name, prove in proofs.PROOFS.items():
+        if kept.get(name, {}).get("code") != version:
+            with tempfile.TemporaryDirectory() as directory:
+                seen = _asserting(functools.partial(prove, Path(directory)))
+            kept[name] = {"code": version, "seen": seen}
+            kept_at.parent.mkdir(exist_ok=True)
+            kept_at.write_text(json.dumps(kept, indent=1))
+        print(f"    {name:44} {kept[name]['seen']}", flush=True)
+    return {"runs": len(proofs.PROOFS)}
+
+
 def _load(module: str) -> ModuleType:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
@@ -339,6 +388,8 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "answers: isolated rewards": functools.partial(prove_answers, "isolated"),
     "parity with transformers": prove_parity,
     "sick and healthy runs": prove_sick_and_healthy,
+    **{f"killed uploads, seed {seed}": functools.partial(prove_killed_uploads, seed) for seed in range(2)},
+    "processes": prove_processes,
 }
 
 

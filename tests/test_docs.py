@@ -147,7 +147,8 @@ def training_overrides(line: str) -> Iterator[list[str]]:
         command = list(group)
         program, arguments = command[:2], command[2:]
         if not is_joint and program in TRAINING_COMMANDS:
-            overrides = [argument for argument in arguments if not argument.startswith("--")]
+            # Those of Hydra's own launchers are known where these are installed.
+            overrides = [argument for argument in arguments if not re.match(r"--|\+?hydra[./]", argument)]
             is_sweep = "--multirun" in arguments
             yield [override.partition(",")[0] if is_sweep else override for override in overrides]
 

@@ -48,7 +48,8 @@ def main() -> None:
     devices.prepare(DistributedConfig())
     import jax
 
-    from agent_tunix.policy.model import load_policy, make_mesh
+    from agent_tunix.policy.mesh import make_mesh
+    from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.optimizer import make_optimizer
     from agent_tunix.policy.schedules import make_schedule
     from agent_tunix.policy.tokenizer import Tokenizer

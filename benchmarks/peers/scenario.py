@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from agent_tunix.rewards import get_reward_function
 
 
@@ -65,7 +63,7 @@ class Scenario:
         return cls(**json.loads(text))
 
 
-def make_random_model(directory: Path, like: Path, *, layers: int, width: int, seed: int = 0) -> Path:
+def make_random_model(directory: Path, like: Path, *, layers: int, width: int) -> Path:
     """A Qwen 3 of random weights with the tokenizer and vocabulary of another model directory.
 
     Args:
@@ -73,9 +71,8 @@ def make_random_model(directory: Path, like: Path, *, layers: int, width: int, s
         like: A Qwen 3 directory.
         layers: How many.
         width: Hidden size; heads of 16, twice as many as key-value heads, and an inner width of twice this.
-        seed: Of the weights, normal with a deviation of 0.02.
     """
-    from safetensors.numpy import save_file
+    from benchmarks.made_model import write_weights  # The peers' interpreters need not have what it imports.
 
     directory.mkdir(parents=True, exist_ok=True)
     for path in like.iterdir():
@@ -92,31 +89,5 @@ def make_random_model(directory: Path, like: Path, *, layers: int, width: int, s
         "head_dim": head,
     }
     (directory / "config.json").write_text(json.dumps(config, indent=2))
-    generator = np.random.default_rng(seed)
-
-    def normal(*shape: int) -> np.ndarray:
-        return (0.02 * generator.standard_normal(shape)).astype(np.float32)
-
-    tensors = {"model.embed_tokens.weight": normal(config["vocab_size"], width)}
-    tensors["model.norm.weight"] = np.ones(width, np.float32)
-    for number in range(layers):
-        name = f"model.layers.{number}."
-        shapes = {
-            "self_attn.q_proj": (heads * head, width),
-            "self_attn.k_proj": (heads // 2 * head, width),
-            "self_attn.v_proj": (heads // 2 * head, width),
-            "self_attn.o_proj": (width, heads * head),
-            "mlp.gate_proj": (2 * width, width),
-            "mlp.up_proj": (2 * width, width),
-            "mlp.down_proj": (width, 2 * width),
-        }
-        tensors |= {f"{name}{leaf}.weight": normal(*shape) for leaf, shape in shapes.items()}
-        for leaf, size in {
-            "self_attn.q_norm": head,
-            "self_attn.k_norm": head,
-            "input_layernorm": width,
-            "post_attention_layernorm": width,
-        }.items():
-            tensors[f"{name}{leaf}.weight"] = np.ones(size, np.float32)
-    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+    write_weights(directory)
     return directory

@@ -13,7 +13,14 @@
     ├── CheckpointError (RuntimeError)    a checkpoint cannot be written or read
     ├── ExportError (OSError)             a model cannot be written where it is to go
     ├── RunDirectoryError (OSError)       a run's directory is taken, full or unwritable
+    ├── StoreError (RuntimeError)         the store of reward functions cannot be opened, read or written
+    │   └── StoreRequestError (ValueError)     what was asked of it cannot be done
+    │       ├── UploadError                    an uploaded file is not a reward function
+    │       ├── NameTakenError                 the name belongs to another
+    │       ├── NotStoredError (LookupError)   there is no such reward function or key
+    │       └── AccessDeniedError (PermissionError)   the key is unknown or revoked, or may not do this
     ├── NonFiniteUpdateError (RuntimeError)    a loss or gradient was NaN or infinite
+    ├── LostProcessError (RuntimeError)   another process of the run failed or is gone
     └── Interrupted (RuntimeError)        a signal asked the run to stop; it has saved
 
 Each message says what was required, what arrived and what to do. The command line prints the message alone;
@@ -86,8 +93,46 @@ class RunDirectoryError(AgentTunixError, OSError):
     """A run's directory is taken, full or unwritable."""
 
 
+class StoreError(AgentTunixError, RuntimeError):
+    """The store of reward functions cannot be opened, reached, read or written."""
+
+
+class StoreRequestError(StoreError, ValueError):
+    """What was asked of the store cannot be done, and asking again would not help.
+
+    Attributes:
+        code: A word for programs, such as `invalid_name`.
+        param: Which part of what was asked is at fault; None: no one part.
+    """
+
+    def __init__(self, code: str, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+class UploadError(StoreRequestError):
+    """An uploaded file is not a reward function of the format that it is said to have, or its name cannot be used."""
+
+
+class NameTakenError(StoreRequestError):
+    """The name belongs to another: a reward function's to another key, a key's to another that is not revoked."""
+
+
+class NotStoredError(StoreRequestError, LookupError):
+    """The store has no such reward function or key."""
+
+
+class AccessDeniedError(StoreRequestError, PermissionError):
+    """The key is unknown or revoked, or may not do what it is used for."""
+
+
 class NonFiniteUpdateError(AgentTunixError, RuntimeError):
     """A loss or gradient was NaN or infinite; the weights were not updated with it."""
+
+
+class LostProcessError(AgentTunixError, RuntimeError):
+    """Another process of the run failed or is gone, without which no step can be taken."""
 
 
 class Interrupted(AgentTunixError, RuntimeError):

@@ -165,7 +165,9 @@ def test_lines_are_a_conversation() -> None:
 def test_each_answer_is_part_of_the_next_prompt(run: Path) -> None:
     from agent_tunix.training.generation import Conversation, Generator, choose_sampling, find_source
 
-    generator = Generator(find_source(run, None), choose_sampling(None, None, None, None, 8), num_generations=1, seed=0)
+    generator = Generator(
+        find_source(run, None), choose_sampling(None, None, None, None, None, 8), num_generations=1, seed=0
+    )
     talk = Conversation(generator)
     first, second = (talk.answer(line).sample for line in (QUESTION, "And 2 plus 2?"))
     assert second.messages[: len(first.messages)] == first.messages

@@ -99,6 +99,8 @@ def test_the_defaults_pass() -> None:
         ("generation.temperature", float("nan"), "above 0"),
         ("generation.top_p", 0.0, "above 0 and at most 1"),
         ("generation.top_p", 1.5, "at most 1"),
+        ("generation.min_p", 1.0, "at least 0 and below 1"),
+        ("generation.min_p", -0.1, "0 keeps every token"),
         ("generation.eos_tokens", [], "null takes the tokenizer's own"),
         ("generation.eos_tokens", [-1], "null takes the tokenizer's own"),
         ("grpo.beta", -0.1, "at least 0"),
@@ -118,6 +120,10 @@ def test_the_defaults_pass() -> None:
         ("model.mesh_shape", [1], "[1,1]"),
         ("model.mesh_shape", [], "[1,1]"),
         ("model.mesh_shape", [0, 1], "[1,1]"),
+        ("model.mesh_shape", [1, 2, 0], "[1,1]"),
+        ("model.mesh_shape", 2, "[1,1]"),
+        ("model.mesh_shape", "all", "auto"),
+        ("model.mesh_shape", [1, 1, 1, 1], "[1,1]"),
         ("seed", -1, "at least 0"),
         ("seed", 2**32, "at most 4294967295"),
         ("rewards.args", {"math": 3}, "rewards.args.math.PARAMETER=VALUE"),
@@ -246,6 +252,14 @@ def test_completions_of_a_micro_batch_are_divided_among_the_devices() -> None:
     assert suggestions_in(message) == [("training.batch_size", 4), ("grpo.num_generations", 4)]
 
 
+def test_rows_are_divided_over_data_and_fsdp_together_and_not_over_tp() -> None:
+    sizes = {"training__batch_size": 2, "grpo__num_generations": 3}
+    check(config_with(**sizes, model__mesh_shape=[3, 2, 5]))
+    message = refusal_of(config_with(**sizes, model__mesh_shape=[2, 2, 1]))
+    assert "2 prompts × grpo.num_generations 3 = 6 completions must be divisible by 4" in message
+    assert ("grpo.num_generations", 4) in suggestions_in(message)
+
+
 SIZES = st.integers(1, 64)
 
 
@@ -280,7 +294,7 @@ def test_what_a_message_suggests_passes(
         if remaining := problems_of(mended):
             # Where no single value mends both the division and the devices, the division is mended first.
             assert fsdp > 1
-            assert "the first number of model.mesh_shape" in remaining
+            assert "that model.mesh_shape divides rows over" in remaining
 
 
 # --- lengths ---------------------------------------------------------------------------------------------------------

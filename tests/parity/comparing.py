@@ -16,9 +16,11 @@ from tunix.rl.rollout.base_rollout import RolloutConfig
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.rollout import Rollout, Sampling
+from agent_tunix.training.rollout import Rollout
+from agent_tunix.training.sampling import Sampling
 
 # Longer and shorter than the window of sliding layers.
 LENGTHS = (24, 3, 17)

@@ -18,9 +18,10 @@ from flax import nnx
 from tests.policy.small_families import FAMILIES, make_family
 
 from agent_tunix.config.schema import ModelConfig
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh, place_rows, shape_of
+from agent_tunix.policy.model import load_policy
 
-MESHES = {"qwen3": [[4, 2], [2, 4], [8, 1], [1, 8]]}
+MESHES = {"qwen3": [[4, 2], [2, 4], [8, 1], [1, 8], [8, 1, 1], [2, 2, 2]]}
 ROWS, LENGTH, WORDS = 8, 12, 96
 
 
@@ -30,8 +31,7 @@ def measure(directory: Path, family: str, shape: list[int], **settings: Any) -> 
     config = ModelConfig(**{"model_family": family, "dtype": "float32", "lora_rank": 4, **settings})
     model = load_policy(directory, config, mesh)
     optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.LoRAParam)
-    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("fsdp"))  # type: ignore[no-untyped-call]
-    tokens = jax.device_put(np.arange(ROWS * LENGTH, dtype=np.int32).reshape(ROWS, LENGTH) * 7 % 64, rows)
+    tokens = place_rows(mesh, np.arange(ROWS * LENGTH, dtype=np.int32).reshape(ROWS, LENGTH) * 7 % 64)
     graphdef, state = nnx.split(model)
     trained, frozen = nnx.split_state(state, nnx.LoRAParam, ...)
 
@@ -58,7 +58,7 @@ def problems(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], poli
             if not isinstance(array, jax.Array) or array.ndim < 2:
                 continue
             axes = leaf.get_metadata().get("out_sharding") or ()
-            sizes = [{"fsdp": shape[0], "tp": shape[1], None: 1}[axis] for axis in axes]
+            sizes = [1 if axis is None else model.mesh.shape[axis] for axis in axes]
             part = array.sharding.shard_shape(array.shape)
             if part != tuple(size // by for size, by in zip(array.shape, sizes, strict=True)):
                 wrong.append(f"{'.'.join(map(str, path))} lies as {part} of {array.shape}")
@@ -76,10 +76,9 @@ def main() -> None:
             seen.append(f"{family} {shape}")
             faults = problems(found, expected, policy, shape)
             # Logits of all rows, or of all words where tp divides them, on one device.
-            whole = f"f32[{ROWS},{LENGTH},{WORDS // shape[1]}]", f"f32[{ROWS // shape[0]},{LENGTH},{WORDS}]"
-            faults += [
-                f"{array} in the program" for array, by in zip(whole, shape, strict=True) if by > 1 and array in program
-            ]
+            rows, tp = shape_of(policy[0].mesh).row_shards, shape_of(policy[0].mesh).tp
+            whole = {f"f32[{ROWS},{LENGTH},{WORDS // tp}]": rows, f"f32[{ROWS // rows},{LENGTH},{WORDS}]": tp}
+            faults += [f"{array} in the program" for array, by in whole.items() if by > 1 and array in program]
             if faults:
                 wrong[seen[-1]] = faults
     print(json.dumps({"wrong": wrong, "seen": seen}))

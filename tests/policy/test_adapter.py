@@ -14,7 +14,8 @@ from tests.policy.small_families import FAMILIES, make_family
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.module_names import abbreviate, matches
 
 TOKENS = jnp.arange(24)[None] * 7 % 64

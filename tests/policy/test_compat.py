@@ -1,6 +1,8 @@
 """The repairs of Tunix 0.1.7, each with the defect it mends: where that no longer shows, the repair can go."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from tunix.models.qwen3 import params
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy import compat
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 
 TOKENS = jnp.array([[3, 17, 5, 9, 29, 31, 8, 2]])
 
@@ -91,3 +94,40 @@ def test_rematerialisation_recomputes_in_the_backward_pass(directory: Path) -> N
 
     assert "remat" in program(load(directory, remat=True)) or "checkpoint" in program(load(directory, remat=True))
     assert "checkpoint" not in program(load(directory))
+
+
+def modules_after(code: str) -> set[str]:
+    """What a process has imported once it has run some code."""
+    program = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+NARROWLY = "from agent_tunix.policy import compat; compat.import_narrowly()"
+NOT_NEEDED = {"pandas", "google.cloud.storage", "tunix.distillation", "tunix.rl.agentic"}
+
+
+def test_a_submodule_of_tunix_loads_all_of_it() -> None:
+    assert modules_after("import tunix.rl.rl_cluster") >= {"pandas", "tunix.distillation", "tunix.rl.agentic"}
+
+
+def test_imported_narrowly_a_submodule_of_tunix_loads_what_it_needs() -> None:
+    assert not modules_after(f"{NARROWLY}; from tunix.rl import rl_cluster") & NOT_NEEDED
+
+
+def test_imported_narrowly_tunix_has_all_its_names() -> None:
+    code = f"""{NARROWLY}
+import tunix
+from tunix.rl.grpo import grpo_learner
+assert tunix.GRPOLearner is grpo_learner.GRPOLearner
+assert tunix.__version__ == compat.TUNIX_VERSION"""
+    assert "tunix.distillation" in modules_after(code)
+
+
+def test_what_was_hidden_for_an_import_can_be_imported_after_it() -> None:
+    assert "google.cloud.storage" in modules_after(f"{NARROWLY}; import google.cloud.storage")
+
+
+def test_tunix_that_is_imported_already_stays() -> None:
+    modules_after(f"import tunix; before = tunix; {NARROWLY}; import tunix; assert tunix is before")

@@ -15,9 +15,10 @@ from tests.policy.reference_decoder import reference_logits
 from tests.policy.support import FAMILY_CONFIGS, WINDOW, make_family
 
 from agent_tunix.policy.architecture import Rope
-from agent_tunix.policy.decoder import Decoder, attend, frequencies
+from agent_tunix.policy.decoder import Decoder, frequencies
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.model import load_decoder, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_decoder
 
 # Three texts, one shorter than the window of Gemma's sliding layers and two longer.
 LENGTHS = (13, WINDOW - 2, 9)
@@ -150,25 +151,3 @@ def test_frequencies_are_right_to_the_last_bit_of_float32() -> None:
     """An error is multiplied by the position, up to 131,072 of them."""
     exact = 500_000.0 ** (-np.arange(0, 128, 2) / 128)
     np.testing.assert_array_equal(np.asarray(frequencies(Rope(500_000.0), 128)), exact.astype(np.float32))
-
-
-def test_attention_logits_are_bounded_before_the_mask() -> None:
-    """Equal values but for one: what the softmax gives it is the bounded logit's share."""
-    q, k = jnp.full((1, 1, 1, 2), 100.0), jnp.array([[[[1.0, 1.0]], [[-1.0, -1.0]], [[1.0, 1.0]]]])
-    v = jnp.array([[[[1.0, 0.0]], [[0.0, 0.0]], [[0.0, 1.0]]]])
-    mask = jnp.array([[[True, True, False]]])
-    out = np.asarray(attend(q, k, v, mask, 2.0))[0, 0, 0]
-    np.testing.assert_allclose(out, [math.exp(2) / (math.exp(2) + math.exp(-2)), 0.0], rtol=1e-5)
-
-
-def test_query_heads_side_by_side_share_keys_and_values() -> None:
-    rng = np.random.default_rng(0)
-    q, k, v = (jnp.asarray(rng.normal(size=(2, 3, n, 4)), jnp.float32) for n in (6, 2, 2))
-    mask = jnp.ones((2, 3, 3), jnp.bool_)
-    repeated = attend(0.5 * q, jnp.repeat(k, 3, axis=2), jnp.repeat(v, 3, axis=2), mask, None)
-    np.testing.assert_allclose(attend(0.5 * q, k, v, mask, None), repeated, atol=1e-6)
-
-
-def test_a_row_that_may_see_nothing_is_finite() -> None:
-    x = jnp.ones((1, 2, 1, 2))
-    assert np.isfinite(attend(x, x, x, jnp.zeros((1, 2, 2), jnp.bool_), None)).all()

@@ -29,7 +29,8 @@ from pathlib import Path
 import jax, jax.numpy as jnp
 from flax import nnx
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.model import load_decoder, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_decoder
 
 def status(name):
     line = next(line for line in open("/proc/self/status") if line.startswith(name))

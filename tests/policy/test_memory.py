@@ -14,7 +14,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.memory import MemoryPlan, check_memory, host_memory, plan_memory
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 
 
 def held(model: Any, kind: Any) -> int:
@@ -44,11 +45,21 @@ def test_what_an_adapter_spares_is_the_optimiser_and_the_reference_of_the_base(t
     assert plan_memory(architecture, full, 4).reference == plan_memory(architecture, full, 4).weights
     assert plan_memory(architecture, free, 4).reference == 0
     plan = plan_memory(architecture, lora, 4)
-    assert (plan.reference, plan.optimizer) == (plan.adapter, 2 * plan.adapter)
+    # Two moments, and the sum of accumulated gradients.
+    assert (plan.reference, plan.optimizer) == (plan.adapter, 3 * plan.adapter)
 
 
 PLAN = MemoryPlan(
-    weights=8 * 10**9, adapter=0, reference=0, optimizer=10**9, gradients=0, cache=10**9, activations=3 * 10**9
+    weights=8 * 10**9,
+    adapter=0,
+    reference=0,
+    optimizer=10**9,
+    cache=10**9,
+    sampling=0,
+    gradients=0,
+    activations=2 * 10**9,
+    recomputed=0,
+    logits=10**9,
 )
 
 

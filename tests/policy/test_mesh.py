@@ -35,5 +35,5 @@ def test_every_family_computes_the_same_on_a_mesh_and_none_of_it_lies_there_whol
 def test_meshes_of_all_proportions_were_tried(answers: dict[str, object]) -> None:
     """Two key-value heads among four and among eight devices, too."""
     seen = str(answers["seen"])
-    assert all(f"qwen3 {shape}" in seen for shape in ([4, 2], [2, 4], [8, 1], [1, 8]))
+    assert all(f"qwen3 {shape}" in seen for shape in ([4, 2], [2, 4], [8, 1], [1, 8], [8, 1, 1], [2, 2, 2]))
     assert all(family in seen for family in ("gemma2", "gemma3_text", "llama", "qwen2"))

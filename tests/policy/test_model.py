@@ -20,11 +20,11 @@ from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy import compat
 from agent_tunix.policy.directory import EMBEDDED_MODEL, find_model_directory
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import (
     copy_reference,
     count_parameters,
     load_policy,
-    make_mesh,
 )
 
 TOKENS = np.array([[3, 17, 5, 0, 29, 31, 8], [1, 1, 2, 30, 4, 9, 11]])

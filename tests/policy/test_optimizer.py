@@ -11,7 +11,8 @@ from agent_tunix.config.optimizers import OPTIMIZERS, filled
 from agent_tunix.config.schema import ModelConfig, OptimizerConfig, SchedulerConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.directory import find_model_directory
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.optimizer import check_groups, make_optimizer
 from agent_tunix.policy.schedules import make_schedule
 

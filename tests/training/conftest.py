@@ -15,7 +15,8 @@ import agent_tunix
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.training.building import build_learner

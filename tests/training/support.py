@@ -80,18 +80,15 @@ class Bench:
     def update(self, completions: Completions, advantages: np.ndarray) -> tuple[dict[str, float | None], bool, int]:
         """The updates of a step with given advantages: metrics, whether all were finite, how many were applied."""
         with compat.entered(self.learner._mesh()):
-            reference = self.learner._begin_reference(completions)
-            return self.learner._update(completions, advantages.astype(np.float32), reference)
+            parts = self.learner._begin_parts(completions)
+            return self.learner._update(completions, advantages.astype(np.float32), parts)
 
     def example(self, completions: Completions, advantages: np.ndarray) -> Any:
         """What the loss reads of the first micro-batch."""
         with compat.entered(self.learner._mesh()):
-            rows = next(self.learner._micro_rows(completions))
-            reference = self.learner._begin_reference(completions)[0]
+            part = self.learner._begin_parts(completions)[0]
             mask, weights = self.learner._weigh(completions)
-            return self.learner._make_example(
-                rows, completions, advantages.astype(np.float32), reference, mask, weights
-            )
+            return self.learner._make_example(part, completions, advantages.astype(np.float32), mask, weights)
 
 
 BenchMaker = Callable[..., Bench]

@@ -14,7 +14,8 @@ from safetensors.numpy import load_file, save_file
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.model_digest import digest_model
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.evaluation_request import read_request
@@ -22,8 +23,8 @@ from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Generator, find_source
 from agent_tunix.training.initial import load_initial
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.rollout import Sampling
 from agent_tunix.training.run import train
+from agent_tunix.training.sampling import Sampling
 from agent_tunix.training.trained_policy import find_run, load_trained_policy
 from tests.training.support import small_run
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
 from agent_tunix.errors import DataError
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.batches import Batches, LoadedBatches, StreamedBatches
+from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.training.building import load_batches
 from agent_tunix.training.learner import PromptBatch
 
@@ -194,3 +195,68 @@ def stream_through(path: Path, count: int) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+# Reading ahead.
+
+
+class Slow:
+    """Batches that say when they are made, and wait until they may be."""
+
+    num_steps = 3
+
+    def __init__(self) -> None:
+        self.made: list[int] = []
+        self.may_go_on = threading.Event()
+        self.threads: set[int] = set()
+
+    def batch(self, step: int) -> PromptBatch:
+        if step == 2:
+            self.may_go_on.wait()
+        if step == 3:
+            raise DataError("rows.jsonl ends in the middle of a row")
+        self.made.append(step)
+        self.threads.add(threading.get_ident())
+        return PromptBatch([f"of step {step}"], [], [], [])
+
+    def fingerprint(self, step: int) -> str:
+        self.threads.add(threading.get_ident())
+        return f"{step}"
+
+
+def test_the_next_batch_is_made_while_a_step_is_taken() -> None:
+    slow = Slow()
+    ahead = PrefetchedBatches(slow)
+    assert ahead.batch(1).prompts == ["of step 1"]
+    slow.may_go_on.set()
+    assert ahead.fingerprint(1) == "1"  # which comes after it
+    assert slow.made == [1, 2]
+    assert ahead.batch(2).prompts == ["of step 2"]
+    assert slow.made == [1, 2]
+
+
+def test_what_is_not_thread_safe_is_asked_in_one_thread() -> None:
+    slow = Slow()
+    slow.may_go_on.set()
+    ahead = PrefetchedBatches(slow)
+    ahead.batch(1)
+    ahead.batch(2)
+    ahead.fingerprint(2)
+    assert len(slow.threads) == 1
+    assert threading.get_ident() not in slow.threads
+
+
+def test_a_failure_to_read_ahead_is_raised_at_its_own_step() -> None:
+    slow = Slow()
+    slow.may_go_on.set()
+    ahead = PrefetchedBatches(slow)
+    ahead.batch(1)
+    assert ahead.batch(2).prompts == ["of step 2"]
+    with pytest.raises(DataError, match="in the middle of a row"):
+        ahead.batch(3)
+
+
+def test_batches_in_any_order_are_those_that_were_asked_for(rows: Path, tokenizer: Tokenizer) -> None:
+    plain = problems(StreamedBatches(streamed(rows, 12), tokenizer), 1, 2, 3, 3, 2, 9, 10, 1, 12)
+    ahead = PrefetchedBatches(StreamedBatches(streamed(rows, 12), tokenizer))
+    assert problems(ahead, 1, 2, 3, 3, 2, 9, 10, 1, 12) == plain

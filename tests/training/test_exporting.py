@@ -19,7 +19,8 @@ from agent_tunix.errors import ExportError
 from agent_tunix.policy import export as policy_export
 from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.model import load_decoder, load_policy, make_mesh
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_decoder, load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training import exporting
 from agent_tunix.training.exporting import export_run

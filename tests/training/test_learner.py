@@ -13,6 +13,7 @@ from flax import nnx
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardFailureRateError
 from agent_tunix.policy import compat
+from agent_tunix.policy.variables import Parts
 from agent_tunix.training import learner as learner_module
 from agent_tunix.training.logps import logps_under
 from agent_tunix.training.rollout import Completions
@@ -202,8 +203,8 @@ def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monk
     begun: list[Any] = []
     ready: list[bool] = []
 
-    def begin(model: nnx.Module, *arrays: Any) -> jax.Array:
-        graphdef, state = nnx.split(model)
+    def begin(model: Parts, *arrays: Any) -> jax.Array:
+        graphdef, state = model.split()
         leaves, structure = jax.tree.flatten(state)
         late(leaves[0]).block_until_ready()  # compiled
         unready = nnx.merge(graphdef, jax.tree.unflatten(structure, [late(leaves[0]), *leaves[1:]]))
@@ -215,7 +216,7 @@ def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monk
         ready.append(begun[0].is_ready())
         return type(reward).score(reward, samples)
 
-    monkeypatch.setattr(learner_module, "logps_under", begin)
+    monkeypatch.setattr(learner_module, "reference_logps", begin)
     monkeypatch.setattr(reward, "score", score)
     found = two_iterations.run_step(1)
     assert ready == [False]
@@ -245,6 +246,48 @@ def test_a_gradient_that_overflows_under_a_finite_loss_changes_nothing(two_itera
     assert np.isfinite(policy["loss"])
     assert not finite
     assert_same(two_iterations.state(), two_iterations.initial)
+
+
+def test_updates_after_one_that_is_not_finite_change_nothing(two_iterations: Bench) -> None:
+    """They are begun before it is known, and would be finite: advantages of 0 times a ratio that is not."""
+    completions = two_iterations.sample()
+    trainer = two_iterations.learner.rl_cluster.actor_trainer
+    healthy = two_iterations.example(completions, ADVANTAGES)
+    sick = two_iterations.example(completions, np.inf * ADVANTAGES)
+    with compat.entered(two_iterations.learner._mesh()):
+        train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
+        _, first, _ = train_step(healthy)
+        before = two_iterations.state()
+        _, second, _ = train_step(sick, first["healthy"])
+        _, third, _ = train_step(healthy, second["healthy"])
+    found = [(bool(aux["finite"]), bool(aux["healthy"])) for aux in (first, second, third)]
+    assert found == [(True, True), (False, False), (True, False)]
+    assert_same(two_iterations.state(), before)
+    two_iterations.reset()
+
+
+def test_of_two_updates_the_one_before_a_failure_counts(two_iterations: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is applied, what is described and what the weights are follow the first alone."""
+    completions = two_iterations.sample()
+    trainer = two_iterations.learner.rl_cluster.actor_trainer
+    whole_step, number = trainer._jitted_train_step_fn, iter(range(9))
+    with compat.entered(two_iterations.learner._mesh()):
+        whole_step(two_iterations.example(completions, ADVANTAGES))
+    after_one = two_iterations.state()
+    two_iterations.reset()
+
+    def train_step(example: Any, healthy: Any = None) -> Any:
+        if next(number) == 1:
+            example = dataclasses.replace(example, advantages=jnp.inf * example.advantages)
+        return whole_step(example, healthy)
+
+    monkeypatch.setattr(trainer, "_jitted_train_step_fn", train_step)
+    policy, finite, applied = two_iterations.update(completions, ADVANTAGES)
+    assert (finite, applied) == (False, 1)
+    assert policy["loss"] is not None
+    assert not np.isfinite(policy["loss"])
+    assert_same(two_iterations.state(), after_one)
+    two_iterations.reset()
 
 
 def test_a_healthy_step_after_one_that_was_not_finite_is_as_if_it_had_not_been(two_iterations: Bench) -> None:
@@ -320,6 +363,16 @@ def test_a_half_that_is_not_finite_discards_the_gradient_of_the_other(halves: Be
     _, finite, applied = halves.update(completions, advantages)
     assert not finite
     assert applied == 0
+    assert_same(halves.state(), halves.initial)
+
+
+def test_a_half_after_one_that_is_not_finite_changes_nothing(halves: Bench) -> None:
+    advantages = ADVANTAGES.copy()
+    advantages[0] = np.inf
+    policy, finite, applied = halves.update(halves.sample(), advantages)
+    assert (finite, applied) == (False, 0)
+    assert policy["loss"] is not None
+    assert not np.isfinite(policy["loss"])
     assert_same(halves.state(), halves.initial)
 
 

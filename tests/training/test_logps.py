@@ -1,5 +1,6 @@
 """Log-probabilities on a shared prompt and in chunks against the plain form, every row on its own and all at once."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ from flax import nnx
 
 from agent_tunix.policy.architecture import Architecture, Rope
 from agent_tunix.policy.decoder import Decoder
+from agent_tunix.policy.projection import Projection, Quantization, quantise
 from agent_tunix.training.logps import completion_statistics
 
 PLAIN = Architecture(
@@ -40,7 +42,13 @@ SLIDING = {
     "final_softcap": 7.0,
     "activation": "gelu_tanh",
 }
-ARCHITECTURES = {"plain": PLAIN, "sliding": Architecture(**SLIDING)}
+ARCHITECTURES = {
+    "plain": PLAIN,
+    "sliding": Architecture(**SLIDING),
+    "untied": dataclasses.replace(PLAIN, tied_embeddings=False, qk_norm=False, qkv_bias=True, num_kv_heads=4),
+}
+# With an adapter, beside a base in full or in few bits.
+ADAPTED: dict[str, Quantization | None] = {"adapter": None, "quantised": "nf4"}
 
 B, G, P, T = 3, 4, 7, 6
 RNG = np.random.default_rng(0)
@@ -50,15 +58,45 @@ TOKENS = RNG.integers(0, 53, (B * G, T))
 TEMPERATURE = 0.7
 
 
-@pytest.fixture(params=sorted(ARCHITECTURES))
+EVERY = [*sorted(ARCHITECTURES), *sorted(ADAPTED)]
+
+
+@pytest.fixture(params=["plain", "sliding"])
 def model(request: pytest.FixtureRequest) -> Any:
     """In float64, with weights large enough that everything shows."""
+    name = request.param
     with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
         float64 = jnp.dtype("float64")
-        model = Decoder(ARCHITECTURES[request.param], dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0))
-        state = nnx.state(model)
-        nnx.update(model, jax.tree.map(lambda x: x * 15 if x.ndim > 1 else x + 0.3, state))
+        architecture, quantization = ARCHITECTURES.get(name, PLAIN), ADAPTED.get(name)
+        model = Decoder(architecture, dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0), quantization=quantization)
+        for _, module in nnx.iter_modules(model):
+            if isinstance(module, Projection) and module.quantization is not None:
+                weight = jax.random.normal(jax.random.key(1), (module.in_features, module.out_features))
+                codes, scales = quantise(0.02 * 15 * weight, module.quantization)
+                module.kernel.set_value(codes)
+                module.kernel_scale.set_value(scales)
+        floats = nnx.state(model, lambda _, leaf: jnp.issubdtype(leaf.dtype, jnp.float64))
+        nnx.update(model, jax.tree.map(lambda x: x * 15 if x.ndim > 1 else x + 0.3, floats))
+        if name in ADAPTED:
+            for number, module in enumerate(m for _, m in nnx.iter_modules(model) if isinstance(m, Projection)):
+                keys = jax.random.split(jax.random.key(number))
+                a = jax.random.normal(keys[0], (module.in_features, 2), float64)
+                module.add_adapter(a, 0.3 * jax.random.normal(keys[1], (2, module.out_features), float64), 0.5)
         yield model
+
+
+def gradients(model: Any, of: Any) -> dict[Any, Any]:
+    """Of a loss with respect to all that trains, by path."""
+    kind = nnx.LoRAParam if any(nnx.to_flat_state(nnx.state(model, nnx.LoRAParam))) else nnx.Param
+    return dict(nnx.to_flat_state(nnx.grad(of, argnums=nnx.DiffState(0, kind))(model)))
+
+
+def assert_close(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
+    """All gradients, none of which is nothing."""
+    assert found.keys() == expected.keys()
+    for path, leaf in expected.items():
+        assert np.abs(leaf[...]).max() > 1e-6, path
+        np.testing.assert_allclose(found[path][...], leaf[...], rtol=1e-7, atol=1e-9, err_msg=str(path))
 
 
 def plain(model: Any) -> tuple[jax.Array, jax.Array]:
@@ -94,25 +132,61 @@ def test_log_probabilities_and_entropies_are_those_of_the_plain_form(model: Any,
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("remat", [False, True])
-@pytest.mark.parametrize("chunk", [None, 5])
+@pytest.mark.parametrize("model", EVERY, indirect=True)
+@pytest.mark.parametrize(("chunk", "remat"), [(None, False), (5, True)])
 def test_gradients_are_those_of_the_plain_form(model: Any, chunk: int | None, remat: bool) -> None:
     weights = jnp.asarray(RNG.normal(size=(B * G, T)))
-
-    def gradients(of: Any) -> Any:
-        return nnx.grad(lambda model: (of(model)[0] * weights).sum())(model)
-
-    expected = nnx.to_flat_state(gradients(plain))
+    expected = gradients(model, lambda model: (plain(model)[0] * weights).sum())
+    np.testing.assert_allclose(shared(model, chunk)[0], plain(model)[0], rtol=1e-9, atol=1e-9)
     model.remat = remat
-    found = dict(nnx.to_flat_state(gradients(lambda model: shared(model, chunk))))
-    for path, leaf in expected:
-        assert np.abs(leaf[...]).max() > 1e-6, path
-        np.testing.assert_allclose(found[path][...], leaf[...], rtol=1e-7, atol=1e-9, err_msg=str(path))
+    assert_close(gradients(model, lambda model: (shared(model, chunk)[0] * weights).sum()), expected)
+
+
+@pytest.mark.parametrize("model", ["sliding", "quantised"], indirect=True)
+def test_gradients_of_parts_of_the_prompts_add_up_to_those_of_all(model: Any) -> None:
+    weights = jnp.asarray(RNG.normal(size=(B * G, T)))
+
+    def part(start: int, stop: int) -> dict[Any, Any]:
+        rows = slice(start * G, stop * G)
+
+        def loss(model: Any) -> jax.Array:
+            found = completion_statistics(
+                model,
+                jnp.asarray(PROMPTS[start:stop]),
+                jnp.asarray(PROMPT_MASK.sum(1)[start:stop]),
+                jnp.asarray(TOKENS[rows]),
+                temperature=TEMPERATURE,
+                chunk=7,
+            )
+            return (found.logps * weights[rows]).sum()
+
+        return gradients(model, loss)
+
+    first, rest = part(0, 1), part(1, B)
+    assert_close({path: first[path][...] + rest[path][...] for path in first}, part(0, B))
+
+
+@pytest.mark.parametrize("model", ["sliding", "quantised"], indirect=True)
+def test_slots_that_no_row_fills_change_nothing(model: Any) -> None:
+    """What cutting arrays to a bucket of lengths leaves out."""
+    weights = jnp.asarray(RNG.normal(size=(B * G, T)))
+
+    def longer(model: Any) -> jax.Array:
+        prompts, tokens = np.pad(PROMPTS, ((0, 0), (3, 0))), np.pad(TOKENS, ((0, 0), (0, 2)))
+        lengths = jnp.asarray(PROMPT_MASK.sum(1))
+        found = completion_statistics(
+            model, jnp.asarray(prompts), lengths, jnp.asarray(tokens), temperature=TEMPERATURE, chunk=5
+        )
+        return found.logps[:, :T]
+
+    np.testing.assert_allclose(longer(model), shared(model, 5)[0], rtol=1e-9)
+    found = gradients(model, lambda model: (longer(model) * weights).sum())
+    assert_close(found, gradients(model, lambda model: (shared(model, 5)[0] * weights).sum()))
 
 
 def test_entropies_have_no_gradient(model: Any) -> None:
-    gradient = nnx.grad(lambda model: shared(model, None)[1].sum())(model)
-    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
+    found = gradients(model, lambda model: shared(model, None)[1].sum())
+    assert not any(leaf[...].any() for leaf in found.values())
 
 
 def test_logits_of_all_tokens_never_exist_at_once(model: Any) -> None:

@@ -64,3 +64,15 @@ def test_a_route_by_a_column_that_the_data_lack_is_refused(tmp_path: Path) -> No
 def test_a_subset_that_the_source_does_not_read_is_refused(overrides: list[str], key: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}=foo is not read by the source synthetic, but by huggingface, tfds"):
         checked(tmp_path, *overrides)
+
+
+def test_a_mesh_that_cannot_divide_the_model_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"divides the model over tp=5, and num_heads × head_dim 96, .* try tp=4"):
+        checked(tmp_path, "model.mesh_shape=[1,1,5]")
+    checked(tmp_path, "model.mesh_shape=[7,1,1]", "grpo.num_generations=7")
+
+
+@pytest.mark.parametrize("given", ["[2]", "all", "[1,1,1,1]", "[8,0]"])
+def test_what_is_no_mesh_shape_is_refused(given: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model.mesh_shape must be auto or positive numbers, \[fsdp,tp\] or"):
+        checked(tmp_path, f"model.mesh_shape={given}")

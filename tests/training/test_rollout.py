@@ -1,4 +1,4 @@
-"""The sampler against a plain loop without a cache, and what it promises of keys, ends and padding."""
+"""The sampler of training: what it promises of keys, ends, padding and log-probabilities."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,13 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from tunix.rl.rollout import base_rollout
 
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.rollout import Completions, Rollout, Sampling, _truncate
+from agent_tunix.training.rollout import Completions, Rollout
+from agent_tunix.training.sampling import Sampling
 
 P, T, G = 64, 24, 3
 SAMPLED = Sampling(T, temperature=0.7)
@@ -84,20 +82,6 @@ def test_greedy_equals_a_loop_without_cache_on_ragged_prompts(
     assert len({len(prompt) for prompt in prompts}) > 1
     expected = [reference.complete(prompt, lambda logits, t: np.argmax(logits)) for prompt in prompts]
     assert counted(greedy) == expected
-
-
-def test_sampled_tokens_equal_a_loop_without_cache_under_the_same_key(
-    rollout: Rollout, reference: Reference, prompts: list[list[int]]
-) -> None:
-    """Row 0 of a batch of one prompt and one generation draws from the key folded with the position."""
-    key = jax.random.key(5)
-    for prompt in prompts:
-        found = rollout.sample([prompt], key, SAMPLED, num_generations=1, max_prompt_length=P)
-
-        def choose(logits_V: np.ndarray, t: int) -> int:
-            return int(jax.random.categorical(jax.random.fold_in(key, t), jnp.asarray(logits_V[None]) / 0.7)[0])
-
-        assert counted(found) == [reference.complete(prompt, choose)]
 
 
 def test_sampled_frequencies_of_the_first_token_are_the_models(
@@ -255,48 +239,6 @@ def test_tunixs_interface_samples_under_its_seed(rollout: Rollout) -> None:
 
     assert texts(0) == texts(0)
     assert texts(0) != texts(1)
-
-
-# Truncation, against NumPy.
-
-
-def truncate_oracle(logits_V: np.ndarray, top_k: int | None, top_p: float) -> np.ndarray:
-    """Which tokens stay, by going through them from the likeliest down."""
-    order = np.argsort(-logits_V, kind="stable")
-    chosen = order[: len(order) if top_k is None else top_k]
-    probs = np.exp(logits_V[chosen].astype(np.float64) - logits_V.max())
-    probs /= probs.sum()
-    before = np.concatenate([[0.0], np.cumsum(probs)[:-1]])
-    lowest = logits_V[chosen[before < top_p]].min()
-    return np.asarray(logits_V >= lowest)  # as likely as the last that stays: stays
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    logits_V=hnp.arrays(np.float32, 12, elements=st.integers(-40, 40).map(lambda n: n / 8), unique=True),
-    top_k=st.none() | st.sampled_from([1, 2, 5, 12, 20]),
-    top_p=st.sampled_from([0.03, 0.31, 0.57, 0.83, 1.0]),
-)
-def test_truncation_keeps_the_likeliest_k_and_then_the_nucleus(
-    logits_V: np.ndarray, top_k: int | None, top_p: float
-) -> None:
-    found = np.asarray(_truncated(logits_V[None], top_k, top_p))[0]
-    stays = truncate_oracle(logits_V, top_k, top_p)
-    assert np.array_equal(np.isfinite(found), stays)
-    assert np.array_equal(found[stays], logits_V[stays])
-
-
-_truncated = jax.jit(_truncate, static_argnums=(1, 2))
-
-
-def test_truncation_keeps_tokens_as_likely_as_the_last_kept() -> None:
-    found = np.asarray(_truncate(jnp.array([[1.0, 3.0, 3.0, 3.0]]), 2, 1.0))[0]
-    assert np.isfinite(found).tolist() == [False, True, True, True]
-
-
-def test_truncation_never_keeps_a_forbidden_token() -> None:
-    found = np.asarray(_truncate(jnp.array([[1.0, -jnp.inf, 0.0]]), 3, 1.0))[0]
-    assert np.isfinite(found).tolist() == [True, False, True]
 
 
 def test_top_k_one_is_the_likeliest_token(rollout: Rollout, prompts: list[list[int]], greedy: Completions) -> None:

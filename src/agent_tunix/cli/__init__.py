@@ -1,4 +1,5 @@
-"""`agent-tunix train | sft | evaluate | generate | verify-resume | export | report | compare | tune | rewards …`.
+"""`agent-tunix train | sft | evaluate | generate | verify-resume | export | report | compare | tune | plan`, and
+`agent-tunix rewards … | keys … | store …`.
 
 The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
 """
@@ -8,7 +9,7 @@ import sys
 import click
 
 from agent_tunix import __version__
-from agent_tunix.cli import comparing, plans, recorded_runs, rewards, stored_rewards
+from agent_tunix.cli import comparing, keys, plans, recorded_runs, rewards, run_plan, store, stored_rewards
 from agent_tunix.cli.export import export
 from agent_tunix.cli.generate import generate
 from agent_tunix.cli.report import report
@@ -95,6 +96,9 @@ main.add_command(generate)
 main.add_command(report)
 main.add_command(comparing.compare)
 main.add_command(tune)
+main.add_command(run_plan.plan)
 main.add_command(rewards.rewards)
+main.add_command(keys.keys)
+main.add_command(store.store)
 for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):
     rewards.rewards.add_command(_command)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent_tunix.data import Example
     from agent_tunix.rewards import Mixture
     from agent_tunix.training.generation import Completion, Generator, Source
-    from agent_tunix.training.rollout import Sampling
+    from agent_tunix.training.sampling import Sampling
 
 _INTERRUPTED = 130
 _LONGEST_OF_A_MODEL = 512
@@ -59,6 +59,12 @@ class _StepType(click.ParamType[int | str]):
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=None, help="Nucleus.")
 @click.option("--top-k", type=click.IntRange(min=1), default=None, help="Only the k likeliest tokens.")
 @click.option(
+    "--min-p",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=None,
+    help="Only tokens with at least this share of the likeliest one's probability.",
+)
+@click.option(
     "--num-generations", type=click.IntRange(min=1), default=1, show_default=True, help="Completions of each problem."
 )
 @click.option(
@@ -79,6 +85,7 @@ def generate(
     temperature: float | None,
     top_p: float | None,
     top_k: int | None,
+    min_p: float | None,
     num_generations: int,
     max_new_tokens: int | None,
     seed: int,
@@ -109,7 +116,7 @@ def generate(
     try:
         found = _find(source, step, score)
         examples = None if talking else _examples(found, prompt, file)
-        sampling = _sampling(found, inference_config, temperature, top_p, top_k, max_new_tokens, num_generations)
+        sampling = _sampling(found, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations)
         with _scoring(found, examples if score else None) as mixture:
             generator = _generator(found, sampling, num_generations, seed, mixture)
             if examples is None:
@@ -154,6 +161,7 @@ def _sampling(
     temperature: float | None,
     top_p: float | None,
     top_k: int | None,
+    min_p: float | None,
     max_new_tokens: int | None,
     num_generations: int,
 ) -> "Sampling":
@@ -162,7 +170,7 @@ def _sampling(
 
     devices.prepare(found.run.config.distributed)
     longest = found.run.config.generation.max_generation_steps if found.is_run else _LONGEST_OF_A_MODEL
-    sampling = choose_sampling(inference_config, temperature, top_p, top_k, max_new_tokens or longest)
+    sampling = choose_sampling(inference_config, temperature, top_p, top_k, min_p, max_new_tokens or longest)
     if sampling.greedy and num_generations > 1:
         raise ConfigError(
             f"--num-generations {num_generations} greedy completions would all be the same; add --inference-config"
@@ -181,7 +189,7 @@ def _scoring(found: "Source", examples: "list[Example] | None") -> "Iterator[Mix
     from agent_tunix.training.reward_setup import make_reward_runner
 
     config = found.run.config
-    with make_reward_runner(resolve_scoring(config, examples), config.rewards) as runner:
+    with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
         yield runner.reward
 
 

@@ -8,8 +8,10 @@ import os
 import re
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,18 +29,21 @@ from yaml import YAMLError
 from agent_tunix.cli.comparing import describe_sweep
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
-from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
 from agent_tunix.errors import (
     AgentTunixError,
     CheckpointError,
     ConfigError,
     Interrupted,
+    LostProcessError,
     NonFiniteUpdateError,
     RewardFailureRateError,
 )
 from agent_tunix.tracking.outcome import record_failure
+from agent_tunix.training import timeline
+from agent_tunix.training.timeline import spend
 
-_STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError)
+_STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
@@ -73,6 +78,7 @@ def find_own_conf() -> None:
 
 
 def _run(task: Callable[[DictConfig], None], config_name: str, command: str, overrides: Sequence[str] | None) -> None:
+    before, began = {"imports": timeline.age_of_process()}, time.perf_counter()
     if overrides is not None:
         sys.argv = [f"agent-tunix {command}", *overrides]
     compose.register_schema()
@@ -84,6 +90,13 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     sweep: list[Path] = []
 
     def guarded(cfg: DictConfig) -> None:
+        if before:
+            before["configuration"] = time.perf_counter() - began
+        with timeline.begin(before):
+            before.clear()  # which a further job of a sweep does not take
+            run(cfg)
+
+    def run(cfg: DictConfig) -> None:
         job = HydraConfig.get()
         in_sweep = job.mode == RunMode.MULTIRUN
         if in_sweep:  # what the job would be told alone; it prints how to resume it
@@ -99,7 +112,7 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
                 raise
             if not isinstance(error, AgentTunixError):  # a defect of ours
                 traceback.print_exc()
-                sys.exit(1)
+                _exit(1)
             if not in_sweep or isinstance(error, Interrupted):
                 _fail(error)
             print(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", file=sys.stderr)
@@ -129,7 +142,17 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
 
 def _fail(error: AgentTunixError) -> NoReturn:
     print(_describe(error), file=sys.stderr)
-    sys.exit(_status(error))
+    _exit(_status(error))
+
+
+def _exit(status: int) -> NoReturn:
+    """End, without JAX's farewell to processes that may be gone."""
+    processes = sys.modules.get("agent_tunix.training.processes")
+    if processes is not None and processes.here().count > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _describe(error: AgentTunixError) -> str:
@@ -159,19 +182,24 @@ def _explain(error: Exception, schema: type) -> str:
 
 
 def _train(cfg: DictConfig) -> None:
-    from agent_tunix.training import devices
-    from agent_tunix.training.preflight import preflight
+    with spend("imports"):
+        from agent_tunix.training import devices
+        from agent_tunix.training.preflight import preflight
 
     _load_environment()
-    config = compose.to_typed(cfg)
-    checked = preflight(config, Path.cwd())
-    devices.prepare(config.distributed)
-    devices.require(config.distributed)
-
-    from agent_tunix.training import run
-
     job = HydraConfig.get()
-    run.train(checked, Path(job.runtime.output_dir), job.overrides.task)
+    root = Path(job.runtime.output_dir)
+    with spend("checks"):
+        config = compose.to_typed(cfg)
+        checked = preflight(config, Path.cwd(), root if config.training.resume else None)
+    devices.prepare(config.distributed)
+    _join(config)
+    with spend("imports"):
+        devices.require(config.distributed)
+
+        from agent_tunix.training import run
+
+    run.train(checked, root, job.overrides.task)
 
 
 def _sft(cfg: DictConfig) -> None:
@@ -180,14 +208,19 @@ def _sft(cfg: DictConfig) -> None:
     from agent_tunix.training.targets import check_supervised
 
     _load_environment()
-    checked = check_supervised(preflight(compose.to_typed(cfg), Path.cwd()))
-    devices.prepare(checked.config.distributed)
-    devices.require(checked.config.distributed)
-
-    from agent_tunix.training import sft
-
     job = HydraConfig.get()
-    sft.train_supervised(checked, Path(job.runtime.output_dir), job.overrides.task)
+    root = Path(job.runtime.output_dir)
+    with spend("checks"):
+        config = compose.to_typed(cfg)
+        checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
+    devices.prepare(checked.config.distributed)
+    _join(checked.config)
+    with spend("imports"):
+        devices.require(checked.config.distributed)
+
+        from agent_tunix.training import sft
+
+    sft.train_supervised(checked, root, job.overrides.task)
 
 
 def _evaluate(cfg: DictConfig) -> None:
@@ -200,6 +233,16 @@ def _evaluate(cfg: DictConfig) -> None:
     devices.prepare(request.subject.run.config.distributed)
     devices.require(request.subject.run.config.distributed)
     evaluate_checkpoint(request)
+
+
+def _join(config: Config) -> None:
+    """Connect the processes of the run, where there are several."""
+    if config.distributed.mode == "none":
+        return
+    with spend("processes"):
+        from agent_tunix.training.processes import join
+
+        join(config.distributed, compose.to_yaml(replace(config, distributed=DistributedConfig())))
 
 
 def _load_environment() -> None:

@@ -19,6 +19,7 @@ from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureErro
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture
     from agent_tunix.rewards.checks import Problem
+    from agent_tunix.rewards.uploaded import UploadedSource
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,7 +52,7 @@ def rewards() -> None:
     """Look at, try, test, attack, calibrate and time a reward, offline and without JAX.
 
     NAME is anything that training.reward_function accepts: a registered name, a file of conf/reward, a dotted path,
-    file.py:function, or a list or mapping of components in YAML.
+    file.py:function, the name or id of an uploaded reward function, or a list or mapping of components in YAML.
     """
 
 
@@ -331,6 +332,7 @@ def test(
         reward_key=finding.reward_key,
         execution=execution.place,
         timeout_s=execution.timeout_s,
+        fetch=_fetch,
     )
     if as_json:
         _print_json({"passed": report.passed, "cases": [result.to_data() for result in report.results]})
@@ -566,7 +568,15 @@ def resolve(name: str, finding: Finding) -> "Mixture":
         convention=finding.convention,
         completions=finding.completions,
         reward_key=finding.reward_key,
+        fetch=_fetch,
     )
+
+
+def _fetch(name: str) -> "UploadedSource | None":
+    """An uploaded reward, of the store of this machine or of the server of AGENT_TUNIX_URL."""
+    from agent_tunix.store.fetching import fetch_uploaded
+
+    return fetch_uploaded(name)
 
 
 @contextlib.contextmanager

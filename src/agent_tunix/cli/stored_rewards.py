@@ -76,12 +76,13 @@ def replay(
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     if repeats > 1:
         mixtures = [
-            stored_rewards.without_cache(stored_rewards.resolve_for_replay(config, stored)) for _ in range(repeats)
+            stored_rewards.without_cache(stored_rewards.resolve_for_replay(config, stored, is_own=reward is None))
+            for _ in range(repeats)
         ]
         with stored_rewards.placed(mixtures, config) as placed:
             _print(replays.repeat(placed, recorded, rows, num_generations=group_size, scaling=scaling), as_json)
         return
-    mixture = stored_rewards.resolve_for_replay(config, stored)
+    mixture = stored_rewards.resolve_for_replay(config, stored, is_own=reward is None)
     kept = stored_rewards.unchanged_components(stored, mixture) if reuse else []
     with stored_rewards.placed([mixture], config) as (ready,):
         replayed = replays.replay(ready, recorded, rows, num_generations=group_size, scaling=scaling, reuse=kept)
@@ -157,7 +158,7 @@ def _reward_of(named: str, modules: tuple[str, ...]) -> "Mixture":
     if not (Path(named) / "config.yaml").is_file():
         return resolve(named, Finding(modules))
     stored = StoredRun(named)
-    mixture = resolve_from_config(stored.config, Path.cwd())
+    mixture = resolve_from_config(stored.config, Path.cwd(), stored.root)
     for line in changed_since_run(stored, mixture):
         click.echo(f"since {named} was trained: {line}", err=True)
     return mixture

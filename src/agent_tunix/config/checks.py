@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
+from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
-from agent_tunix.config.schema import Config, GrpoConfig
+from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 
 _CHOICES: dict[str, tuple[str | None, ...]] = {
@@ -40,6 +41,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "generation.over_long": ("drop", "refuse"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
+    "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
     "distributed.platform": ("auto", "cpu", "gpu", "tpu"),
     "tracking.progress": ("auto", "live", "plain", "none"),
     "stopping.mode": ("max", "min"),
@@ -81,6 +83,10 @@ _AT_LEAST = {
     "data.shuffle_buffer": 1,
     "model.lora_rank": 0,
     "distributed.num_cpu_devices": 1,
+    "distributed.num_processes": 1,
+    "distributed.process_id": 0,
+    "distributed.initialization_timeout_s": 1,
+    "distributed.heartbeat_timeout_s": 1,
     "tracking.histogram_bins": 1,
     "stopping.patience": 1,
     "tracking.sample_every_n_steps": 0,
@@ -102,6 +108,7 @@ _WITHIN = {
     "scheduler.decay_ratio": (0.0, 1.0, True, True),
     "generation.temperature": (0.0, math.inf, False, False),
     "generation.top_p": (0.0, 1.0, False, True),
+    "generation.min_p": (0.0, 1.0, True, False),
     "grpo.beta": (0.0, math.inf, True, False),
     "grpo.epsilon": (0.0, 1.0, False, False),
     "grpo.epsilon_high": (0.0, math.inf, False, False),
@@ -128,6 +135,7 @@ _ADVICE = {
     "generation.top_k": "null keeps every token",
     "generation.temperature": "0.01 is nearly greedy, and leaves nothing to compare",
     "generation.top_p": "1 keeps every token",
+    "generation.min_p": "0 keeps every token",
     "training.num_batches": "null goes through all rows",
     "training.max_checkpoints_to_keep": "resuming needs one",
     "training.train_fraction": "1 trains on every row",
@@ -204,8 +212,12 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _length_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
+    yield from _process_problems(config.distributed)
     yield from optimizer_problems(config.optimizer, config.scheduler)
     yield from _prompt_problems(config)
+    steps = config.tracking.profile_steps
+    if len(steps) != 2 or not 1 <= steps[0] <= steps[1]:
+        yield f"tracking.profile_steps must be the first and the last step to trace, from 1, not {steps}; such as [3,5]"
     if config.training.save_reward_analysis and config.rollouts.share == 0:
         yield (
             "training.save_reward_analysis=true reads the stored rollouts, but rollouts.share is 0; store a share of"
@@ -217,6 +229,19 @@ def _problems(config: Config) -> Iterator[str]:
     for name, component in config.reward.components.items():
         if not isinstance(component, dict | str):
             yield f"reward.components.{name} must be a reward or {{function: …, weight: …}}, not {component!r}"
+
+
+def _process_problems(distributed: DistributedConfig) -> Iterator[str]:
+    address, count, index = distributed.coordinator_address, distributed.num_processes, distributed.process_id
+    if address is not None and re.fullmatch(r".+:\d{1,5}", address) is None:
+        yield f"distributed.coordinator_address must be HOST:PORT, not {address!r}; HOST is where process 0 runs"
+    if count is not None and index is not None and index >= count > 0:
+        yield (
+            f"distributed.process_id {index} must be under distributed.num_processes {count}; the processes are"
+            f" numbered from 0 to {count - 1}"
+        )
+    if any(device < 0 for device in distributed.local_device_ids or []):
+        yield f"distributed.local_device_ids must be numbers from 0, not {distributed.local_device_ids}"
 
 
 def _too_low(config: Config, keys: Iterable[str], prefix: str = "") -> Iterator[str]:
@@ -340,8 +365,10 @@ def _model_problems(config: Config) -> Iterator[str]:
             f"model.path is required for model.model_size {model.model_size}: set model.path=DIR, a Hugging Face model"
             f" directory, model.path=hf://owner/name, or model=tiny for the embedded model"
         )
-    if len(model.mesh_shape) != 2 or min(model.mesh_shape) < 1:
-        yield f"model.mesh_shape must be two positive numbers, [fsdp, tp], not {model.mesh_shape}; one device is [1,1]"
+    try:
+        read_mesh_shape(model.mesh_shape)
+    except ValueError as error:
+        yield str(error)
     if model.lora_module_path is not None:
         try:
             re.compile(model.lora_module_path)
@@ -362,18 +389,22 @@ def _model_problems(config: Config) -> Iterator[str]:
 
 
 def _batch_problems(config: Config) -> Iterator[str]:
-    training, mesh = config.training, config.model.mesh_shape
+    training = config.training
+    try:
+        shape = read_mesh_shape(config.model.mesh_shape)
+    except ValueError:
+        return  # told already
     batch = _Batch(
         size=training.batch_size,
         micro=training.micro_batch_size,
         steps=training.gradient_accumulation_steps,
         generations=config.grpo.num_generations,
-        fsdp=mesh[0] if mesh else 1,
+        devices=1 if shape is None else shape.row_shards,
     )
     if any(number is not None and number < 1 for number in dataclasses.astuple(batch)):
         return  # their ranges are told already
     if problem := batch.problem():
-        yield problem + batch.remedy(config.model.mesh_shape)
+        yield problem + batch.remedy(shape)
 
 
 @dataclass(frozen=True)
@@ -385,20 +416,20 @@ class _Batch:
         micro: Prompts a micro-batch; None where it follows from the others.
         steps: Micro-batches a step; None where it follows from the others.
         generations: Completions a prompt.
-        fsdp: Devices among which the completions of a micro-batch are divided.
+        devices: Among which the completions of a micro-batch are divided.
     """
 
     size: int
     micro: int | None
     steps: int | None
     generations: int
-    fsdp: int
+    devices: int
 
     def problem(self) -> str | None:
         """What does not agree."""
         return self._division_problem() or self._device_problem()
 
-    def remedy(self, mesh_shape: list[int]) -> str:
+    def remedy(self, shape: MeshShape | None) -> str:
         """Values with which everything agrees, or else with which the division does."""
         for problem_of in (_Batch.problem, _Batch._division_problem):
             found = []
@@ -408,7 +439,7 @@ class _Batch:
                     found.append(f"{_BATCH_KEYS[name]}={good}")
             if found:
                 return f"; try {' or '.join(found)}"
-        return f"; try another model.mesh_shape than {mesh_shape}"
+        return f"; try another model.mesh_shape than {shape}"
 
     def _micro_size(self) -> int:
         return self.micro or self.size // (self.steps or 1)
@@ -428,11 +459,12 @@ class _Batch:
 
     def _device_problem(self) -> str | None:
         rows = self._micro_size() * self.generations
-        if rows % self.fsdp == 0:
+        if rows % self.devices == 0:
             return None
         return (
             f"a micro-batch of {self._micro_size()} prompts × grpo.num_generations {self.generations} = {rows}"
-            f" completions must be divisible by {self.fsdp}, the first number of model.mesh_shape"
+            f" completions must be divisible by {self.devices}, the devices that model.mesh_shape divides rows over"
+            " (data × fsdp)"
         )
 
     def _candidates(self) -> dict[str, Iterable[int]]:
@@ -441,13 +473,13 @@ class _Batch:
         first = math.ceil(self.size / unit)
         both = self.micro is not None and self.steps is not None
         values: dict[str, Iterable[int]] = {
-            "size": [unit * (self.steps or 1)] if both else (unit * n for n in range(first, first + self.fsdp))
+            "size": [unit * (self.steps or 1)] if both else (unit * n for n in range(first, first + self.devices))
         }
         for name in ("micro", "steps"):
             if (given := getattr(self, name)) is not None:
                 values[name] = sorted(_divisors(self.size), key=lambda divisor: (divisor > given, abs(divisor - given)))
         if not self._division_problem():
-            values["generations"] = range(self.generations, self.generations + self.fsdp)
+            values["generations"] = range(self.generations, self.generations + self.devices)
         return values
 
 

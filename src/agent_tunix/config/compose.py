@@ -219,6 +219,21 @@ def check_yaml(path: Path) -> None:
         raise ConfigError(f"{path} should be a configuration that a run wrote, but: {text}; restore it") from error
 
 
+def from_yaml_text(text: str) -> Config:
+    """The configuration that `to_yaml` wrote.
+
+    Raises:
+        ConfigError: The text is none.
+    """
+    try:
+        loaded = OmegaConf.create(text)
+        if not isinstance(loaded, DictConfig) or not loaded:
+            raise ValueError("it holds no keys")
+        return to_typed(loaded)
+    except (ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ConfigError(f"this is no configuration: {' '.join(str(error).split())}") from error
+
+
 def from_yaml(path: Path) -> Config:
     """The configuration that a run wrote.
 

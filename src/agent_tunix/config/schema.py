@@ -47,7 +47,11 @@ class ModelConfig:
         "QLoRA: the projections of the frozen base are kept in int8 (8.5 bits a weight) or nf4 (4.5 bits); null: in the"
         " compute type. Needs an adapter.",
     )
-    mesh_shape: list[int] = key([1, 1], "Devices along the (fsdp, tp) axes of the mesh; their product must exist.")
+    mesh_shape: Any = key(
+        "auto",
+        "Devices along the axes of the mesh, [fsdp,tp] or [data,fsdp,tp]; auto: all devices, as the model, the memory"
+        " and the batch allow.",
+    )
     dtype: str = key("auto", "Compute type: float32, bfloat16, or auto (float32 on CPU, bfloat16 elsewhere).")
     remat: bool = key(False, "Recompute activations in the backward pass: less memory, about a third more time.")
 
@@ -319,6 +323,9 @@ class GenerationConfig:
     temperature: float = key(1.0, "Sampling temperature, above 0; the loss uses the same one.")
     top_p: float = key(1.0, "Nucleus: the smallest set of tokens with this probability, in (0, 1].")
     top_k: int | None = key(None, "Only the k likeliest tokens; null: all.")
+    min_p: float = key(
+        0.0, "Only tokens with at least this share of the likeliest token's probability, in [0, 1); 0: all."
+    )
     eos_tokens: list[int] | None = key(None, "Token ids that end a completion; null: the tokenizer's own.")
     cache_size: int | None = key(None, "Slots of the key-value cache; null: prompt + generation. Less is refused.")
     over_long: str = key("drop", "A prompt over max_prompt_length is dropped and counted, or refused: drop, refuse.")
@@ -329,7 +336,9 @@ class TrainingConfig:
     """The run: its reward, its length, its batches, and what it leaves behind."""
 
     reward_function: Any = key(
-        "math", "Which reward trains: a name, a dotted path, file.py:function, a list, or a mapping of components."
+        "math",
+        "Which reward trains: a name, a dotted path, file.py:function, rf_… or the name of an uploaded one, a list, or"
+        " a mapping of components.",
     )
     batch_size: int = key(16, "Prompts a step; divisible by micro_batch_size.")
     micro_batch_size: int | None = key(None, "Prompts a forward and backward pass; null: the whole batch.")
@@ -410,11 +419,30 @@ class EvaluationConfig:
 
 @dataclass
 class DistributedConfig:
-    """Which devices the run sees, and where programs compiled for them are kept."""
+    """Which devices the run sees, which other processes take part, and where compiled programs are kept."""
 
+    mode: str = key(
+        "none",
+        "none (one process), auto (TPU pods, GKE, and whatever else JAX detects), slurm, mpi or manual: how the"
+        " processes of the run find each other.",
+    )
+    coordinator_address: str | None = key(
+        None, "HOST:PORT where process 0 listens; required by manual, else null: detected."
+    )
+    num_processes: int | None = key(None, "Processes of the run; required by manual, else null: detected.")
+    process_id: int | None = key(
+        None, "Number of this process, from 0, another in each; required by manual, else null: detected."
+    )
+    local_device_ids: list[int] | None = key(
+        None, "Accelerators of the machine that this process uses; null: all, or one under Slurm and MPI."
+    )
+    initialization_timeout_s: int = key(300, "Seconds within which all processes must have come together.")
+    heartbeat_timeout_s: int = key(100, "A process that nothing is heard of for so many seconds is given up as lost.")
     platform: str = key("auto", "auto (JAX chooses), cpu, gpu or tpu.")
     compilation_cache: str | None = key(
-        "auto", "Directory of compiled programs, which make the next start fast; auto: the user's cache; null: none."
+        "auto",
+        "Directory of compiled programs, which make the next start fast: at most 1 GiB for each kind of processor;"
+        " auto: the user's cache; null: none.",
     )
     num_cpu_devices: int | None = key(None, "Virtual CPU devices, to try a mesh without accelerators; null: 1.")
 
@@ -435,6 +463,9 @@ class TrackingConfig:
         None, "MLflow's store; null: MLFLOW_TRACKING_URI, or else sqlite:///mlflow.db in the working directory."
     )
     report: bool = key(True, "Draw report.html and plots/*.png as the run ends.")
+    profile_steps: list[int] = key(
+        [3, 5], "With profile=true, the first and the last step that is traced; past the run's end, its last step."
+    )
 
 
 @dataclass
@@ -468,6 +499,9 @@ class Config:
     seed: int = key(0, "Every random choice of the run follows from it.")
     project_name: str = key("agent_tunix", "First part of the run's directory; name of the project in trackers.")
     wandb_disabled: bool = key(True, "False sends metrics to Weights & Biases (extra `wandb`).")
+    profile: bool = key(
+        False, "Trace the steps of tracking.profile_steps into profile/ of the run's directory, for ui.perfetto.dev."
+    )
 
 
 @dataclass

@@ -11,6 +11,7 @@ from flax import nnx
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.module_names import DEFAULT_PATTERN, abbreviate, explain_no_match, matches, name_of
 from agent_tunix.policy.projection import Projection
 
@@ -67,12 +68,9 @@ def _first_weights(
 @functools.cache
 def _initializers(mesh: jax.sharding.Mesh, axes: tuple[str, str]) -> tuple[Any, Any]:
     """What makes A and B where they belong; once, so that projections of one shape share what is compiled."""
-
-    def place(*axes: str | None) -> Any:
-        return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
-
-    draw = jax.jit(jax.nn.initializers.he_uniform(), static_argnums=(1, 2), out_shardings=place(axes[0], None))
-    return draw, jax.jit(jnp.zeros, static_argnums=(0, 1), out_shardings=place(None, axes[1]))
+    place_a, place_b = sharding_over(mesh, axes[0], None), sharding_over(mesh, None, axes[1])
+    draw = jax.jit(jax.nn.initializers.he_uniform(), static_argnums=(1, 2), out_shardings=place_a)
+    return draw, jax.jit(jnp.zeros, static_argnums=(0, 1), out_shardings=place_b)
 
 
 def _holds_weights(module: Any) -> bool:

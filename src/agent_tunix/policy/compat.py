@@ -7,6 +7,10 @@ repair can go. The version is pinned in pyproject.toml and checked here.
 
 import contextlib
 import importlib.metadata
+import importlib.util
+import sys
+import threading
+import types
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -15,6 +19,7 @@ import jax
 from flax import nnx
 
 TUNIX_VERSION = "0.1.7"
+_WARNING = threading.Lock()
 
 
 def check_version() -> None:
@@ -31,13 +36,60 @@ def check_version() -> None:
         )
 
 
+def import_narrowly() -> None:
+    """Have `import tunix.rl.…` load what it names, and not the whole of Tunix; to be called before Tunix is imported.
+
+    Defect: the package imports all its trainers as it begins, agents and pandas among them, and tensorboardX below it
+    imports the whole client of Google Cloud Storage: nearly five times the modules that a run uses. `tunix` becomes a
+    package that runs its own `__init__` when a name of it is first asked for, and tensorboardX knows no `gs://`.
+
+    Where another has imported Tunix or tensorboardX already, it stays as it is.
+    """
+    check_version()
+    if "tensorboardX" not in sys.modules:
+        with _absent("google.cloud.storage", "boto3"):
+            import tensorboardX  # noqa: F401  # finds out as it is imported which of these there are
+    if "tunix" not in sys.modules:
+        spec = importlib.util.find_spec("tunix")
+        assert spec is not None
+        package = importlib.util.module_from_spec(spec)
+        package.__class__ = _LazyPackage
+        sys.modules["tunix"] = package
+
+
+@contextlib.contextmanager
+def _absent(*names: str) -> Iterator[None]:
+    """Modules that are not imported yet cannot be."""
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None is what Python refuses
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+class _LazyPackage(types.ModuleType):
+    """A package whose `__init__` runs when it is asked for a name that is no submodule of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        is_probe = name.startswith("__") and name != "__version__"
+        if is_probe or importlib.util.find_spec(f"{self.__name__}.{name}"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        self.__class__ = types.ModuleType  # type: ignore[assignment]
+        assert self.__spec__ is not None
+        assert self.__spec__.loader is not None
+        self.__spec__.loader.exec_module(self)
+        return getattr(self, name)
+
+
 @contextlib.contextmanager
 def entered(mesh: jax.sharding.Mesh) -> Iterator[None]:
     """The mesh as the context that Tunix reads.
 
     Tunix takes the mesh from JAX's thread resources, which only the deprecated `with mesh:` sets.
     """
-    with warnings.catch_warnings():
+    with _WARNING, warnings.catch_warnings():  # which are not for several threads at once
         warnings.filterwarnings("ignore", message=".*with mesh.*", category=DeprecationWarning)
         mesh.__enter__()  # type: ignore[no-untyped-call]
     try:
@@ -53,6 +105,8 @@ def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, f
     values gain
 
     - `finite`, a boolean;
+    - `healthy`: whether the step changed anything, which it does where it is finite and those before it were; the next
+      step takes it as its last argument, true where it is left out;
     - `grad_norm`: the norm of the gradient that is or will be applied, the mean of the micro-batches accumulated so
       far, where Tunix gives that of the last micro-batch alone; without frozen weights;
     - `update_norm`, `weight_norm`: name of a group ("" for all of them) → norm of what was added to the weights that
@@ -64,7 +118,9 @@ def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, f
         frozen: Groups whose weights stay as they are.
     """
 
-    def train_step(model: nnx.Module, optimizer: nnx.Optimizer[Any], inputs: Any) -> tuple[Any, Any, Any]:
+    def train_step(
+        model: nnx.Module, optimizer: nnx.Optimizer[Any], inputs: Any, healthy: Any = True
+    ) -> tuple[Any, Any, Any]:
         before_model, before_optimizer = nnx.state(model, optimizer.wrt), nnx.state(optimizer)
         before_model, before_optimizer = jax.tree.map(lambda x: x, (before_model, before_optimizer))
         names = jax.tree.leaves(labels(before_model)) if labels else [""] * len(jax.tree.leaves(before_model))
@@ -72,6 +128,7 @@ def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, f
         watched = _Watched(optimizer)
         loss, aux, grad_norm = type(trainer)._train_step(trainer, model, watched, inputs)
         finite = jax.numpy.isfinite(loss) & jax.numpy.isfinite(grad_norm)
+        healthy = finite & healthy
         # Reductions that XLA fuses with the subtraction: no copy of the weights is made.
         added = jax.tree.map(
             lambda new, old: jax.numpy.where(finite, _squares(new - old), jax.numpy.nan),
@@ -80,13 +137,14 @@ def guard_train_step(trainer: Any, labels: Callable[[Any], Any] | None = None, f
         )
         found = {
             "finite": finite,
+            "healthy": healthy,
             "grad_norm": _accumulated_norm(before_optimizer, watched.gradients, None if all(trained) else trained),
             "update_norm": _norms(jax.tree.leaves(added), names),
             "weight_norm": _norms([_squares(weight) for weight in jax.tree.leaves(before_model)], names),
         }
 
         def keep(new: Any, old: Any) -> Any:
-            return jax.tree.map(lambda n, o: jax.numpy.where(finite, n, o), new, old)
+            return jax.tree.map(lambda n, o: jax.numpy.where(healthy, n, o), new, old)
 
         nnx.update(model, keep(nnx.state(model, optimizer.wrt), before_model))
         nnx.update(optimizer, keep(nnx.state(optimizer), before_optimizer))

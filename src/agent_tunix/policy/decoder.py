@@ -25,10 +25,9 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
+from agent_tunix.policy.attention import attend, attend_after, wide
+from agent_tunix.policy.mesh import TENSOR, divide
 from agent_tunix.policy.projection import Projection, Quantization
-
-# Far below any logit, and finite: a row of them has a softmax.
-_UNSEEN = -(2.0**100)
 
 Cache = dict[str, Any]
 Angles = tuple[Float[Array, "B T 1 H/2"], Float[Array, "B T 1 H/2"]]
@@ -43,7 +42,7 @@ class Prefix(NamedTuple):
     """What B texts have left in the decoder, for rows that continue them.
 
     Attributes:
-        layers: Keys and values of each layer, [B, P, K, H].
+        layers: Keys and values of each layer, [B, K, P, H].
         positions: [B, P], of each token in its text.
         mask: [B, P], True where there is a token.
     """
@@ -120,7 +119,9 @@ class Decoder(nnx.Module):
             output_hidden: Give the normed hidden states instead, of which `project` makes logits.
         """
         x = self.embed_tokens(input_tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
-        x = self._divide(x, "fsdp")
+        # The table has its width over fsdp, and so has what was looked up in it; from there rows take fsdp over.
+        x = divide(self.mesh, x, None, "fsdp", rows=("data",))
+        x = divide(self.mesh, x)
         key_positions = positions = positions.astype(jnp.int32)
         if cache is not None:
             slot = cache["length"][0]
@@ -133,9 +134,9 @@ class Decoder(nnx.Module):
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
             before = None if cache is None else (*cache["layers"][number], slot)
             shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
-            run = _checkpointed(layer) if self.remat else layer
-            x, after = run(x, angles[kind], masks[kind], before, shared)
-            x = self._divide(x, "fsdp")
+            run = jax.checkpoint(_run_layer) if self.remat else _run_layer
+            x, after = run(*nnx.split(layer), x, angles[kind], masks[kind], before, shared)
+            x = divide(self.mesh, x)
             layers.append(after)
         if cache is not None:
             length = cache["length"] + input_tokens.shape[1]
@@ -145,34 +146,53 @@ class Decoder(nnx.Module):
 
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         """Logits of normed hidden states, in float32."""
-        logits = self.embed_tokens.attend(hidden) if self.lm_head is None else self.lm_head(hidden)
-        logits = self._divide(logits.astype(_wide(logits.dtype)), "fsdp", *[None] * (logits.ndim - 2), "tp")
+        return self._finish(_multiply_head(self._head, hidden))
+
+    def project_in_parts(self, num_parts: int) -> Callable[[Float[Array, "S C D"]], Float[Array, "S C V"]]:
+        """`project` for a loop over chunks of rows that lie in S parts on devices of their own.
+
+        Each part has its own copy of the matrix, one on each device. So the loop gathers no matrix that is divided over
+        fsdp, and the gradients of the parts, a matrix for each, are added once after it instead of after each chunk.
+        """
+        graphdef, state = nnx.split(self._head)
+        copies = []
+        for path, leaf in nnx.to_flat_state(state):
+            axes = [TENSOR if axis == TENSOR else None for axis in leaf.get_metadata().get("out_sharding") or ()]
+            array = leaf.get_value()
+            copy = divide(self.mesh, jnp.broadcast_to(array, (num_parts, *array.shape)), *axes)
+            copies.append((path, leaf, copy))
+
+        def multiply(arrays: list[jax.Array], hidden_CD: jax.Array) -> jax.Array:
+            own = [(path, leaf.replace(array)) for (path, leaf, _), array in zip(copies, arrays, strict=True)]
+            return _multiply_head(nnx.merge(graphdef, nnx.from_flat_state(own)), hidden_CD)
+
+        def project(hidden_SCD: Float[Array, "S C D"]) -> Float[Array, "S C V"]:
+            return self._finish(jax.vmap(multiply)([copy for _, _, copy in copies], hidden_SCD))
+
+        return project
+
+    @property
+    def _head(self) -> nnx.Module:
+        return self.embed_tokens if self.lm_head is None else self.lm_head
+
+    def _finish(self, logits: Float[Array, "... V"]) -> Float[Array, "... V"]:
+        logits = divide(self.mesh, logits.astype(wide(logits.dtype)), *[None] * (logits.ndim - 2), TENSOR)
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
     def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype) -> Cache:
-        """An empty cache of keys and values, [B, S, K, H] each, with the positions of what is in it."""
-        shape = (batch_size, cache_size, self.config.num_kv_heads, self.config.head_dim)
+        """An empty cache of keys and values, [B, K, S, H] each, with the positions of what is in it."""
+        shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim)
+
+        def empty() -> jax.Array:
+            return divide(self.mesh, jnp.zeros(shape, dtype), TENSOR)
+
         return {
-            "layers": [(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in self.config.layer_kinds],
+            "layers": [(empty(), empty()) for _ in self.config.layer_kinds],
             "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
             # The same for all rows; an array of rows, so that rows of a cache can be repeated as a whole.
             "length": jnp.zeros((batch_size,), jnp.int32),
         }
-
-    def _divide(self, x: jax.Array, *axes: str | None) -> jax.Array:
-        """Say which axes of activations lie on which axes of the mesh.
-
-        Weights are divided over fsdp as rows are, so that left to itself the compiler may well gather the rows instead
-        of the weights. An axis that the mesh does not divide evenly is left to it.
-        """
-        if self.mesh is None or self.mesh.size == 1:
-            return x
-        whole = self.mesh.shape
-        even = [a if a is None or size % whole[a] == 0 else None for a, size in zip(axes, x.shape, strict=False)]
-        place = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(*even))  # type: ignore[no-untyped-call]
-        divided: jax.Array = jax.lax.with_sharding_constraint(x, place)  # type: ignore[no-untyped-call]
-        return divided
 
     def read_prefix(self, tokens: Int[Array, "B P"], mask: Bool[Array, "B P"]) -> tuple[jax.Array, Prefix]:
         """Read texts that rows will continue.
@@ -213,6 +233,16 @@ class Decoder(nnx.Module):
         return (prefix.mask[:, None, :] & near).reshape(B, N // B, T, P)
 
 
+def grow_cache(cache: Cache, cache_size: int) -> Cache:
+    """The cache with empty slots added at its end."""
+    more = cache_size - cache["positions"].shape[1]
+    return {
+        "layers": jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))), cache["layers"]),
+        "positions": jnp.pad(cache["positions"], ((0, 0), (0, more))),
+        "length": cache["length"],
+    }
+
+
 class DecoderLayer(nnx.Module):
     """Attention and MLP, each on a normed copy of the residual stream."""
 
@@ -247,6 +277,7 @@ class Attention(nnx.Module):
         """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
         self.config = config
         self.kind = kind
+        self.mesh: jax.sharding.Mesh | None = None
         hidden, queries = config.hidden_size, config.num_heads * config.head_dim
         keys = config.num_kv_heads * config.head_dim
         self.q_proj = Projection(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
@@ -263,22 +294,31 @@ class Attention(nnx.Module):
         """What the tokens take from those they see, and all keys and values where there is a cache."""
         B, T, _ = x.shape
         head_dim = self.config.head_dim
-        q = self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim)
-        k = self.k_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim)
-        v = self.v_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim)
+        q = self._by_heads(self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim))
+        k = self._by_heads(self.k_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
+        v = self._by_heads(self.v_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, angles), rotate(k, angles)
+        k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
         if cache is not None:
             keys, values, slot = cache
-            k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=1)
-            v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=1)
+            k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=2)
+            v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=2)
         q = q * jnp.asarray(self.config.query_scale, q.dtype)
         if prefix is None:
             out = attend(q, k, v, mask, self.config.attention_softcap)
         else:
             out = attend_after(q, k, v, mask, prefix, self.config.attention_softcap)
         return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
+
+    def _by_heads(self, x: jax.Array) -> jax.Array:
+        """Each device of `tp` has whole heads, all of them where `tp` does not divide their number.
+
+        Projections are divided by width, which may cut a head in two; fewer key-value heads than devices are so on
+        each of them, and each has of the queries its own.
+        """
+        return divide(self.mesh, x, None, TENSOR)
 
 
 class MLP(nnx.Module):
@@ -310,69 +350,9 @@ class RMSNorm(nnx.Module):
 
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... D"]:
         """x / sqrt(mean(x²) + eps) · (weight + offset)."""
-        x = x.astype(_wide(x.dtype))
+        x = x.astype(wide(x.dtype))
         x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.eps)
         return (x * (self.weight[...].astype(x.dtype) + self.offset)).astype(self.dtype)
-
-
-def attend(
-    q: Float[Array, "B T Q H"],
-    k: Float[Array, "B S K H"],
-    v: Float[Array, "B S K H"],
-    mask: Bool[Array, "B T S"],
-    softcap: float | None,
-) -> Float[Array, "B T Q H"]:
-    """Softmax attention of scaled queries; a token that may see nothing gets a mean of values that nobody reads."""
-    B, T, Q, H = q.shape
-    K = k.shape[2]
-    q = q.reshape(B, T, K, Q // K, H)
-    logits = _cap(jnp.einsum("BTKGH,BSKH->BKGTS", q, k, preferred_element_type=_wide(q.dtype)), softcap)
-    shares = jax.nn.softmax(jnp.where(mask[:, None, None], logits, _UNSEEN), axis=-1).astype(v.dtype)
-    return jnp.einsum("BKGTS,BSKH->BTKGH", shares, v).reshape(B, T, Q, H)
-
-
-def attend_after(
-    q: Float[Array, "N T Q H"],
-    k: Float[Array, "N S K H"],
-    v: Float[Array, "N S K H"],
-    mask: Bool[Array, "N T S"],
-    prefix: tuple[Float[Array, "B P K H"], Float[Array, "B P K H"], Bool[Array, "B R T P"]],
-    softcap: float | None,
-) -> Float[Array, "N T Q H"]:
-    """`attend` to a prefix that R rows share, and to the keys of each row's own.
-
-    The softmax is over both. Its two halves keep the layout in which they are computed: only maxima, sums and outputs,
-    which are small, change theirs (the idea of https://arxiv.org/abs/2506.05433).
-    """
-    prefix_k, prefix_v, prefix_mask = prefix
-    N, T, Q, H = q.shape
-    B, _, K, _ = prefix_k.shape
-    wide = _wide(q.dtype)
-    R, G = N // B, Q // K
-    q_own, q_shared = q.reshape(N, T, K, G, H), q.reshape(B, R, T, K, G, H)
-    own = _cap(jnp.einsum("NTKGH,NSKH->NKTGS", q_own, k, preferred_element_type=wide), softcap)
-    own = jnp.where(mask[:, None, :, None], own, _UNSEEN)
-    shared = _cap(jnp.einsum("BRTKGH,BPKH->BKRTGP", q_shared, prefix_k, preferred_element_type=wide), softcap)
-    shared = jnp.where(prefix_mask[:, None, :, :, None], shared, _UNSEEN)
-
-    def to_rows(x_BKRTG: jax.Array) -> jax.Array:
-        return x_BKRTG.swapaxes(1, 2).reshape(N, K, T, G)
-
-    def to_groups(x_NKTG: jax.Array) -> jax.Array:
-        return x_NKTG.reshape(B, R, K, T, G).swapaxes(1, 2)
-
-    highest_NKTG = jax.lax.stop_gradient(jnp.maximum(own.max(-1), to_rows(shared.max(-1))))
-    own = jnp.exp(own - highest_NKTG[..., None])
-    shared = jnp.exp(shared - to_groups(highest_NKTG)[..., None])
-    total_NKTG = own.sum(-1) + to_rows(shared.sum(-1))
-    out = jnp.einsum("NKTGS,NSKH->NTKGH", own.astype(v.dtype), v, preferred_element_type=wide)
-    out_shared = jnp.einsum("BKRTGP,BPKH->BRTKGH", shared.astype(v.dtype), prefix_v, preferred_element_type=wide)
-    out = (out + out_shared.reshape(out.shape)) / total_NKTG.swapaxes(1, 2)[..., None]
-    return out.astype(v.dtype).reshape(N, T, Q, H)
-
-
-def _cap(logits: jax.Array, softcap: float | None) -> jax.Array:
-    return logits if softcap is None else jnp.tanh(logits / softcap) * softcap
 
 
 def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
@@ -403,13 +383,13 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
 def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:
     """Each pair (i, i + H/2) of a head turned by its angle."""
     cos, sin = angles
-    a, b = jnp.split(x.astype(_wide(x.dtype)), 2, axis=-1)
+    a, b = jnp.split(x.astype(wide(x.dtype)), 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
 
 
-def _wide(dtype: jnp.dtype) -> jnp.dtype:
-    """Float32, or the type itself where it is wider: a model in float64 is computed in float64 throughout."""
-    return jnp.promote_types(dtype, jnp.float32)
+def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
+    logits: jax.Array = head.attend(hidden) if isinstance(head, nnx.Embed) else head(hidden)
+    return logits
 
 
 def _sharded(*axes: str) -> Any:
@@ -417,13 +397,11 @@ def _sharded(*axes: str) -> Any:
     return nnx.with_partitioning(jax.nn.initializers.normal(0.02), axes)
 
 
-def _checkpointed(layer: nnx.Module) -> Callable[..., Any]:
-    """The layer as a function whose activations are recomputed; `nnx.remat` fails with Flax 0.12.8."""
-    graphdef, state = nnx.split(layer)
+@jax.jit
+def _run_layer(graphdef: Any, state: Any, *args: Any) -> Any:
+    """A layer as a function, which is traced once for all layers that differ in nothing but their weights.
 
-    @jax.checkpoint
-    def run(state: Any, args: Any) -> Any:
-        module: Any = nnx.merge(graphdef, state)
-        return module(*args)
-
-    return lambda *args: run(state, args)
+    Checkpointed, it recomputes its activations; `nnx.remat` fails with Flax 0.12.8.
+    """
+    module: Any = nnx.merge(graphdef, state)
+    return module(*args)

@@ -73,7 +73,15 @@ def read_architecture(directory: Path) -> Architecture:
         ModelError: The file is not JSON, a required key is missing or makes no sense, or the family or a feature is
             not supported.
     """
-    config = ConfigFile.read(directory / "config.json")
+    return parse_architecture(ConfigFile.read(directory / "config.json"))
+
+
+def parse_architecture(config: ConfigFile) -> Architecture:
+    """What the values of a `config.json` describe.
+
+    Raises:
+        ModelError: As `read_architecture`.
+    """
     model_type = config.get("model_type")
     family = FAMILIES.get(str(model_type))
     if family is None:

@@ -9,35 +9,14 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.config.schema import ModelConfig
-from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.errors import ModelError
 from agent_tunix.policy.adapter import add_adapter
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.decoder import Decoder
+from agent_tunix.policy.decoder import Attention, Decoder
 from agent_tunix.policy.families import family_of, read_architecture
-from agent_tunix.policy.memory import host_memory
 from agent_tunix.policy.projection import Projection, Quantization
 from agent_tunix.policy.tensor_files import locate_tensors
 from agent_tunix.policy.weights import read_weights
-
-
-def make_mesh(shape: list[int]) -> jax.sharding.Mesh:
-    """A mesh of the first devices over the axes (fsdp, tp).
-
-    Raises:
-        ConfigError: The shape needs more devices than there are.
-    """
-    devices = jax.devices()
-    needed = int(np.prod(shape))
-    if needed > len(devices):
-        raise ConfigError(f"model.mesh_shape {shape} needs {needed} devices; there are {len(devices)}")
-    return jax.sharding.Mesh(np.array(devices[:needed]).reshape(shape), ("fsdp", "tp"))
-
-
-def available_memory(mesh: jax.sharding.Mesh) -> int:
-    """Bytes that the devices of a mesh have; on CPU they share what the machine has."""
-    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in mesh.devices.flat]
-    known = [limit for limit in limits if limit is not None]
-    return sum(known) if len(known) == len(limits) else host_memory()
 
 
 def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int = 0) -> Decoder:
@@ -99,7 +78,9 @@ def load_decoder(
         )
     graphdef, state = nnx.split(shapes)
     model: Decoder = nnx.merge(graphdef, read_weights(located, state, mesh))
-    model.mesh = mesh
+    for _, module in nnx.iter_modules(model):
+        if isinstance(module, Decoder | Attention):
+            module.mesh = mesh
     return model
 
 
@@ -112,7 +93,9 @@ def copy_reference(policy: nnx.Module) -> nnx.Module:
     graphdef, state = nnx.split(policy)
     wrt = nnx.LoRAParam if has_adapter(policy) else nnx.Param
     trained, frozen = nnx.split_state(state, wrt, ...)
-    return nnx.merge(graphdef, jax.tree.map(jnp.copy, trained), frozen)
+    # A copy by the runtime, which needs no program compiled for each shape.
+    shardings = jax.tree.map(lambda weight: weight.sharding, trained)
+    return nnx.merge(graphdef, jax.device_put(trained, shardings, may_alias=False), frozen)
 
 
 def has_adapter(model: nnx.Module) -> bool:

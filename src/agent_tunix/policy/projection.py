@@ -78,7 +78,8 @@ class Projection(nnx.Module):
         if self.bias is not None:
             y = y + self.bias[...].astype(self.dtype)
         if self.has_adapter:
-            delta = (x.astype(jnp.float32) @ self.kernel_lora_a[...]) @ self.kernel_lora_b[...]
+            wide = jnp.promote_types(self.dtype, jnp.float32)
+            delta = (x.astype(wide) @ self.kernel_lora_a[...]) @ self.kernel_lora_b[...]
             y = (y + delta * self.lora_scale).astype(self.dtype)
         return y
 

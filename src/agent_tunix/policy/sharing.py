@@ -7,9 +7,11 @@ import functools
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 
-from agent_tunix.policy import compat
+from agent_tunix.policy.mesh import sharding_over
+from agent_tunix.policy.variables import Variables, held_by
 
 
 def release_anchor(cluster: Any) -> None:
@@ -27,27 +29,49 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
     Defect: the compiled step gives back every weight, so that the first one puts a copy of the frozen base into the
     policy, apart from the one that the reference has. Weights that train and the optimiser's state are donated, which
     spares a second copy of them. To be called last, when the step is what it will be.
+
+    The step is `train_step(inputs, healthy=None)`. `healthy` is `aux["healthy"]` of the micro-batch before, so that
+    those of one training step can all be begun before any of them is looked at: after one that was not finite the
+    others change nothing.
+
+    The trainer gains `compile_step`, which compiles the step for inputs, given as arrays or as their shapes, and does
+    nothing else.
     """
     model, optimizer = trainer.model, trainer.optimizer
     wrt = optimizer.wrt
     step = trainer.create_train_step_fn()
-    with compat.entered(mesh):
-        trainer._shard_optimizer(mesh)
-    model_graph = nnx.graphdef(model)
-    optimizer_graph = nnx.graphdef(optimizer)
+    _place_optimizer(optimizer, mesh)
+    model_graph, optimizer_graph = nnx.graphdef(model), nnx.graphdef(optimizer)
+    trained, moments = Variables(model, wrt), Variables(optimizer)
+    frozen = Variables(model, nnx.filterlib.Not(wrt))
+    at_first = jax.device_put(np.True_, sharding_over(mesh))
 
     @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def update(trained: Any, moments: Any, frozen: Any, inputs: Any) -> Any:
-        model: Any = nnx.merge(model_graph, trained, frozen)
-        optimizer: Any = nnx.merge(optimizer_graph, moments)
-        told = step(model, optimizer, inputs)
-        return told, nnx.state(model, wrt), nnx.state(optimizer)
+    def update(trained_arrays: Any, moment_arrays: Any, frozen_arrays: Any, healthy: Any, inputs: Any) -> Any:
+        model: Any = nnx.merge(model_graph, trained.state(trained_arrays), frozen.state(frozen_arrays))
+        optimizer: Any = nnx.merge(optimizer_graph, moments.state(moment_arrays))
+        told = step(model, optimizer, inputs, healthy)
+        return told, held_by(nnx.state(model, wrt)), held_by(nnx.state(optimizer))
 
-    def train_step(inputs: Any) -> Any:
-        trained, frozen = nnx.split_state(nnx.state(model), wrt, ...)
-        told, trained, moments = update(trained, nnx.state(optimizer), frozen, inputs)
-        nnx.update(model, trained)
-        nnx.update(optimizer, moments)
+    def train_step(inputs: Any, healthy: Any = None) -> Any:
+        healthy = at_first if healthy is None else healthy
+        told, weights, state = update(trained.read(), moments.read(), frozen.read(), healthy, inputs)
+        trained.write(weights)
+        moments.write(state)
         return told
 
+    def compile_step(inputs: Any) -> None:
+        update.lower(trained.read(), moments.read(), frozen.read(), at_first, inputs).compile()
+
     trainer._jitted_train_step_fn = train_step
+    trainer.compile_step = compile_step
+
+
+def _place_optimizer(optimizer: Any, mesh: jax.sharding.Mesh) -> None:
+    """Divide the optimiser's state over the mesh, as its first step would find it divided after it.
+
+    Tunix's own way compiles a program for each shape.
+    """
+    state = nnx.state(optimizer, nnx.optimizer.OptState)
+    shardings = jax.tree.map(lambda spec: jax.sharding.NamedSharding(mesh, spec), nnx.get_partition_spec(state))
+    nnx.update(optimizer, jax.device_put(state, shardings))

@@ -4,6 +4,7 @@ Each device reads only its own part of a tensor, one at a time.
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,9 +14,13 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.errors import ConfigError
+from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.projection import Quantization, quantise
 from agent_tunix.policy.tensor_files import Stored, open_tensors
 from agent_tunix.policy.tensors import Tensor
+
+# Numbers that NumPy arranges in less time than it takes to compile a program for their shape.
+_ARRANGED_BY_HOST = 1 << 20
 
 
 def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.sharding.Mesh) -> Any:
@@ -63,8 +68,10 @@ def _quantise_to(
 
 
 def _read_tensor(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> jax.Array:
+    if math.prod(stored.shape) <= _ARRANGED_BY_HOST:
+        return _read_small(tensor, stored, dtype, sharding)
     axes = sharding.spec[::-1] if tensor.transposed else sharding.spec
-    as_stored = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+    as_stored = sharding_over(sharding.mesh, *axes)
     with open_tensors(stored.file) as tensors:
         source = tensors.get_slice(stored.name)
 
@@ -81,6 +88,22 @@ def _read_tensor(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax
     return weight.block_until_ready()
 
 
+def _read_small(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> jax.Array:
+    shape = stored.shape[::-1] if tensor.transposed else stored.shape
+    with open_tensors(stored.file) as tensors:
+        source = tensors.get_slice(stored.name)
+
+        def read(index: tuple[slice, ...] | None) -> np.ndarray:
+            assert index is not None
+            part = source[index[::-1]].T if tensor.transposed else source[index]
+            part = part.astype(np.float32) if part.dtype == np.float64 else part
+            arranged: np.ndarray = np.ascontiguousarray(part.astype(dtype))
+            return arranged
+
+        weight: jax.Array = jax.make_array_from_callback(shape, sharding, read)
+    return weight.block_until_ready()
+
+
 @functools.lru_cache
 def _arrange(transposed: bool, dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> Callable[..., jax.Array]:
     return jax.jit(lambda weight: (weight.T if transposed else weight).astype(dtype), out_shardings=sharding)
@@ -94,4 +117,4 @@ def _sharding(tensor: Tensor, leaf: Any, mesh: jax.sharding.Mesh) -> jax.shardin
                 f"model.mesh_shape {list(mesh.devices.shape)} divides {tensor.name} over {mesh.shape[axis]} devices"
                 f" ({axis}), but its axis has {size} entries; choose a number that divides {size}"
             )
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+    return sharding_over(mesh, *axes)

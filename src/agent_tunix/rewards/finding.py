@@ -12,11 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agent_tunix.errors import RewardError, UnknownRewardError
+from agent_tunix.errors import RewardError, StoreError, UnknownRewardError
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import Convention, Settings, adapt
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.synonyms import synonym
+from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,14 @@ class Finder:
         working_directory: Where relative paths begin and `custom_rewards.py` may lie; absolute.
         settings: How the configuration has rewards called.
         modules: Modules and files of `rewards.modules`, for the recipes; `import_module` imports them.
+        fetch: Asked for what no other meaning was found for; None: nothing is uploaded anywhere.
     """
 
     reward_directories: tuple[Path, ...]
     working_directory: Path
     settings: Settings = field(default_factory=Settings)
     modules: tuple[str, ...] = ()
+    fetch: Fetch | None = None
 
     def function(self, spec: object) -> Convention:
         """The reward that is written so; of names, the order of lookup stands in `resolve`."""
@@ -47,9 +50,10 @@ class Finder:
             return adapt(spec, name, settings=self.settings, recipe=recipe)
         if _is_file(spec):
             return self._from_file(spec)
-        if "." in spec:
-            return self._from_dotted_path(spec)
-        return self._from_name(spec)
+        try:
+            return self._from_dotted_path(spec) if "." in spec else self._from_name(spec)
+        except UnknownRewardError as error:
+            return self._from_uploads(spec, error)
 
     def import_module(self, spec: str) -> ModuleType:
         """Import a module or file of `rewards.modules`."""
@@ -138,6 +142,17 @@ class Finder:
         if not path:
             raise RewardError(f"{spec} is a file; name one of its functions: {_choices(module, f'{spec}:')}")
         return self._adapt(_reward_of(module, name, f"{path}:"), name, spec)
+
+    def _from_uploads(self, spec: str, unknown: UnknownRewardError) -> Convention:
+        """The uploaded reward of a name or id; a name that means nothing else may be that of one."""
+        try:
+            source = None if self.fetch is None else self.fetch(spec)
+        except StoreError as error:
+            raise UnknownRewardError(f"{unknown} Nor could it be looked up among uploaded ones: {error}") from error
+        if source is None:
+            raise unknown
+        name = function_name(spec)
+        return adapt_uploaded(source, name, self.settings, self._recipe(source.id, name))
 
     def _from_dotted_path(self, spec: str) -> Convention:
         path, _, name = spec.rpartition(".")

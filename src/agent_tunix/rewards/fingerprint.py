@@ -1,9 +1,9 @@
 """What a reward is made of, as data: two runs with the same fingerprint were trained on the same reward.
 
 For each component: the hash of its function's or class's source and of the files that it lives on (the file itself, and
-the files beside it that it imports; of a built-in, the modules of built-ins, of answers
-and the like), its arguments, and how it is
-mixed. Besides, the versions of the packages that those files import. Paths, line endings, the order of keys and
+the files beside it that it imports; of a built-in, the modules of built-ins, of answers and the like), its arguments,
+and how it is mixed. Of an uploaded reward the source is the whole file; its id, and where it was fetched from, take no
+part. Besides, the versions of the packages that those files import. Paths, line endings, the order of keys and
 whatever else differs between processes and machines take no part. What a function reads when it is called (a file, a
 service, a module found by a computed name) is not seen.
 """
@@ -16,13 +16,14 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule
+from agent_tunix.rewards.uploaded import uploaded_imports_of, uploaded_source_of
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Of the package's own modules those that decide what a built-in returns; the engine around them is told by the version.
@@ -67,7 +68,10 @@ def fingerprint(mixture: Mixture) -> Fingerprint:
     return Fingerprint(
         components={component.name: _describe(component, files[component.name]) for component in mixture.components},
         on_failure=mixture.on_failure,
-        versions=_versions({file for found in files.values() for file in found}),
+        versions=_versions(
+            {file for found in files.values() for file in found},
+            {name for component in mixture.components for name in uploaded_imports_of(component.reward)},
+        ),
     )
 
 
@@ -126,10 +130,11 @@ def _describe(component: Component, files: Iterable[Path]) -> dict[str, Any]:
     function = _function_of(component.reward)
     weight = component.weight
     checkpoint = getattr(component.reward, "checkpoint_hash", lambda: None)()
+    uploaded = uploaded_source_of(component.reward)
     return {
         **({} if checkpoint is None else {"checkpoint": checkpoint}),
         "function": _name_of(function),
-        "source": _source_hash(function),
+        "source": _source_hash(function) if uploaded is None else uploaded.sha256[:_HASH_LENGTH],
         "files": {_file_name(file, function): _file_hash(file) for file in sorted(files)},
         "called": _convention_of(component.reward),
         "args": dict(_args_of(component.reward)),
@@ -198,7 +203,10 @@ def _source_hash(function: object) -> str | None:
 
 
 def _files_of(component: Component) -> set[Path]:
-    """The file that a component lives in, and what it imports of those beside it."""
+    """The file that a component lives in, and what it imports of those beside it; of an uploaded reward nothing.
+
+    Such a one is its own file and no more, whose hash is its source's.
+    """
     module = sys.modules.get(str(getattr(_definition(_function_of(component.reward)), "__module__", "")))
     file = getattr(module, "__file__", None)
     if file is None or not file.endswith(".py"):
@@ -264,17 +272,32 @@ def _imports(file: Path) -> list[str]:
     return [name for name in names if name.strip(".")]
 
 
-def _versions(files: Iterable[Path]) -> dict[str, str]:
-    """Distribution → version of all that the files import and that is not of Python itself."""
+def _versions(files: Iterable[Path], further: Iterable[str]) -> dict[str, str]:
+    """Distribution → version of the further modules and all that the files import, what is of Python itself aside."""
     files = set(files)
-    modules = {name.partition(".")[0] for file in files for name in _imports(file) if not name.startswith(".")}
+    modules = set(further) | {
+        name.partition(".")[0] for file in files for name in _imports(file) if not name.startswith(".")
+    }
     if any(file.is_relative_to(_PACKAGE) for file in files):
         modules.add("agent_tunix")
     modules -= {*sys.stdlib_module_names, *(file.stem for file in files)}
-    # Which distributions a module belongs to is found by reading all that are installed, so ask only if need be.
-    distributions = _distributions() if modules - {"agent_tunix"} else {}
-    names = {"agent_tunix"} & modules | {name for module in modules for name in distributions.get(module, ())}
+    names = {"agent_tunix"} & modules
+    names |= {name for module in modules - names for name in _distributions_of(module)}
     return {name: _version(name) for name in sorted(names)}
+
+
+def _distributions_of(module: str) -> Sequence[str]:
+    """The distributions that a module belongs to.
+
+    Of most it is the one of its name; to know it of others all that are installed are read, which takes long.
+    """
+    try:
+        namesake = importlib.metadata.distribution(module)
+    except importlib.metadata.PackageNotFoundError:
+        return _distributions().get(module, ())
+    if module in (namesake.read_text("top_level.txt") or "").split():
+        return [namesake.metadata["Name"]]
+    return _distributions().get(module, ())
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agent_tunix.rewards.calling import Reward
+    from agent_tunix.rewards.uploaded import UploadedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class RewardRecipe:
         convention: `auto`, or what a signature means that fits several conventions.
         completions: `text` or `messages` for a TRL function; `auto` where that is still to be found out.
         reward_key: The entry of a miles function's dict that is the reward; None for a number.
+        uploaded: The uploaded file that it is, whatever `spec` says; None for all else. What is made of it runs code of
+            others, so that it may be built in workers alone.
     """
 
     spec: str
@@ -34,6 +37,7 @@ class RewardRecipe:
     convention: str = "auto"
     completions: str = "auto"
     reward_key: str | None = None
+    uploaded: "UploadedSource | None" = None
 
     def build(self) -> "Reward":
         """Build the reward.
@@ -45,6 +49,10 @@ class RewardRecipe:
         from agent_tunix.rewards.finding import Finder  # which itself hands out recipes
 
         settings = Settings(self.convention, self.completions, self.reward_key)
+        if self.uploaded is not None:
+            from agent_tunix.rewards.uploaded import build_uploaded
+
+            return build_uploaded(self.uploaded, self.name, settings).bind(self.name, self.args)
         finder = Finder(self.reward_directories, self.working_directory, settings, self.modules)
         for module in self.modules:
             finder.import_module(module)

@@ -7,6 +7,7 @@
 - the name of an entry point that an installed package has in the group `agent_tunix.rewards`;
 - the bare name of a function in `agent_tunix.custom_rewards` or in `custom_rewards.py` of the working directory. Both
   are imported, where they exist, as soon as a bare name is not registered, so that what they register is found too;
+- the name or id, `rf_…`, of an uploaded reward function, where whoever resolves can fetch such (`fetch`);
 - a list of these: components of weight 1, each named after its function;
 - a mapping of named components: `{correct: math, tags: {function: format, weight: 0.2, args: {…}}}`.
 
@@ -39,6 +40,7 @@ from agent_tunix.rewards.mixture.gates import read_requires
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route, read_route
 from agent_tunix.rewards.mixture.schedules import Weight, read_weight
 from agent_tunix.rewards.transforms import Transform, is_number, read_transforms
+from agent_tunix.rewards.uploaded import Fetch
 
 logger = logging.getLogger("agent_tunix.rewards")
 
@@ -57,6 +59,7 @@ def resolve_reward(
     convention: str = "auto",
     completions: str = "auto",
     reward_key: str | None = None,
+    fetch: Fetch | None = None,
 ) -> Mixture:
     """Find the reward that a user asked for.
 
@@ -70,6 +73,7 @@ def resolve_reward(
         convention: What a signature means that does not tell its convention (`rewards.convention`).
         completions: Whether batch functions get `text` or `messages`; `auto`: whichever they can take.
         reward_key: The entry of a dict that is the reward, for miles functions.
+        fetch: Where uploaded rewards come from; None: from nowhere.
 
     Returns:
         The components with their weights; a single reward is one component of weight 1.
@@ -84,6 +88,7 @@ def resolve_reward(
         Path(working_directory or Path.cwd()).resolve(),
         Settings(convention, completions, reward_key),
         tuple(modules),
+        fetch,
     )
     for module in modules:
         finder.import_module(module)

@@ -20,13 +20,14 @@ class RunLog(Closing):
     Args:
         path: The file, appended to.
         level: `training.log_level`: debug, info, warning or error.
+        console: Whether the console hears anything.
 
     Raises:
         ConfigError: There is no such level.
         RunDirectoryError: The file cannot be opened.
     """
 
-    def __init__(self, path: Path, level: str) -> None:
+    def __init__(self, path: Path, level: str, *, console: bool = True) -> None:
         if level not in LEVELS:
             raise ConfigError(f"training.log_level must be one of {', '.join(LEVELS)}, not {level!r}")
         try:
@@ -36,10 +37,12 @@ class RunLog(Closing):
                 f"{path} cannot be opened: {error.strerror}; correct the permissions or choose another hydra.run.dir"
             ) from error
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-        console = _ConsoleHandler()
-        console.setFormatter(_ConsoleFormatter())
-        console.setLevel(max(LEVELS[level], logging.INFO))
-        self._handlers: list[logging.Handler] = [file, console]
+        self._handlers: list[logging.Handler] = [file]
+        if console:
+            shown = _ConsoleHandler()
+            shown.setFormatter(_ConsoleFormatter())
+            shown.setLevel(max(LEVELS[level], logging.INFO))
+            self._handlers.append(shown)
         self._logger = logging.getLogger("agent_tunix")
         self._level_before, self._propagate_before = self._logger.level, self._logger.propagate
         # absl, which Tunix brings, puts a handler of its own on the root.

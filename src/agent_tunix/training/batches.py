@@ -5,6 +5,7 @@ stream is read on, and what a resumed run has passed is read again.
 """
 
 import collections
+import concurrent.futures
 import functools
 import hashlib
 import itertools
@@ -84,6 +85,41 @@ class LoadedBatches:
     @functools.cached_property
     def _fingerprint(self) -> str:
         return _digest(b"", self.prompts.examples).hex()[:16]
+
+
+class PrefetchedBatches:
+    """Batches that are read ahead: while a step is taken, that of the next one is made in another thread.
+
+    What fails there is raised when that batch is asked for, as if it had been made then.
+
+    Args:
+        batches: What makes them; asked for nothing by anyone else from now on.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="prompts")
+        self._ahead: tuple[int, concurrent.futures.Future[PromptBatch]] | None = None
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the run."""
+        return self._batches.num_steps
+
+    def batch(self, step: int) -> PromptBatch:
+        """The prompts of a step; those of the next one are begun."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == step:
+            found = ahead[1].result()
+        else:
+            found = self._pool.submit(self._batches.batch, step).result()
+        if step < self.num_steps:
+            self._ahead = step + 1, self._pool.submit(self._batches.batch, step + 1)
+        return found
+
+    def fingerprint(self, step: int) -> str:
+        """A hash of the rows on which the batches up to a step depend; made in the same thread, so after that batch."""
+        return self._pool.submit(self._batches.fingerprint, step).result()
 
 
 class _Item(NamedTuple):

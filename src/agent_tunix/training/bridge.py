@@ -13,6 +13,8 @@ from tunix.rl import function_registry, reward_manager
 
 from agent_tunix.rewards import Mixture, Sample, Score, compute_group_advantages
 from agent_tunix.training.policy_loss import policy_loss
+from agent_tunix.training.processes import Processes
+from agent_tunix.training.processes.sharing import score_together
 
 NAME = "agent_tunix"
 
@@ -24,6 +26,13 @@ class MixtureManager(reward_manager.AbstractRewardManager):  # type: ignore[misc
         """Take the mixture where Tunix passes reward functions."""
         self.mixture = reward_fns
         self.algo_config = algo_config
+        self._processes = Processes()
+        self._divided = True
+
+    def share(self, processes: Processes, *, divided: bool) -> None:
+        """Have the processes of a run score together, each a share, or else the first one all."""
+        self._processes = processes
+        self._divided = divided
 
     def __call__(
         self, prompts: Sequence[str], completions: Sequence[str], *, samples: Sequence[Sample], **_: Any
@@ -41,7 +50,7 @@ class MixtureManager(reward_manager.AbstractRewardManager):  # type: ignore[misc
         """
         if len(completions) != len(samples):
             raise ValueError(f"{len(completions)} completions but {len(samples)} samples")
-        scores = self.mixture.score(samples)
+        scores = score_together(self.mixture.score, samples, self._processes, divided=self._divided)
         return {"rewards": self.mixture.totals(scores), "scores": scores, "log_metrics": {}}
 
 

@@ -20,27 +20,27 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.memory import check_memory, plan_memory
+from agent_tunix.policy.mesh import ROWS
 from agent_tunix.policy.model import (
-    available_memory,
-    compute_dtype,
     copy_reference,
     count_parameters,
     load_policy,
-    make_mesh,
 )
 from agent_tunix.policy.model_digest import digest_model
+from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training import bridge
-from agent_tunix.training.batches import Batches, LoadedBatches, StreamedBatches
+from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.training.initial import load_initial
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
 from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
-from agent_tunix.training.rollout import Rollout, Sampling
+from agent_tunix.training.rollout import Rollout
+from agent_tunix.training.sampling import Sampling
+from agent_tunix.training.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -74,32 +74,41 @@ class Material:
     mesh: jax.sharding.Mesh
 
 
-def build_material(config: Config, mixture: Mixture) -> Material:
-    """Load the data, the tokenizer and the policy, and build the learner."""
+def build_material(config: Config, mixture: Mixture, *, num_rows: int | None = None) -> Material:
+    """Load the data, the tokenizer and the policy, and build the learner.
+
+    Args:
+        config: The run.
+        mixture: Its reward.
+        num_rows: Rows of a micro-batch; None: the completions of its prompts.
+    """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
-    tokenizer = Tokenizer(directory, config.prompt)
-    batches, held_out = load_batches(config, tokenizer)
-    check_ends(config, tokenizer)
-    mesh = make_mesh(config.model.mesh_shape)
+    with spend("data"):
+        tokenizer = Tokenizer(directory, config.prompt)
+        batches, held_out = load_batches(config, tokenizer)
+        check_ends(config, tokenizer)
+    num_rows = num_rows or micro_batch_size(config) * config.grpo.num_generations
+    mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows)
     updates = config.grpo.num_iterations
     schedule = make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
-    plan = plan_memory(read_architecture(directory), config, compute_dtype(config.model.dtype).itemsize)
-    if warning := check_memory(plan, available_memory(mesh)):
-        _LOGGER.warning("%s", warning)
-    policy = load_policy(directory, config.model, mesh, config.seed)
-    load_initial(config, policy)
+    with spend("model"):
+        policy = load_policy(directory, config.model, mesh, config.seed)
+        load_initial(config, policy)
     total, trained = count_parameters(policy)
     name = f"{policy.config.model_type} {config.model.model_size}"
     _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", name, f"{total:,}", f"{trained:,}", directory)
     _LOGGER.info("optimizer: %s", summary(config.optimizer, config.scheduler))
     for group, count in check_groups(config.optimizer, policy).items():
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
-    learner = build_learner(
-        config, policy, tokenizer, mesh, make_optimizer(config.optimizer, schedule), mixture, micro_batch_size(config)
-    )
+    with spend("learner"):
+        optimizer = make_optimizer(config.optimizer, schedule)
+        learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config))
     prompting = fingerprint_prompts(config.prompt, tokenizer)
-    return Material(config, prompting, directory, digest_model(directory), batches, held_out, learner, schedule, mesh)
+    # Compiled as a whole, where each operation of it would be a program of its own.
+    return Material(
+        config, prompting, directory, digest_model(directory), batches, held_out, learner, jax.jit(schedule), mesh
+    )
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:
@@ -111,7 +120,8 @@ def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts
     if config.data.streaming:
         evaluation = load_evaluation(config)
         _LOGGER.info("training examples are streamed\n%s", evaluation.describe("evaluation"))
-        return StreamedBatches(config, tokenizer), _encode("evaluation", evaluation.examples, tokenizer, config)
+        batches = PrefetchedBatches(StreamedBatches(config, tokenizer))
+        return batches, _encode("evaluation", evaluation.examples, tokenizer, config)
     train_examples, held_out_examples, report = load_splits(config)
     _LOGGER.info("%s", report.describe())
     train_prompts = _encode("training", train_examples, tokenizer, config)
@@ -170,7 +180,7 @@ def build_learner(
                 checkpoint_root_directory=None,
                 mini_batch_size=training.batch_size,
                 train_micro_batch_size=micro_batch,
-                data_sharding_axis=("fsdp",),
+                data_sharding_axis=(ROWS,),
             ),
         ),
     )
@@ -239,4 +249,5 @@ def training_sampling(config: Config) -> Sampling:
         temperature=generation.temperature,
         top_k=generation.top_k,
         top_p=generation.top_p,
+        min_p=generation.min_p,
     )

@@ -13,6 +13,9 @@ A checkpoint is written beside its final name and renamed when all of it, the ma
 operating system's own buffers: a kill or a power cut at any moment leaves either the whole directory or none. Reading
 verifies the manifest, so that a truncated or altered file is found before any of it reaches the weights, and the
 checkpoint before it is taken instead.
+
+Of several processes each writes and reads its parts of the arrays; everything else is done by the first, and what went
+wrong in one is the error of all. Their number may be another when the arrays are read.
 """
 
 import contextlib
@@ -21,7 +24,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,8 @@ import orbax.checkpoint as ocp
 
 from agent_tunix.errors import CheckpointError
 from agent_tunix.tracking.durable import sync, sync_tree
+from agent_tunix.training.processes import Processes
+from agent_tunix.training.processes.loss import is_of_a_partner
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 
@@ -61,13 +66,15 @@ class _DamagedError(CheckpointError):
 class Checkpoints:
     """The checkpoints of one run."""
 
-    def __init__(self, directory: Path, max_to_keep: int) -> None:
+    def __init__(self, directory: Path, max_to_keep: int, processes: Processes | None = None) -> None:
         """Take a directory, which need not exist.
 
         Args:
             directory: Where the checkpoints lie.
             max_to_keep: How many stay when a newer one has been written.
+            processes: Those that write and read them together; None: this one alone.
         """
+        self._processes = processes or Processes()
         self._directory = directory.absolute()
         self._max_to_keep = max_to_keep
 
@@ -86,26 +93,54 @@ class Checkpoints:
         """
         final = self._path(step)
         partial = final.with_name(f".{final.name}.partial")
-        try:
+
+        def prepare() -> None:
             for left_behind in self._directory.glob(".step_*.partial"):
                 shutil.rmtree(left_behind, ignore_errors=True)
             partial.mkdir(parents=True)
+
+        def write_arrays() -> None:
             with _errors_told_once(), ocp.PyTreeCheckpointer() as checkpointer:
                 for part, arrays in state.items():
                     checkpointer.save(partial / part, dict(arrays))
+
+        def complete() -> None:
             (partial / "metadata.json").write_text(json.dumps({"step": step, **metadata}, indent=1), encoding="utf-8")
             (partial / "manifest.json").write_text(json.dumps(_digest_files(partial), indent=1), encoding="utf-8")
             sync_tree(partial)
             shutil.rmtree(final, ignore_errors=True)
             os.replace(partial, final)
             sync(self._directory)
+
+        def explained(work: Callable[[], None]) -> Callable[[], None]:
+            def attempt() -> None:
+                with self._writing(step, partial):
+                    work()
+
+            return attempt
+
+        self._processes.from_first(explained(prepare))
+        self._processes.each(explained(write_arrays))
+        self._processes.from_first(explained(complete))
+        if self._processes.is_first:
+            self._remove_old()
+
+    @contextlib.contextmanager
+    def _writing(self, step: int, partial: Path) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:  # Orbax and TensorStore raise many kinds
-            shutil.rmtree(partial, ignore_errors=True)
+            if self._processes.count > 1 and is_of_a_partner(error):
+                raise
+            if self._processes.is_first:
+                shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
                 f"the checkpoint of step {step} cannot be written to {self._directory}: {_cause(error)}. Free some"
                 f" space or set training.checkpoint_dir to another disk; earlier checkpoints are whole"
                 f" ({self.steps() or 'there are none'})."
             ) from error
+
+    def _remove_old(self) -> None:
         best = self.best_step()
         for old in self.steps()[: -self._max_to_keep]:
             if old != best:
@@ -117,12 +152,16 @@ class Checkpoints:
         Raises:
             CheckpointError: The directory cannot be written.
         """
-        partial = self._directory / ".best.json.partial"
-        try:
-            partial.write_text(json.dumps({"step": step}), encoding="utf-8")
-            os.replace(partial, self._directory / "best.json")
-        except OSError as error:
-            raise CheckpointError(f"{self._directory}/best.json cannot be written: {_cause(error)}") from error
+
+        def mark() -> None:
+            partial = self._directory / ".best.json.partial"
+            try:
+                partial.write_text(json.dumps({"step": step}), encoding="utf-8")
+                os.replace(partial, self._directory / "best.json")
+            except OSError as error:
+                raise CheckpointError(f"{self._directory}/best.json cannot be written: {_cause(error)}") from error
+
+        self._processes.from_first(mark)
 
     def best_step(self) -> int | None:
         """The step of the best checkpoint; None where none was said to be."""
@@ -145,7 +184,7 @@ class Checkpoints:
                 the model.
         """
         damaged = []
-        for step in reversed(self.steps()):
+        for step in reversed(self._processes.from_first(self.steps)):
             try:
                 return self.restore(step, like)
             except _DamagedError as error:
@@ -166,9 +205,7 @@ class Checkpoints:
             CheckpointError: It does not exist, is damaged, or does not fit the model.
         """
         path = self._path(step)
-        if not path.is_dir():
-            raise CheckpointError(f"{self._directory} has no checkpoint of step {step}; there are {self.steps()}")
-        self._verify(path)
+        self._processes.from_first(lambda: self._verify(step))
         try:
             with ocp.PyTreeCheckpointer() as checkpointer:
                 for part, arrays in like.items():
@@ -189,14 +226,21 @@ class Checkpoints:
 
     def remove_after(self, step: int) -> None:
         """Remove checkpoints past a step, which a resumed run will write again."""
-        for later in self.steps():
-            if later > step:
-                shutil.rmtree(self._path(later), ignore_errors=True)
+
+        def remove() -> None:
+            for later in self.steps():
+                if later > step:
+                    shutil.rmtree(self._path(later), ignore_errors=True)
+
+        self._processes.from_first(remove)
 
     def _path(self, step: int) -> Path:
         return self._directory / f"step_{step:06d}"
 
-    def _verify(self, path: Path) -> None:
+    def _verify(self, step: int) -> None:
+        path = self._path(step)
+        if not path.is_dir():
+            raise CheckpointError(f"{self._directory} has no checkpoint of step {step}; there are {self.steps()}")
         try:
             expected = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
             if not isinstance(expected, dict):

@@ -4,21 +4,19 @@ Importing this loads no JAX; `prepare` must be called before anything does, as `
 has set stays.
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import logging
 import os
 import pkgutil
-from pathlib import Path
 
 from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.tracking.closing import Closing
+from agent_tunix.training.program_cache import prepare_cache
 
 _PLATFORMS = {"gpu": "cuda"}
-# Shorter compilations are not worth a file.
-_MIN_COMPILE_S = "0.2"
-
-
 # XLA removes, on CPU alone, the barriers with which JAX keeps a backward pass from reusing what it was told to compute
 # again: remat would then take more memory, not less, and quantised weights would lie dequantised for a whole pass.
 _KEEP_BARRIERS = "--xla_disable_hlo_passes=cse_barrier_expander"
@@ -33,17 +31,18 @@ def prepare(distributed: DistributedConfig) -> None:
     if "--xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", "") and _runs_on_cpu():
         _add_flag(_KEEP_BARRIERS)
     if distributed.compilation_cache is not None:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_directory(distributed.compilation_cache)))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", _MIN_COMPILE_S)
+        prepare_cache(distributed.compilation_cache)
 
 
 def require(distributed: DistributedConfig) -> None:
-    """Import JAX and find its devices.
+    """Import JAX and find its devices, and let only that of Tunix be imported which is used.
 
     Raises:
         ConfigError: There is none of the platform asked for.
     """
     import jax
+
+    from agent_tunix.policy import compat
 
     logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of each platform that is not there
     try:
@@ -53,6 +52,47 @@ def require(distributed: DistributedConfig) -> None:
             f"distributed.platform={distributed.platform} finds no device: {error}. Install the extra for it, such as"
             f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto"
         ) from error
+    compat.import_narrowly()
+
+
+class Compilations(Closing):
+    """Counts, from the moment it is made, the programs that JAX compiles, and those that it finds in its cache.
+
+    Attributes:
+        count: Programs made ready, one way or the other.
+        from_cache: Those of them that were in the cache.
+        seconds: What making them ready took in all threads, without tracing.
+    """
+
+    def __init__(self) -> None:
+        import jax
+
+        self.count = self.from_cache = 0
+        self.seconds = 0.0
+        jax.monitoring.register_event_duration_secs_listener(self._compiled)
+        jax.monitoring.register_event_listener(self._happened)
+
+    def close(self) -> None:
+        """Count no more; another call does nothing."""
+        import jax
+
+        # Tunix's metrics logger, as it closes, takes away every listener that there is.
+        with contextlib.suppress(AssertionError):
+            jax.monitoring.unregister_event_duration_listener(self._compiled)
+            jax.monitoring.unregister_event_listener(self._happened)
+
+    def to_data(self) -> dict[str, float]:
+        """Ready for JSON."""
+        compiled = self.count - self.from_cache
+        return {"compiled": compiled, "from_cache": self.from_cache, "seconds": round(self.seconds, 3)}
+
+    def _compiled(self, event: str, duration_secs: float, **_: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.count += 1
+            self.seconds += duration_secs
+
+    def _happened(self, event: str, **_: object) -> None:
+        self.from_cache += event == "/jax/compilation_cache/cache_hits"
 
 
 def _add_flag(flag: str) -> None:
@@ -69,11 +109,3 @@ def _runs_on_cpu() -> bool:
         return False
     plugins = importlib.util.find_spec("jax_plugins")
     return plugins is None or not any(pkgutil.iter_modules(plugins.submodule_search_locations))
-
-
-def cache_directory(setting: str) -> Path:
-    """Where compiled programs are kept: the directory given, or for `auto` one in the user's cache directory."""
-    if setting != "auto":
-        return Path(setting).expanduser().absolute()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "agent_tunix" / "jax"

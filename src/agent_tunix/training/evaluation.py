@@ -8,9 +8,11 @@ from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.policy import compat
 from agent_tunix.rewards import Sample
 from agent_tunix.training.judging import Evaluation, judge
+from agent_tunix.training.keys import derive_key
 from agent_tunix.training.learner import make_samples
 from agent_tunix.training.prompting import Prompts
-from agent_tunix.training.rollout import Rollout, Sampling
+from agent_tunix.training.rollout import Rollout
+from agent_tunix.training.sampling import Sampling
 
 # (temperature, top-k, top-p); "greedy" is meant as 1e-4/1/1.0, which is the likeliest token.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
@@ -45,7 +47,6 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
     sampling = evaluation_sampling(config.evaluation, config.generation.max_generation_steps)
     samples: list[list[Sample]] = [[] for _ in rows]
     for number in range(config.evaluation.num_passes):
-        key = jax.random.fold_in(jax.random.key(config.seed), number)
         for chunk, start in enumerate(range(0, len(rows), size)):
             wanted = rows[start : start + size]
             # The last batch is filled up, so that one compiled program serves all.
@@ -54,7 +55,7 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
             with compat.entered(mesh):
                 completions = rollout.sample(
                     batch.token_ids,
-                    jax.random.fold_in(key, chunk),
+                    derive_key(config.seed, number, chunk),
                     sampling,
                     num_generations=1,
                     max_prompt_length=config.generation.max_prompt_length,

@@ -77,7 +77,7 @@ def read_request(asked: EvaluateConfig) -> Request:
     if asked.with_rewards:
         if not subject.is_run:
             raise ConfigError("with_rewards=true scores with the reward of a run; give one by checkpoint_dir=RUN")
-        mixture = preflight(subject.run.config, _working_directory(subject.run.root)).mixture
+        mixture = preflight(subject.run.config, _working_directory(subject.run.root), subject.run.root).mixture
     output = None if asked.output is None else Path(asked.output).expanduser().absolute()
     if output is not None and output.suffix == ".jsonl":
         raise ConfigError(f"output={asked.output} should be a JSON file; the problems go into a .jsonl beside it")

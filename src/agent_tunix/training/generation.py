@@ -15,7 +15,7 @@ from agent_tunix.training.trained_policy import FoundRun, Step, TrainedPolicy, f
 
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture, Sample, Score
-    from agent_tunix.training.rollout import Sampling
+    from agent_tunix.training.sampling import Sampling
 
 # Prompts generated at once; it bounds the memory of the key-value cache.
 _COMPLETIONS_AT_ONCE = 64
@@ -180,8 +180,13 @@ class Generator:
         return [made[start : start + G] for start in range(0, len(made), G)]
 
 
-def resolve_scoring(config: Config, examples: Sequence[Example]) -> Mixture:
+def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> Mixture:
     """The reward of a run, for these examples.
+
+    Args:
+        config: The run's.
+        examples: At least one.
+        run: Its directory.
 
     Raises:
         RewardError: It cannot be found.
@@ -190,7 +195,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example]) -> Mixture:
     from agent_tunix.training.preflight import settle_rewards
     from agent_tunix.training.reward_setup import resolve_from_config
 
-    mixture = resolve_from_config(config, Path.cwd())
+    mixture = resolve_from_config(config, Path.cwd(), run)
     for example in examples:
         try:
             mixture.check_parameters(example.columns)
@@ -229,6 +234,7 @@ def choose_sampling(
     temperature: float | None,
     top_p: float | None,
     top_k: int | None,
+    min_p: float | None,
     max_new_tokens: int,
 ) -> Sampling:
     """How tokens are chosen: an inference configuration, changed where a value is given for itself.
@@ -239,9 +245,9 @@ def choose_sampling(
         ConfigError: Greedy is asked for together with a value that it would not heed.
     """
     from agent_tunix.training.evaluation import INFERENCE_CONFIGS
-    from agent_tunix.training.rollout import Sampling
+    from agent_tunix.training.sampling import Sampling
 
-    values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k}
+    values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
     given = {name: value for name, value in values.items() if value is not None}
     if inference_config == "greedy" and given:
         raise ConfigError(f"greedy takes the likeliest token and heeds no {', '.join(given)}; leave one of them out")

@@ -16,17 +16,21 @@ from completion lengths rather than from comparing ids with the padding id, so t
 even where it is the padding token. Losses are ours, and weighed over the whole batch, so that micro-batches change
 nothing but rounding. The reference policy's pass is begun before the rewards are, and nothing waits for it before
 the update does, so that the device works while rewards are computed; with dynamic sampling it is not known before them
-what is trained on.
+what is trained on. The updates of a step are all begun before any is looked at, and the device itself refuses those
+that come after one that was not finite: the host waits twice a step, for the completions and for the last update.
+The reference policy's pass stays one of its own where an adapter shares its base: one pass over both was measured to
+take a third longer, since the backward pass then runs over both (docs/speed.md).
 
 Departures from the papers stand in `losses/`, `collecting.py` and `rewards/advantages.py`. Of completions that were cut
 at the length limit, `grpo.mask_truncated` takes the tokens out of the loss (DAPO's overlong filtering); their rewards
 stay in the mean and deviation of their group, so that they are what the others are compared with.
 """
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -36,15 +40,26 @@ from tunix.rl.grpo import grpo_learner
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RewardFailureRateError
 from agent_tunix.policy import compat
+from agent_tunix.policy.mesh import fetch, place_rows
+from agent_tunix.policy.variables import Parts
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
+from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
-from agent_tunix.training.logps import bucket, logps_under
+from agent_tunix.training.keys import derive_key
+from agent_tunix.training.logps import bucket, compile_reference_logps, reference_logps
 from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
+from agent_tunix.training.profiling import phase
 from agent_tunix.training.reference import sync_reference
-from agent_tunix.training.rollout import Completions, Rollout, Sampling
-from agent_tunix.training.update_metrics import describe_updates
+from agent_tunix.training.rollout import Completions, Rollout
+from agent_tunix.training.sampling import Sampling
+from agent_tunix.training.update_metrics import describe_updates, up_to_failure
+
+_T = TypeVar("_T")
+
+# What is compiled ahead; the latter two for a number of slots.
+_ROLLOUT, _REFERENCE, _UPDATE = "rollout", "reference", "update"
 
 # Folded into a step's key for its further rounds of sampling.
 _MORE_ROUNDS = 2**32 - 1
@@ -121,7 +136,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         clock = _Clock()
         grpo = settings.config.grpo
         completions = self._sample(step, 0, batch, settings)
-        reference = self._begin_reference(completions) if grpo.dynamic_sampling_rounds == 0 else None
+        parts = None if grpo.dynamic_sampling_rounds else self._begin_parts(completions)
         clock.lap("rollout")
         rounds = [self._score(step, 0, batch, completions, settings)]
         while True:
@@ -136,14 +151,15 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             clock.lap("rollout")
             rounds.append(self._score(step, number, batch, completions, settings))
         trained = fill_places(rounds, grpo.num_generations)
-        # Tunix's estimators see totals only; some scalings need the components behind them.
-        advantages = bridge.estimate_from_scores(
-            self.reward_manager.mixture, trained.scores, grpo.num_generations, grpo.advantage_scaling
-        )
+        with phase("advantages"):
+            # Tunix's estimators see totals only; some scalings need the components behind them.
+            advantages = bridge.estimate_from_scores(
+                self.reward_manager.mixture, trained.scores, grpo.num_generations, grpo.advantage_scaling
+            )
         clock.lap("reward")
-        reference = reference or self._begin_reference(trained.completions)
-        with compat.entered(self._mesh()):
-            policy, finite, applied = self._update(trained.completions, advantages, reference)
+        parts = parts or self._begin_parts(trained.completions)
+        with compat.entered(self._mesh()), phase("update"):
+            policy, finite, applied = self._update(trained.completions, advantages, parts)
             if applied and self.reference_moves and step % self.algo_config.reference_sync_steps == 0:
                 sync_reference(self.rl_cluster, self.algo_config.reference_sync_mix)
         clock.lap("update")
@@ -159,6 +175,53 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             seconds=clock.seconds,
             sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
         )
+
+    def compile_ahead(self, batch: PromptBatch, settings: "StepSettings") -> None:
+        """Begin to compile, in threads, what the first step will run on these prompts; it waits for what it needs.
+
+        Its longest completion is taken to be as long as one may be. With several processes nothing is begun: they
+        would have to compile in the same order.
+        """
+        if jax.process_count() > 1:
+            return
+        G, T = settings.config.grpo.num_generations, settings.sampling.max_new_tokens
+        lengths = np.repeat([len(ids) for ids in batch.token_ids], G).astype(np.int32)
+        N = len(lengths)
+        expected = Completions(
+            prompt_tokens=np.zeros((N, settings.config.generation.max_prompt_length), np.int32),
+            prompt_lengths=lengths,
+            tokens=np.zeros((N, T), np.int32),
+            lengths=np.full(N, T, np.int32),
+            ended=np.ones(N, np.bool_),
+            texts=[""] * N,
+            logps=np.zeros((N, T), np.float32),
+        )
+        rollout: Rollout = self.rl_cluster.rollout
+        self.ahead.begin(_ROLLOUT, lambda: self._with_prompts(rollout.compile, 1, 0, batch, settings))
+        reference = self.ahead.begin((_REFERENCE, *_slots(expected)), lambda: self._compile_reference(expected))
+        update = functools.partial(self._compile_update, expected)
+        self.ahead.begin((_UPDATE, *_slots(expected)), lambda: update(reference.result()))
+
+    def _compile_reference(self, completions: Completions) -> "_Part":
+        """Its first micro-batch, with the log-probabilities as a shape."""
+        rows = next(self._micro_rows(completions))
+        with compat.entered(self._mesh()):
+            arrays = self._to_device(rows, completions)
+            logps: Any = None
+            if self.algo_config.beta != 0.0:
+                logps = compile_reference_logps(self._reference_parts, *arrays, self.algo_config.temperature)
+        return _Part(rows, *arrays, logps)
+
+    def _compile_update(self, completions: Completions, part: "_Part") -> None:
+        mask, weights = self._weigh(completions)
+        with compat.entered(self._mesh()):
+            example = self._make_example(part, completions, np.zeros(len(mask), np.float32), mask, weights)
+            self.rl_cluster.actor_trainer.compile_step(example)
+
+    @functools.cached_property
+    def ahead(self) -> Ahead:
+        """What is compiled in threads; to be closed where something was begun."""
+        return Ahead()
 
     @property
     def reference_moves(self) -> bool:
@@ -178,13 +241,20 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
 
     def _sample(self, step: int, number: int, batch: PromptBatch, settings: "StepSettings") -> Completions:
         """G completions of each prompt of a round."""
+        self.ahead.wait(_ROLLOUT)
         rollout: Rollout = self.rl_cluster.rollout
+        with phase("rollout"):
+            return self._with_prompts(rollout.sample, step, number, batch, settings)
+
+    def _with_prompts(
+        self, act: Callable[..., _T], step: int, number: int, batch: PromptBatch, settings: "StepSettings"
+    ) -> _T:
+        """Sample, or compile what samples, for a round of a step."""
         config = settings.config
-        key = jax.random.fold_in(jax.random.key(config.seed), step)
-        if number > 0:  # apart from the keys of the first round's tokens, which are folded from 0 upwards
-            key = jax.random.fold_in(jax.random.fold_in(key, _MORE_ROUNDS), number)
+        # Further rounds are apart from the keys of the first round's tokens, which are folded from 0 upwards.
+        key = derive_key(config.seed, step, *((_MORE_ROUNDS, number) if number else ()))
         with compat.entered(self._mesh()):
-            return rollout.sample(
+            return act(
                 batch.token_ids,
                 key,
                 settings.sampling,
@@ -204,36 +274,36 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             settings.config.grpo.num_generations,
             first_group=number * len(batch.prompts),
         )
-        info = self.reward_manager(
-            prompts=[sample.prompt for sample in samples], completions=completions.texts, samples=samples
-        )
+        with phase("reward"):
+            info = self.reward_manager(
+                prompts=[sample.prompt for sample in samples], completions=completions.texts, samples=samples
+            )
         return Scored(completions, samples, info["scores"], info["rewards"])
 
     def _update(
-        self, completions: Completions, advantages: np.ndarray, reference: Sequence[jax.Array | None]
+        self, completions: Completions, advantages: np.ndarray, parts: Sequence["_Part"]
     ) -> tuple[dict[str, float | None], bool, int]:
-        """μ passes over the micro-batches; stops at the first update that is not finite."""
+        """μ passes over the micro-batches; none after the first update that is not finite changes anything."""
         trainer = self.rl_cluster.actor_trainer
+        self.ahead.wait((_UPDATE, *_slots(completions)))
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
         mask, weights = self._weigh(completions)
-        micro_rows = list(self._micro_rows(completions))
         micro_batches = [
-            self._make_example(rows, completions, advantages, logps, mask, weights * len(micro_rows))
-            for rows, logps in zip(micro_rows, reference, strict=True)
+            self._make_example(part, completions, advantages, mask, weights * len(parts)) for part in parts
         ]
-        records: list[dict[str, Any]] = []
+        begun: list[dict[str, Any]] = []
         for number in range(self.algo_config.num_iterations * len(micro_batches)):
-            example = micro_batches[number % len(micro_batches)]
-            loss, aux, _ = train_step(example)
-            records.append(jax.device_get({"loss": loss, **aux}))
-            if not records[-1]["finite"]:
-                compat.reset_accumulation(trainer.optimizer)
-                break
+            healthy = begun[-1]["healthy"] if begun else None
+            loss, aux, _ = train_step(micro_batches[number % len(micro_batches)], healthy)
+            begun.append({"loss": loss, **aux})
+        records = up_to_failure(fetch(begun))
         finite = bool(records[-1]["finite"])
+        if not finite:
+            compat.reset_accumulation(trainer.optimizer)
         policy = describe_updates(
             records,
-            np.resize([int(mask[rows].sum()) for rows in micro_rows], len(records)),
+            np.resize([int(mask[part.rows].sum()) for part in parts], len(records)),
             accumulation,
             total_weight=float((weights * mask.sum(axis=1)).sum()),
         )
@@ -251,65 +321,86 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         for start in range(0, len(completions.texts), size):
             yield slice(start, start + size)
 
-    def _begin_reference(self, completions: Completions) -> list[jax.Array | None]:
-        """Have the device begin the reference policy's pass, without waiting for it: [n, T] for each micro-batch.
+    def _begin_parts(self, completions: Completions) -> list["_Part"]:
+        """The micro-batches on the device, which begins the reference policy's pass over them; nothing waits for it."""
+        self.ahead.wait((_REFERENCE, *_slots(completions)))
+        parts = []
+        with compat.entered(self._mesh()), phase("reference"):
+            for rows in self._micro_rows(completions):
+                arrays = self._to_device(rows, completions)
+                logps = None
+                if self.algo_config.beta != 0.0:
+                    logps = reference_logps(self._reference_parts, *arrays, self.algo_config.temperature)
+                parts.append(_Part(rows, *arrays, logps))
+        return parts
 
-        None without a KL penalty.
-        """
-        micro_rows = list(self._micro_rows(completions))
-        if self.algo_config.beta == 0.0:
-            return [None] * len(micro_rows)
-        reference = self.rl_cluster.inference_worker.get_model("reference")
-        with compat.entered(self._mesh()):
-            return [
-                logps_under(reference, *self._to_device(rows, completions), self.algo_config.temperature)
-                for rows in micro_rows
-            ]
+    @functools.cached_property
+    def _reference_parts(self) -> Parts:
+        return Parts(self.rl_cluster.inference_worker.get_model("reference"))
 
     def _to_device(self, rows: slice, completions: Completions) -> tuple[jax.Array, jax.Array, jax.Array]:
         """[b, P] prompts, [b] their lengths and [n, T] completions, without slots that no row of the batch fills."""
-        P, T = completions.prompt_tokens.shape[1], completions.tokens.shape[1]
-        longest_prompt, longest = int(completions.prompt_lengths.max()), int(completions.lengths.max())
+        P, T = _slots(completions)
         prompts = slice(rows.start, rows.stop, self.algo_config.num_generations)
         return (
-            self._put(completions.prompt_tokens[prompts, -bucket(longest_prompt, P) :]),
+            self._put(completions.prompt_tokens[prompts, -P:]),
             self._put(completions.prompt_lengths[prompts]),
-            self._put(completions.tokens[rows, : bucket(longest, T)]),
+            self._put(completions.tokens[rows, :T]),
         )
 
     def _make_example(
         self,
-        rows: slice,
+        part: "_Part",
         completions: Completions,
         advantages: np.ndarray,
-        reference: jax.Array | None,
         mask: np.ndarray,
         weights: np.ndarray,
     ) -> WeighedExample:
         """What the loss reads of one micro-batch."""
-        prompt_bP, prompt_lengths_b, tokens_nT = self._to_device(rows, completions)
-        T = tokens_nT.shape[1]
+        rows, T = part.rows, part.tokens.shape[1]
         # Only the first update is on the policy that sampled.
         several = self.algo_config.num_iterations > 1
         return WeighedExample(
-            prompt_ids=prompt_bP,
+            prompt_ids=part.prompts,
             prompt_mask=None,
-            prompt_lengths=prompt_lengths_b,
-            completion_ids=tokens_nT,
+            prompt_lengths=part.prompt_lengths,
+            completion_ids=part.tokens,
             completion_mask=self._put(mask[rows, :T]),
             advantages=self._put(advantages[rows]),
-            ref_per_token_logps=reference,
+            ref_per_token_logps=part.reference_logps,
             old_per_token_logps=self._put(completions.logps[rows, :T]) if several else None,
             weights=self._put(weights[rows].astype(np.float32)),
         )
 
     def _put(self, array: np.ndarray) -> jax.Array:
-        """On the mesh: rows divided over `fsdp` where they can be, so that a prompt lies with its completions."""
-        mesh = self._mesh()
-        rows = "fsdp" if array.shape[0] % mesh.shape["fsdp"] == 0 else None
-        spec = jax.sharding.PartitionSpec(rows)  # type: ignore[no-untyped-call]
-        placed: jax.Array = jax.device_put(array, jax.sharding.NamedSharding(mesh, spec))
+        """On the mesh, rows divided."""
+        placed: jax.Array = place_rows(self._mesh(), array)
         return placed
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A micro-batch on the device.
+
+    Attributes:
+        rows: Of the batch's completions.
+        prompts: [b, P], padded on the left.
+        prompt_lengths: [b], tokens of each.
+        tokens: [n, T], its completions, padded on the right.
+        reference_logps: [n, T], under the reference policy; None without a KL penalty.
+    """
+
+    rows: slice
+    prompts: jax.Array
+    prompt_lengths: jax.Array
+    tokens: jax.Array
+    reference_logps: jax.Array | None
+
+
+def _slots(completions: Completions) -> tuple[int, int]:
+    """Slots of a prompt and of a completion that what trains is cut to, since no row fills more."""
+    P, T = completions.prompt_tokens.shape[1], completions.tokens.shape[1]
+    return bucket(int(completions.prompt_lengths.max()), P), bucket(int(completions.lengths.max()), T)
 
 
 class _Clock:

@@ -18,14 +18,14 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.decoder import Decoder
-
-# Numbers that the logits of a chunk may have: 16 MB in float32.
-CHUNK_NUMBERS = 1 << 22
-
+from agent_tunix.policy.memory import CHUNK_NUMBERS
+from agent_tunix.policy.mesh import row_parts
+from agent_tunix.policy.variables import Parts
 
 # Lengths that arrays are cut to, as shares of the longest there may be. Each pair of them is a program to compile.
 _NUM_BUCKETS = 4
-_SMALLEST_BUCKET = 8
+# Fewer slots cost less to compute than another program takes to compile.
+_SMALLEST_BUCKET = 32
 
 
 def bucket(length: int, limit: int) -> int:
@@ -84,7 +84,8 @@ def completion_statistics(
         read, _ = model(tokens_nT[:, :-1], positions, None, causal, prefix=prefix, output_hidden=True)
         hidden_nTD = jnp.concatenate([hidden_nTD, read], axis=1)
     flat = hidden_nTD.reshape(n * T, -1)
-    found = _in_chunks(model, flat, tokens_nT.reshape(-1), temperature, chunk, likeliest)
+    parts = row_parts(model.mesh, n)
+    found = _in_chunks(model, flat, tokens_nT.reshape(-1), temperature, chunk, likeliest, parts)
     logps, entropies, tops = (x if x is None else x.reshape(n, T) for x in found)
     assert logps is not None
     assert entropies is not None
@@ -92,8 +93,29 @@ def completion_statistics(
 
 
 @functools.partial(jax.jit, static_argnames=("temperature",))
-def _logps(graphdef: Any, state: Any, arrays: Any, temperature: float) -> jax.Array:
+def _reference_logps(graphdef: Any, state: Any, arrays: Any, temperature: float) -> jax.Array:
     return completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=temperature).logps
+
+
+def reference_logps(
+    model: Parts,
+    prompt_BP: Int[Array, "B P"],
+    prompt_lengths_B: Int[Array, " B"],
+    tokens_nT: Int[Array, "n T"],
+    temperature: float,
+) -> Float[Array, "n T"]:
+    """Log-probabilities under a model that does not train; the device begins, and nothing waits for it."""
+    logps: jax.Array = _reference_logps(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
+    return logps
+
+
+def compile_reference_logps(
+    model: Parts, prompt_BP: jax.Array, prompt_lengths_B: jax.Array, tokens_nT: jax.Array, temperature: float
+) -> jax.ShapeDtypeStruct:
+    """Compile `reference_logps` for arguments like these; what it gives, as a shape on its devices."""
+    lowered = _reference_logps.lower(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
+    shardings = lowered.compile().output_shardings
+    return jax.ShapeDtypeStruct(tokens_nT.shape, lowered.out_info.dtype, sharding=shardings)  # type: ignore[no-untyped-call]
 
 
 def logps_under(
@@ -103,10 +125,8 @@ def logps_under(
     tokens_nT: Int[Array, "n T"],
     temperature: float,
 ) -> Float[Array, "n T"]:
-    """Log-probabilities under a model that does not train; the device begins, and nothing waits for it."""
-    graphdef, state = nnx.split(model)
-    logps: jax.Array = _logps(graphdef, state, (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
-    return logps
+    """`reference_logps` of a model that is asked once."""
+    return reference_logps(Parts(model), prompt_BP, prompt_lengths_B, tokens_nT, temperature)
 
 
 def _in_chunks(
@@ -116,25 +136,40 @@ def _in_chunks(
     temperature: float,
     chunk: int | None,
     likeliest: bool,
+    parts: int,
 ) -> tuple[jax.Array | None, ...]:
-    """[N] log-probabilities, entropies, and likeliest tokens or None."""
+    """[N] log-probabilities, entropies, and likeliest tokens or None.
+
+    On a mesh the N tokens lie in `parts`, side by side; a chunk is of each part alike, so that all devices have some.
+    """
     N = tokens_N.shape[0]
-    chunk = min(N, chunk or max(1, CHUNK_NUMBERS // model.config.vocab_size))
+    own = N // parts
+    chunk = min(own, chunk or max(1, CHUNK_NUMBERS // model.config.vocab_size))
+    project = model.project if parts == 1 or chunk == own else model.project_in_parts(parts)
 
     @jax.checkpoint
     def statistics(hidden_CD: jax.Array, tokens_C: jax.Array) -> tuple[jax.Array | None, ...]:
-        logits_CV = model.project(hidden_CD) / temperature
+        logits_CV = project(hidden_CD) / temperature
         normaliser_C = jax.nn.logsumexp(logits_CV, axis=-1)
-        chosen_C = jnp.take_along_axis(logits_CV, tokens_C[:, None], axis=-1)[:, 0]
-        entropy_C = normaliser_C - jnp.sum(jnp.exp(logits_CV - normaliser_C[:, None]) * logits_CV, axis=-1)
+        chosen_C = jnp.take_along_axis(logits_CV, tokens_C[..., None], axis=-1)[..., 0]
+        entropy_C = normaliser_C - jnp.sum(jnp.exp(logits_CV - normaliser_C[..., None]) * logits_CV, axis=-1)
         top_C = jnp.argmax(logits_CV, axis=-1) if likeliest else None
         return chosen_C - normaliser_C, jax.lax.stop_gradient(entropy_C), top_C
 
-    if chunk == N:
+    if chunk == own:
         whole: tuple[jax.Array | None, ...] = statistics(hidden_ND, tokens_N)
         return whole
-    count = -(-N // chunk)
-    padded_ND = jnp.pad(hidden_ND, ((0, count * chunk - N), (0, 0))).reshape(count, chunk, -1)
-    padded_N = jnp.pad(tokens_N, (0, count * chunk - N)).reshape(count, chunk)
-    parts = jax.lax.map(lambda pair: statistics(*pair), (padded_ND, padded_N))
-    return tuple(part if part is None else part.reshape(-1)[:N] for part in parts)
+    count = -(-own // chunk)
+
+    def to_chunks(x: jax.Array) -> jax.Array:
+        """[count, chunk, …], or [count, parts, chunk, …]."""
+        x = x.reshape(parts, own, *x.shape[1:])
+        x = jnp.pad(x, ((0, 0), (0, count * chunk - own), *[(0, 0)] * (x.ndim - 2)))
+        x = x.reshape(parts, count, chunk, *x.shape[2:]).swapaxes(0, 1)
+        return x[:, 0] if parts == 1 else x
+
+    def to_tokens(x: jax.Array) -> jax.Array:
+        return x.reshape(count, parts, chunk).swapaxes(0, 1).reshape(parts, -1)[:, :own].reshape(-1)
+
+    found = jax.lax.map(lambda pair: statistics(*pair), (to_chunks(hidden_ND), to_chunks(tokens_N)))
+    return tuple(x if x is None else to_tokens(x) for x in found)

@@ -15,12 +15,15 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, load_examples, make_order
 from agent_tunix.policy import compat
 from agent_tunix.policy.directory import find_model_directory
-from agent_tunix.policy.model import load_policy, make_mesh
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.model import load_policy
+from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.batches import StreamedBatches
 from agent_tunix.training.building import check_ends, make_rollout, training_sampling
 from agent_tunix.training.initial import load_initial
+from agent_tunix.training.keys import derive_key
 from agent_tunix.training.learner import make_samples
 from agent_tunix.training.prompting import Prompts, encode_examples, settle_prompts
 from agent_tunix.training.rollout import Rollout
@@ -63,7 +66,7 @@ def run_pilot(
     config = settle_prompts(config)
     tokenizer = Tokenizer(directory, config.prompt)
     check_ends(config, tokenizer)
-    mesh = make_mesh(config.model.mesh_shape)
+    mesh = open_mesh(config, read_architecture(directory), num_rows=None)
     policy = load_policy(directory, config.model, mesh, config.seed)
     load_initial(config, policy)
     rollout = make_rollout(config, policy, tokenizer, mesh)
@@ -106,7 +109,6 @@ def _sample(
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
     """[b, K] totals and whether each completion was cut, a batch of problems at a time."""
     sampling = dataclasses.replace(training_sampling(config), temperature=temperature)
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(config.seed), 0), number)
     size = min(max(_COMPLETIONS_AT_ONCE // num_samples, 1), len(rows))
     for chunk in range(math.ceil(len(rows) / size)):
         wanted = rows[chunk * size : (chunk + 1) * size]
@@ -115,7 +117,7 @@ def _sample(
         with compat.entered(mesh):
             completions = rollout.sample(
                 batch.token_ids,
-                jax.random.fold_in(key, chunk),
+                derive_key(config.seed, 0, number, chunk),
                 sampling,
                 num_generations=num_samples,
                 max_prompt_length=config.generation.max_prompt_length,

@@ -42,13 +42,14 @@ def policy_loss(
     assert train_example.weights is not None
     assert train_example.prompt_lengths is not None
     assert isinstance(model, Decoder)
-    tokens = completion_statistics(
-        model,
-        train_example.prompt_ids,
-        train_example.prompt_lengths,
-        train_example.completion_ids,
-        temperature=algo_config.temperature,
-    )
+    with jax.named_scope("log_probabilities"):
+        tokens = completion_statistics(
+            model,
+            train_example.prompt_ids,
+            train_example.prompt_lengths,
+            train_example.completion_ids,
+            temperature=algo_config.temperature,
+        )
     batch = LossBatch(
         logps=tokens.logps,
         old_logps=train_example.old_per_token_logps,
@@ -57,5 +58,6 @@ def policy_loss(
         mask=train_example.completion_mask,
         weights=train_example.weights,
     )
-    loss, statistics = policy_objective(batch, algo_config.objective)
-    return loss, {**statistics, "entropy": aggregate(tokens.entropies, batch.mask, batch.weights)}
+    with jax.named_scope("loss"):
+        loss, statistics = policy_objective(batch, algo_config.objective)
+        return loss, {**statistics, "entropy": aggregate(tokens.entropies, batch.mask, batch.weights)}

@@ -7,12 +7,15 @@ from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples
 from agent_tunix.data.sources import find_source
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.chat_template import read_chat_template
 from agent_tunix.policy.directory import find_model_directory, is_on_hub
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.mesh_choice import shape_problems
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
 
@@ -36,12 +39,13 @@ class Checked:
     components: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def preflight(config: Config, working_directory: Path) -> Checked:
+def preflight(config: Config, working_directory: Path, run: Path | None = None) -> Checked:
     """Check a configuration as far as is cheap.
 
     Args:
         config: The composed configuration.
         working_directory: Where relative paths and the user's own modules are looked up.
+        run: The run's directory, where uploaded rewards are if it goes on; None: they come from the store.
 
     Raises:
         ConfigError, ModelError, DataError, RewardError: What is wrong and what to do.
@@ -49,16 +53,29 @@ def preflight(config: Config, working_directory: Path) -> Checked:
     check(config)
     _check_subset(config)
     if not is_on_hub(config.model):  # A download belongs to the run, and to its log.
-        find_model_directory(config.model)
+        _check_mesh(config, find_model_directory(config.model))
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
-    mixture = resolve_from_config(config, working_directory)
+    mixture = resolve_from_config(config, working_directory, run)
     for name, example in examples.items():
         mixture.check_parameters(example.columns, {} if name is None else {SET_COLUMN: name})
     for name, example in examples.items():
         settle_rewards(mixture, example, config, {} if name is None else {SET_COLUMN: name})
     return Checked(config, mixture, components_as_written(config, working_directory))
+
+
+def _check_mesh(config: Config, directory: Path) -> None:
+    """Refuse a mesh that cannot divide the model.
+
+    Raises:
+        ConfigError: With the sizes that it does not divide.
+    """
+    shape = read_mesh_shape(config.model.mesh_shape)
+    if shape is None or shape.weight_shards == 1:
+        return
+    if problems := shape_problems(read_architecture(directory), shape, config.model.quantization):
+        raise ConfigError("\n".join(problems))
 
 
 def _check_subset(config: Config) -> None:

@@ -8,10 +8,18 @@ from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.rewards import Mixture, resolve_reward
 from agent_tunix.rewards.execution import Runner, make_runner
 from agent_tunix.rewards.resolve import read_components
+from agent_tunix.training.uploaded_rewards import make_fetch
 
 
-def resolve_from_config(config: Config, working_directory: Path) -> Mixture:
-    """The reward of `reward=` where that group is chosen, else of `training.reward_function`."""
+def resolve_from_config(config: Config, working_directory: Path, run: Path | None = None) -> Mixture:
+    """The reward of `reward=` where that group is chosen, else of `training.reward_function`.
+
+    Args:
+        config: Whose reward.
+        working_directory: Where relative paths and the user's own modules are looked up.
+        run: The directory of the run whose configuration it is, where the uploaded rewards that it was trained on are
+            kept; None: uploaded rewards come from the store.
+    """
     return resolve_reward(
         _spec(config),
         modules=config.rewards.modules,
@@ -22,6 +30,7 @@ def resolve_from_config(config: Config, working_directory: Path) -> Mixture:
         convention=config.rewards.convention,
         completions=config.rewards.completions,
         reward_key=config.rewards.reward_key,
+        fetch=make_fetch(run),
     )
 
 

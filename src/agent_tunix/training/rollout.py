@@ -20,30 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Int
 from tunix.rl.rollout import base_rollout
 
+from agent_tunix.policy.cache_plan import Stage, plan_stages
+from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.logps import bucket, fills, logps_under
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How a token is chosen.
-
-    Attributes:
-        max_new_tokens: T.
-        temperature: Above 0; ignored when greedy.
-        top_k: Only the k likeliest tokens; None for all.
-        top_p: The smallest set of tokens with this probability; 1 for all.
-        greedy: Always the likeliest token.
-    """
-
-    max_new_tokens: int
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    greedy: bool = False
+from agent_tunix.policy.variables import Parts
+from agent_tunix.training.decode_loop import generate
+from agent_tunix.training.logps import bucket, logps_under
+from agent_tunix.training.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -106,6 +91,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
     def __init__(self, rollout_actor: nnx.Module, tokenizer: Any, mesh: jax.sharding.Mesh, rollout_config: Any) -> None:
         """Take the model as it is; Tunix calls this with its own adapter around our tokenizer."""
         self._model = rollout_actor
+        self._mesh = mesh
         self._tokenizer: Tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         self._temperature: float = rollout_config.temperature
         self._eos_ids: tuple[int, ...] = tuple(rollout_config.eos_tokens or self._tokenizer.eos_ids)
@@ -128,33 +114,72 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             num_generations: G.
             max_prompt_length: P.
         """
-        prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id(), np.int32)
-        length_B = np.array([len(ids) for ids in prompts], np.int32)
-        for row, ids in zip(prompt_BP, prompts, strict=True):
-            row[max_prompt_length - len(ids) :] = ids
-        graphdef, state = nnx.split(self._model)
-        tokens_NT, lengths_N, ended_N, logps_NT = jax.device_get(
-            _generate(
-                graphdef,
-                state,
-                prompt_BP[:, -bucket(int(length_B.max()), max_prompt_length) :],
-                length_B,
-                key,
-                num_generations=num_generations,
-                sampling=sampling,
-                pad_id=self.pad_id(),
-                eos_ids=self._eos_ids,
-            )
-        )
+        N = len(prompts) * num_generations
+        prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
+        sampled = fetch(self._generation(prompt_BP, length_B, key, sampling, num_generations)())
+        tokens_NT, logps_NT, lengths_N, ended_N = (array[:N] for array in sampled)
         return Completions(
-            prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0),
-            prompt_lengths=np.repeat(length_B, num_generations),
+            prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0)[:N],
+            prompt_lengths=np.repeat(length_B, num_generations)[:N],
             tokens=tokens_NT,
             lengths=lengths_N,
             ended=ended_N,
             texts=self._tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)]),
             logps=logps_NT,
         )
+
+    def compile(
+        self,
+        prompts: Sequence[Sequence[int]],
+        key: jax.Array,
+        sampling: Sampling,
+        *,
+        num_generations: int,
+        max_prompt_length: int,
+    ) -> None:
+        """Compile what `sample` runs with these arguments."""
+        padded = self._pad(prompts, num_generations, max_prompt_length)
+        call = self._generation(*padded, key, sampling, num_generations)
+        generate.lower(*call.args, **call.keywords).compile()
+
+    def _pad(
+        self, prompts: Sequence[Sequence[int]], num_generations: int, max_prompt_length: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """[B, P] ids, padded on the left, and [B] lengths."""
+        # More of the last one, so that no device has to compute the rows of the others.
+        missing = even_count(self._mesh, len(prompts), num_generations) - len(prompts)
+        prompts = [*prompts, *[prompts[-1]] * missing]
+        prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id(), np.int32)
+        for row, ids in zip(prompt_BP, prompts, strict=True):
+            row[max_prompt_length - len(ids) :] = ids
+        return prompt_BP, np.array([len(ids) for ids in prompts], np.int32)
+
+    def _generation(
+        self, prompt_BP: np.ndarray, length_B: np.ndarray, key: jax.Array, sampling: Sampling, num_generations: int
+    ) -> "functools.partial[Any]":
+        """The compiled call: [N, T] tokens and log-probabilities, [N] lengths and whether they ended."""
+        width = bucket(int(length_B.max()), prompt_BP.shape[1])
+        return functools.partial(
+            generate,
+            *self._parts.split(),
+            *place_rows(self._mesh, (prompt_BP[:, -width:], length_B)),
+            key,
+            num_generations=num_generations,
+            stages=self._stages(len(prompt_BP), num_generations, width, sampling.max_new_tokens),
+            sampling=sampling,
+            pad_id=self.pad_id(),
+            eos_ids=self._eos_ids,
+        )
+
+    @functools.cached_property
+    def _parts(self) -> Parts:
+        return Parts(self._model)
+
+    def _stages(self, num_prompts: int, num_generations: int, width: int, num_tokens: int) -> tuple[Stage, ...]:
+        """Rows that lie on several devices stay there: gathering them would send the cache from one to another."""
+        if row_shards(self._mesh) > 1:
+            return (Stage(num_prompts, num_generations, num_tokens),)
+        return plan_stages(num_prompts, num_generations, width, num_tokens)
 
     def generate(
         self, prompts: list[str], rollout_config: base_rollout.RolloutConfig, **kwargs: Any
@@ -207,86 +232,3 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
     def model(self) -> nnx.Module:
         """The model sampled from."""
         return self._model
-
-
-@functools.partial(jax.jit, static_argnames=("num_generations", "sampling", "pad_id", "eos_ids"))
-def _generate(
-    graphdef: Any,
-    state: Any,
-    prompt_BP: Int[Array, "B P"],
-    length_B: Int[Array, " B"],
-    key: jax.Array,
-    *,
-    num_generations: int,
-    sampling: Sampling,
-    pad_id: int,
-    eos_ids: tuple[int, ...],
-) -> tuple[Int[Array, "N T"], Int[Array, " N"], Bool[Array, " N"], Float[Array, "N T"]]:
-    """Prefill, then a loop that ends when every row has ended."""
-    model: Any = nnx.merge(graphdef, state)
-    B = prompt_BP.shape[0]
-    T = sampling.max_new_tokens
-    N = B * num_generations
-    # Padding and end-of-sequence are one id in some tokenizers; then it must stay possible to end.
-    forbidden = None if pad_id in eos_ids else pad_id
-
-    filled_BP = fills(length_B, prompt_BP.shape[1])
-    last_BD, prefix = model.read_prefix(prompt_BP, filled_BP)
-    logits_NV = jnp.repeat(model.project(last_BD), num_generations, axis=0)
-    next_position_N = jnp.repeat(length_B, num_generations)
-    cache = model.init_cache(N, T, model.dtype)
-    filled_NT = jnp.zeros((N, T), jnp.bool_)
-    eos = jnp.array(eos_ids)
-
-    def choose(logits_NV: Float[Array, "N V"], t: Int[Array, ""]) -> Int[Array, " N"]:
-        logits_NV = logits_NV.astype(jnp.float32)
-        if forbidden is not None:
-            logits_NV = logits_NV.at[:, forbidden].set(-jnp.inf)
-        if sampling.greedy:
-            return jnp.argmax(logits_NV, axis=-1)
-        logits_NV = _truncate(logits_NV / sampling.temperature, sampling.top_k, sampling.top_p)
-        return jax.random.categorical(jax.random.fold_in(key, t), logits_NV)
-
-    def log_probability(logits_NV: Float[Array, "N V"], token_N: Int[Array, " N"]) -> Float[Array, " N"]:
-        logits_NV = logits_NV.astype(jnp.float32) / (1.0 if sampling.greedy else sampling.temperature)
-        chosen_N = jnp.take_along_axis(logits_NV, token_N[:, None], axis=-1)[:, 0]
-        return chosen_N - jax.nn.logsumexp(logits_NV, axis=-1)
-
-    def record(t: Any, logits_NV: Any, tokens_NT: Any, logps_NT: Any, lengths_N: Any, done_N: Any) -> Any:
-        token_N = jnp.where(done_N, pad_id, choose(logits_NV, t)).astype(jnp.int32)
-        logp_N = jnp.where(done_N, 0.0, log_probability(logits_NV, token_N))
-        tokens_NT = jax.lax.dynamic_update_slice(tokens_NT, token_N[:, None], (0, t))
-        logps_NT = jax.lax.dynamic_update_slice(logps_NT, logp_N[:, None], (0, t))
-        return token_N, tokens_NT, logps_NT, lengths_N + ~done_N, done_N | jnp.isin(token_N, eos)
-
-    def body(carry: Any) -> Any:
-        t, cache, filled_NT, token_N, tokens_NT, logps_NT, lengths_N, done_N = carry
-        filled_NT = jax.lax.dynamic_update_slice(filled_NT, (t < lengths_N)[:, None], (0, t))
-        logits_N1V, cache = model(
-            token_N[:, None], (next_position_N + t)[:, None], cache, filled_NT[:, None, :], prefix=prefix
-        )
-        return t + 1, cache, filled_NT, *record(t + 1, logits_N1V[:, 0], tokens_NT, logps_NT, lengths_N, done_N)
-
-    def goes_on(carry: Any) -> jax.Array:
-        t, done_N = carry[0], carry[-1]
-        return jnp.asarray((t < T - 1) & ~done_N.all())
-
-    empty = jnp.full((N, T), pad_id, jnp.int32), jnp.zeros((N, T), jnp.float32)
-    first = record(jnp.int32(0), logits_NV, *empty, jnp.zeros(N, jnp.int32), jnp.zeros(N, jnp.bool_))
-    carry = jax.lax.while_loop(goes_on, body, (jnp.int32(0), cache, filled_NT, *first))
-    *_, tokens_NT, logps_NT, lengths_N, done_N = carry
-    return tokens_NT, lengths_N, done_N, logps_NT
-
-
-def _truncate(logits_NV: Float[Array, "N V"], top_k: int | None, top_p: float) -> Float[Array, "N V"]:
-    """Minus infinity outside the k likeliest tokens and outside the nucleus of probability `top_p`."""
-    V = logits_NV.shape[-1]
-    k = V if top_k is None else min(top_k, V)
-    if k == V and top_p >= 1.0:
-        return logits_NV
-    sorted_Nk, _ = jax.lax.top_k(logits_NV, k)
-    probs_Nk = jax.nn.softmax(sorted_Nk, axis=-1)
-    # A token stays while the probability before it is under top_p, so the likeliest always stays.
-    stays_Nk = jnp.cumsum(probs_Nk, axis=-1) - probs_Nk < top_p
-    threshold_N1 = jnp.min(jnp.where(stays_Nk, sorted_Nk, jnp.inf), axis=-1, keepdims=True)
-    return jnp.where(logits_NV < threshold_N1, -jnp.inf, logits_NV)

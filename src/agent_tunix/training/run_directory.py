@@ -56,15 +56,34 @@ class RunDirectory:
         """What the run said."""
         return self.root / "train.log"
 
+    def log_of(self, index: int) -> Path:
+        """What a process of the run said, other than the first."""
+        return self.root / f"train.process{index}.log"
+
     @property
     def environment(self) -> Path:
         """Versions, devices, the reward."""
         return self.root / "environment.json"
 
     @property
+    def rewards(self) -> Path:
+        """The files of uploaded rewards."""
+        return self.root / "rewards"
+
+    @property
+    def timings(self) -> Path:
+        """What its time went to."""
+        return self.root / "timings.json"
+
+    @property
     def rollouts(self) -> Path:
         """Every completion, in Parquet."""
         return self.root / "rollouts"
+
+    @property
+    def profile(self) -> Path:
+        """Traces of steps, where they are asked for."""
+        return self.root / "profile"
 
 
 def locate(config: Config, root: Path) -> RunDirectory:
@@ -204,9 +223,19 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         RunDirectoryError: The disk is full or the directory cannot be written.
     """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; its directory is made.
+
+    Raises:
+        RunDirectoryError: The disk is full or the directory cannot be written.
+    """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be written: {error}") from error

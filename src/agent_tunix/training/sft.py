@@ -1,4 +1,4 @@
-"""A supervised start, from top to bottom: the run of `run.py` with another way to learn from a batch of prompts.
+"""A supervised start, from top to bottom: the run of `steps.py` with another way to learn from a batch of prompts.
 
 `agent-tunix sft` trains on what should follow each prompt before a reward says anything: on the same rows, prompts,
 model, optimiser and schedule. Checkpoints, resuming, evaluations, metrics and trackers are those of every run. A run of
@@ -11,15 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.errors import DataError
-from agent_tunix.tracking import RunLog
-from agent_tunix.tracking.outcome import recorded_outcome
-from agent_tunix.training import run_directory
 from agent_tunix.training.building import Material, build_material
+from agent_tunix.training.opening import Opened, open_run
 from agent_tunix.training.preflight import Checked
-from agent_tunix.training.run import Learned, Run, Summary, pin, quieten_libraries, settle
-from agent_tunix.training.run_directory import RunDirectory
-from agent_tunix.training.stopping import StopRequest
+from agent_tunix.training.steps import Learned, Run, Summary
 from agent_tunix.training.supervised import SupervisedTeacher
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -37,22 +34,14 @@ def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()
         RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
         NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
-    config = settle(checked.config, root)
-    checked = replace(checked, config=config)
-    places = run_directory.claim(config, root)
-    quieten_libraries()
-    with (
-        run_directory.hold(root),
-        recorded_outcome(root, overrides) as attempt,
-        RunLog(places.log, config.training.log_level),
-        StopRequest() as stop,
-    ):
-        config = pin(config, places)
+    with open_run(checked, root, overrides) as opened:
         _LOGGER.info("a supervised start; no reward trains")
-        material = build_material(config, checked.mixture)
-        checked = replace(checked, config=material.config)
+        material = build_material(
+            opened.checked.config, checked.mixture, num_rows=micro_batch_size(opened.checked.config)
+        )
+        checked = replace(opened.checked, config=material.config)
         try:
-            return SupervisedRun(checked, places, material, stop).complete(attempt)
+            return SupervisedRun(checked, opened, material).complete()
         finally:
             material.learner.rl_cluster.close()
 
@@ -62,9 +51,9 @@ class SupervisedRun(Run):
 
     method = "sft"
 
-    def __init__(self, checked: Checked, places: RunDirectory, material: Material, stop: StopRequest) -> None:
+    def __init__(self, checked: Checked, opened: Opened, material: Material) -> None:
         """Give the trainer its loss."""
-        super().__init__(checked, places, material, stop)
+        super().__init__(checked, opened, material)
         self._teacher = SupervisedTeacher(material.learner, checked.config)
         self._told = False
 

@@ -107,14 +107,20 @@ def _range(steps: str | None) -> tuple[int, int | None]:
     return low, (int(last) if last else None) if colon else low
 
 
-def resolve_for_replay(config: Config, stored: StoredRun) -> Mixture:
+def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True) -> Mixture:
     """The reward of a configuration, ready to score a run's completions.
+
+    Args:
+        config: The configuration.
+        stored: The run.
+        is_own: Whether the reward that it names is the run's, so that an uploaded one is what the run was trained on,
+            rather than what its name means today.
 
     Raises:
         RewardError: It cannot be found.
         Unreplayable: It asks for a column that the completions do not have.
     """
-    mixture = resolve_from_config(config, Path.cwd())
+    mixture = resolve_from_config(config, Path.cwd(), stored.root if is_own else None)
     sample = next((step.samples[0] for step in stored.rollouts.iterate(steps=stored.rollouts.steps()[:1])), None)
     if sample is not None:
         try:

@@ -17,18 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from tunix.rl import rl_cluster as rl_cluster_lib
-from tunix.sft import sharding_utils
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import DataError
 from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.decoder import Decoder
+from agent_tunix.policy.mesh import fetch, place_rows
 from agent_tunix.training.learner import GrpoLearner, PromptBatch
 from agent_tunix.training.logps import completion_statistics
+from agent_tunix.training.profiling import phase
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.targets import make_targets
-from agent_tunix.training.update_metrics import describe_norms
+from agent_tunix.training.update_metrics import describe_norms, up_to_failure
 
 
 @flax.struct.dataclass(frozen=True)
@@ -116,24 +117,26 @@ class SupervisedTeacher:
         size = micro_batch_size(self._config)
         num_rows = len(targets.tokens)
         weight = (num_rows // size) / num_tokens
-        records: list[dict[str, Any]] = []
-        with compat.entered(self._cluster.r2m[rl_cluster_lib.Role.ACTOR]):
+        begun: list[dict[str, Any]] = []
+        mesh = self._cluster.r2m[rl_cluster_lib.Role.ACTOR]
+        with compat.entered(mesh), phase("update"):
             train_step, _ = self._trainer.jit_train_and_eval_step(cache_nnx_graph=True)
             for start in range(0, num_rows, size):
                 rows = slice(start, start + size)
-                example = TargetExample(
-                    prompt_ids=jnp.asarray(targets.prompt_tokens[rows]),
-                    prompt_lengths=jnp.asarray(targets.prompt_lengths[rows]),
-                    target_ids=jnp.asarray(targets.tokens[rows]),
-                    mask=jnp.asarray(targets.mask[rows]),
-                    weight=jnp.full(size, weight, jnp.float32),
-                )
-                _, aux, _ = train_step(sharding_utils.shard_input(example, ("fsdp",)))
-                records.append(jax.device_get(aux))
-                if not records[-1]["finite"]:
-                    compat.reset_accumulation(self._trainer.optimizer)
-                    break
-        finite = bool(records[-1]["finite"])
+                arrays = {
+                    "prompt_ids": targets.prompt_tokens[rows],
+                    "prompt_lengths": targets.prompt_lengths[rows],
+                    "target_ids": targets.tokens[rows],
+                    "mask": targets.mask[rows],
+                    "weight": np.full(size, weight, np.float32),
+                }
+                healthy = begun[-1]["healthy"] if begun else None
+                _, aux, _ = train_step(TargetExample(**place_rows(mesh, arrays)), healthy)
+                begun.append(aux)
+            records = up_to_failure(fetch(begun))
+            finite = bool(records[-1]["finite"])
+            if not finite:
+                compat.reset_accumulation(self._trainer.optimizer)
         return SupervisedResult(
             loss=float(np.sum([record["nll"] for record in records], dtype=np.float64) / num_tokens),
             token_accuracy=float(sum(int(record["num_right"]) for record in records) / num_tokens),

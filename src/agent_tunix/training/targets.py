@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import peek_examples
 from agent_tunix.errors import ConfigError, DataError
@@ -60,11 +61,12 @@ def check_supervised(checked: Checked) -> Checked:
         DataError: The first row, of any set of a mixture, has no target.
     """
     config = checked.config
-    size, fsdp = micro_batch_size(config), config.model.mesh_shape[0]
-    if size % fsdp:
+    size, shape = micro_batch_size(config), read_mesh_shape(config.model.mesh_shape)
+    if shape is not None and size % shape.row_shards:
         raise ConfigError(
-            f"a micro-batch of {size} targets must be divisible by {fsdp}, the first number of model.mesh_shape; try"
-            f" training.micro_batch_size={fsdp}"
+            f"a micro-batch of {size} targets must be divisible by {shape.row_shards}, the devices that"
+            f" model.mesh_shape {shape} divides rows over (data × fsdp); try"
+            f" training.micro_batch_size={shape.row_shards}"
         )
     for example in peek_examples(config).values():
         target_text(example.columns, config)

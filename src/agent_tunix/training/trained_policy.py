@@ -104,8 +104,10 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
         ModelError: The model that the run began with is not there any more, or another is in its place.
     """
     from agent_tunix.policy.directory import find_model_directory
-    from agent_tunix.policy.model import load_policy, make_mesh
+    from agent_tunix.policy.families import read_architecture
+    from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.model_digest import digest_model
+    from agent_tunix.policy.open_mesh import open_mesh
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.training.base_model import METADATA_KEY, check_base, recorded_digest
     from agent_tunix.training.checkpoints import Checkpoints
@@ -118,7 +120,7 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     if step == 0:
         check_base(config, directory, recorded_digest(run.root), now, weights_matter=True)
     tokenizer = Tokenizer(directory, config.prompt)
-    mesh = make_mesh(config.model.mesh_shape)
+    mesh = open_mesh(config, read_architecture(directory), num_rows=None)
     policy = load_policy(directory, config.model, mesh, config.seed)
     if step == 0:
         load_initial(config, policy)

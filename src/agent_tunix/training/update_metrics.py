@@ -7,6 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def up_to_failure(records: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """The records of a step's micro-batches up to the first that is not finite, after which none changed anything."""
+    failed = [number for number, record in enumerate(records, 1) if not record["finite"]]
+    return records[: failed[0]] if failed else records
+
+
 def describe_updates(
     records: Sequence[Mapping[str, Any]], tokens: NDArray[np.int64], accumulation: int, *, total_weight: float
 ) -> dict[str, float | None]:

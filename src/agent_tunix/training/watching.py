@@ -27,7 +27,7 @@ class Watching(Closing):
 
     Args:
         context: The run.
-        places: Where it leaves things; rows and findings past `kept_step` are cut already, or will be here.
+        places: Where it leaves things; findings past `kept_step` are cut here, and rows past it passed over.
         kept_step: The last step that a resumed run keeps; None for a new run.
 
     Raises:
@@ -38,8 +38,10 @@ class Watching(Closing):
         self._watch = Watch(context)
         self._places = places
         self._file = FindingsFile(places.findings, kept_step)
-        for row in read_rows(places.metrics) if kept_step is not None else ():
-            self._watch.observe(row["step"], row)
+        if kept_step is not None:
+            for row in read_rows(places.metrics):
+                if row["step"] <= kept_step:
+                    self._watch.observe(row["step"], row)
 
     def observe(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
         """Look at a row that was recorded; log what it shows, and keep it.

@@ -35,6 +35,7 @@ from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.resolve import resolve_reward
 from agent_tunix.rewards.sample import Outcome, Score
+from agent_tunix.rewards.uploaded import Fetch
 
 DEFAULT_TOLERANCE = 1e-6
 
@@ -156,6 +157,7 @@ def run_cases(
     reward_key: str | None = None,
     execution: str = "inline",
     timeout_s: float = 10.0,
+    fetch: Fetch | None = None,
 ) -> CasesReport:
     """Score every case and compare.
 
@@ -173,6 +175,7 @@ def run_cases(
         execution: Where rewards run, as `rewards.execution`; `auto` gives your own code the limits that it trains
             under.
         timeout_s: A call that takes longer is stopped.
+        fetch: Where uploaded rewards come from; None: from nowhere.
 
     Raises:
         RewardError: The table cannot be read, or a case has no reward or cannot be scored with it.
@@ -200,6 +203,7 @@ def run_cases(
                     convention=convention,
                     completions=completions,
                     reward_key=reward_key,
+                    fetch=fetch,
                 )
             )
             runner = stack.enter_context(make_runner(mixture, execution, timeout_s=timeout_s))

@@ -15,7 +15,7 @@ from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, 
 from agent_tunix.rewards.execution.executor import Closing, Executor, Job
 from agent_tunix.rewards.execution.inline import EventLoopThread
 from agent_tunix.rewards.execution.local import LocalExecutor
-from agent_tunix.rewards.execution.recipes import is_builtin, recipe_of
+from agent_tunix.rewards.execution.recipes import is_builtin, is_uploaded, recipe_of
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.recipe import RewardRecipe
@@ -48,6 +48,7 @@ class Runner(Closing, Generic[AnyReward]):
         self._settings = settings
         self._loop = EventLoopThread()
         self._executor: Executor | None = None
+        self._for_uploads: Executor | None = None
         self._models = contextlib.ExitStack()
         try:
             self.reward = cast(AnyReward, self._place(reward))
@@ -66,8 +67,9 @@ class Runner(Closing, Generic[AnyReward]):
 
     def _end(self) -> None:
         self._models.close()
-        if self._executor is not None:
-            self._executor.close()
+        for executor in (self._executor, self._for_uploads):
+            if executor is not None:
+                executor.close()
         self._loop.close()
 
     def _place(self, reward: Reward) -> Reward:
@@ -88,6 +90,8 @@ class Runner(Closing, Generic[AnyReward]):
                 self._models.callback(reward.close)
             return reward  # a judge, which has time limits, slots and a budget of its own, or a reward model
         recipe = recipe_of(reward)
+        if recipe is not None and is_uploaded(recipe):
+            return IsolatedReward(reward, recipe, self._uploads_executor(recipe))
         stays = self._settings.execution == "auto" or recipe is None
         if self._settings.execution == "inline" or (stays and is_builtin(reward)):
             return InlineReward(reward, self._settings, self._loop)
@@ -101,6 +105,13 @@ class Runner(Closing, Generic[AnyReward]):
             self._executor = _make_executor(self._settings)
         self._executor.prepare(recipe)
         return IsolatedReward(reward, recipe, self._executor)
+
+    def _uploads_executor(self, recipe: RewardRecipe) -> Executor:
+        """Where uploaded code runs, whatever `rewards.execution` says."""
+        if self._for_uploads is None:
+            self._for_uploads = _make_executor(replace(self._settings, execution="process"))
+        self._for_uploads.prepare(recipe)
+        return self._for_uploads
 
 
 class PlacedReward:

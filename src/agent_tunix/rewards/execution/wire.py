@@ -70,7 +70,7 @@ class FrameReader:
             end = start + HEADER_BYTES + length
             if len(self._buffer) < end:
                 break
-            yield _load_plain(bytes(self._buffer[start + HEADER_BYTES : end]))
+            yield load_plain(bytes(self._buffer[start + HEADER_BYTES : end]))
             start = end
         del self._buffer[:start]
 
@@ -80,7 +80,12 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is not plain data")
 
 
-def _load_plain(content: bytes) -> Any:
+def load_plain(content: bytes) -> Any:
+    """What was pickled, if it is of built-in types only.
+
+    Raises:
+        BrokenFrameError: It is damaged, or something else.
+    """
     try:
         return _PlainUnpickler(io.BytesIO(content)).load()
     except Exception as error:  # a damaged pickle may raise nearly anything

@@ -1,17 +1,20 @@
 """Rollouts to the disk beside the run: handed over by the training loop, written by a thread of its own.
 
-The thread holds a bounded number of steps; where the disk is slower than the run, the run waits. Rollouts are evidence,
-not state: where they cannot be written the run goes on, says so once, and counts what was lost.
+As all work beside the run (`background.py`), writing begins a moment after it is handed over. The thread holds a
+bounded number of steps; where the disk is slower than the run, the run waits. Rollouts are evidence, not state: where
+they cannot be written the run goes on, says so once, and counts what was lost.
 """
 
 import hashlib
 import logging
 import queue
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent_tunix.config.schema import RolloutsConfig
+from agent_tunix.tracking.background import MOMENT_S
 from agent_tunix.tracking.closing import Closing
 from agent_tunix.tracking.rollouts.files import FileInProgress
 from agent_tunix.tracking.rollouts.rows import to_table
@@ -37,7 +40,7 @@ class RolloutWriter(Closing):
         self._dropped = 0
         self._told = False
         self._file: FileInProgress | None = None
-        self._waiting: queue.Queue[StoredStep | threading.Event | None] = queue.Queue(_STEPS_WAITING)
+        self._waiting: queue.Queue[tuple[StoredStep, float] | threading.Event | None] = queue.Queue(_STEPS_WAITING)
         self._thread: threading.Thread | None = None
 
     @property
@@ -57,14 +60,21 @@ class RolloutWriter(Closing):
             # A daemon, because a thread that waits for work must not keep a failing process alive.
             self._thread = threading.Thread(target=self._work, name="rollouts", daemon=True)
             self._thread.start()
-        self._waiting.put(stored if len(rows) == len(stored.samples) else stored.select(rows))
+        chosen = stored if len(rows) == len(stored.samples) else stored.select(rows)
+        self._waiting.put((chosen, time.monotonic() + MOMENT_S))
+
+    def barrier(self) -> Callable[[], object]:
+        """A function that returns, in any thread, when every step so far is in a whole file, or counted as dropped."""
+        done = threading.Event()
+        if self._thread is None:
+            done.set()
+        else:
+            self._waiting.put(done)
+        return done.wait
 
     def flush(self) -> None:
         """Return when every step so far is in a whole file, or is counted as dropped."""
-        if self._thread is not None:
-            done = threading.Event()
-            self._waiting.put(done)
-            done.wait()
+        self.barrier()()
 
     def close(self) -> None:
         """Write what waits, and end; another call does nothing."""
@@ -80,8 +90,10 @@ class RolloutWriter(Closing):
     def _work(self) -> None:
         while True:
             item = self._waiting.get()
-            if isinstance(item, StoredStep):
-                self._add(item)
+            if isinstance(item, tuple):
+                stored, begin_at = item
+                time.sleep(max(0.0, begin_at - time.monotonic()))
+                self._add(stored)
             else:
                 self._finish()
                 if item is None:

@@ -1,0 +1,168 @@
+"""Where the time of the tiny step goes, against the arithmetic that it needs at the rates of this machine.
+
+    python benchmarks/breakdown.py [--repeats 20] [--prompts 16] [--generations 8] [--tokens 24]
+
+The step is that of the default run on the embedded model, with its own functions and compiled programs. For each phase
+are printed the operations that it needs (`arithmetic.py`, for the mean lengths of what was sampled), the milliseconds
+that these would take at the rates measured here and now for matrices of the phase's shapes, what the phase takes
+(medians), and the ratio of both. The rates are the best of many runs, each multiplication in a program by itself with
+its operands in the cache if they fit: they are a floor, not a goal that everything else between could be free of.
+
+Decoding is sampling less the prompts' pass, the backward pass is the gradient less the forward pass, and the optimiser
+is the trainer's step less the gradient: the checks for values that are not finite and the norms for metrics are in it.
+The floor of the optimiser is reading and writing weights, moments and gradients once. What a whole step takes beyond
+its phases, the rewards among it, is the host's.
+"""
+
+import argparse
+import logging
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import absl.logging
+import jax
+import jax.numpy as jnp
+from arithmetic import Shapes, forward_terms
+from flax import nnx
+from phases import make_phases
+
+from agent_tunix.config.schema import Config
+from agent_tunix.policy.architecture import Architecture
+from agent_tunix.training.building import build_material, training_sampling
+from agent_tunix.training.learner import StepSettings
+from agent_tunix.training.logps import completion_statistics, fills
+from agent_tunix.training.preflight import preflight
+
+# Passes over the optimiser's numbers: weights, two moments and the gradient read, weights and moments written.
+_TRAFFIC = 7
+
+
+def median(run: Callable[[], Any], repeats: int) -> float:
+    """Seconds; the first call, which compiles, does not count."""
+    return statistics.median(_times(run, repeats))
+
+
+def _times(run: Callable[[], Any], repeats: int) -> list[float]:
+    jax.block_until_ready(run())
+    taken = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        jax.block_until_ready(run())
+        taken.append(time.perf_counter() - started)
+    return taken
+
+
+def matmul_rate(rows: int, inner: int, columns: int, batch: int = 1, repeats: int = 50) -> float:
+    """Operations a second of `batch` products [rows, inner] × [inner, columns], at best."""
+    a = jnp.ones((batch, rows, inner))
+    b = jnp.ones((batch, inner, columns))
+    product = jax.jit((lambda a, b: a[0] @ b[0]) if batch == 1 else jnp.matmul)
+    return 2.0 * batch * rows * inner * columns / min(_times(lambda: product(a, b), repeats))
+
+
+def stream_rate(count: int, repeats: int = 50) -> float:
+    """Bytes a second at which arrays of so many numbers are read and written."""
+    a = jnp.ones(count)
+    add = jax.jit(lambda a, b: a * 0.5 + b)
+    return 3.0 * 4 * count / min(_times(lambda: add(a, a), repeats))
+
+
+def rates(a: Architecture, shapes: Shapes, rows_at_once: int) -> dict[str, float]:
+    """Rates of the terms of a forward pass in which so many rows of completions go through a matrix together."""
+    B, N = shapes.prompts, shapes.rows
+    P, T = shapes.prompt_tokens, max(1, rows_at_once // N)
+    D, K, H = a.hidden_size, a.num_kv_heads, a.head_dim
+    heads = a.num_heads // K
+    return {
+        "prompts": matmul_rate(B * P, D, a.intermediate_size),
+        "completions": matmul_rate(rows_at_once, D, a.intermediate_size),
+        "prompt attention": matmul_rate(P * heads, H, P, batch=B * K),
+        "attention to prompts": matmul_rate(shapes.group * T * heads, H, P, batch=B * K),
+        "own attention": matmul_rate(T * heads, H, shapes.tokens, batch=N * K),
+        "logits": matmul_rate(rows_at_once, D, a.vocab_size),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in {"repeats": 20, "prompts": 16, "generations": 8, "tokens": 24}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    arguments = parser.parse_args()
+    absl.logging.set_verbosity(absl.logging.ERROR)
+    logging.disable(logging.WARNING)
+    repeats = arguments.repeats
+    config = Config()
+    config = replace(
+        config,
+        training=replace(config.training, batch_size=arguments.prompts, num_batches=repeats + 1),
+        grpo=replace(config.grpo, num_generations=arguments.generations),
+        generation=replace(config.generation, max_generation_steps=arguments.tokens),
+    )
+    material = build_material(config, preflight(config, Path.cwd()).mixture)
+    learner, batch, G = material.learner, material.batches.batch(1), arguments.generations
+    settings = StepSettings(config, training_sampling(config), material.batches.num_steps)
+
+    model = learner.rl_cluster.actor_trainer.model
+    a: Architecture = model.config
+    phases = make_phases(learner, batch.token_ids, config)
+    completions, arrays = phases.completions, phases.arrays
+    graphdef, state = nnx.split(model)
+    # The trainer gives away the weights that it changes.
+    state = jax.tree.map(jnp.copy, state)
+
+    @jax.jit
+    def prefill(state: Any) -> Any:
+        return nnx.merge(graphdef, state).read_prefix(arrays[0], fills(arrays[1], arrays[0].shape[1]))
+
+    def loss(state: Any) -> jax.Array:
+        return completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=1.0).logps.mean()
+
+    forward, gradient = jax.jit(loss), jax.jit(jax.grad(loss))
+    taken = {name: median(run, repeats) for name, run in phases.run.items()}
+    taken |= {
+        "prefill": median(lambda: prefill(state), repeats),
+        "forward": median(lambda: forward(state), repeats),
+        "gradient": median(lambda: gradient(state), repeats),
+    }
+    step = median(lambda: learner.run_step(1, batch, settings).policy, repeats)
+    shapes = Shapes(
+        arguments.prompts, G, round(completions.prompt_lengths.mean()), max(2, round(completions.lengths.mean()))
+    )
+    terms = forward_terms(a, shapes)
+    at_once = {"decode": shapes.rows, "pass": shapes.rows * (shapes.tokens - 1)}
+    found = {name: rates(a, shapes, rows) for name, rows in at_once.items()}
+    prompt_terms = ("prompts", "prompt attention")
+    ideal_prompt = sum(terms[name] / found["pass"][name] for name in prompt_terms)
+    ideal_decode = sum(terms[name] / found["decode"][name] for name in terms if name not in prompt_terms)
+    ideal_pass = sum(terms[name] / found["pass"][name] for name in terms)
+    count = sum(leaf.size for leaf in jax.tree.leaves(state))
+    total, prompt = sum(terms.values()), sum(terms[name] for name in prompt_terms)
+    rows = {
+        "rollout: prompts": (prompt, ideal_prompt, taken["prefill"]),
+        "rollout: completions": (total - prompt, ideal_decode, taken["rollout"] - taken["prefill"]),
+        "reference": (total, ideal_pass, taken["reference"]),
+        "update: forward": (total, ideal_pass, taken["forward"]),
+        "update: backward": (2 * total, 2 * ideal_pass, taken["gradient"] - taken["forward"]),
+        "update: optimiser": (0.0, _TRAFFIC * 4 * count / stream_rate(count), taken["update"] - taken["gradient"]),
+    }
+    lengths = f"{shapes.prompt_tokens} tokens × {G} × {shapes.tokens} (means)"
+    print(f"{arguments.prompts} prompts of {lengths}, {count:,} weights")
+    for name in terms:
+        told = ", ".join(f"{found[kind][name] / 1e9:.0f} in a {kind}" for kind in found)
+        print(f"  {name:<22}{terms[name] / 1e9:>8.3f} GFLOP a forward pass; GFLOP/s {told}")
+    print("phase                       GFLOP   needed ms   taken ms   ratio")
+    for name, (operations, ideal, seconds) in rows.items():
+        print(f"{name:<24}{operations / 1e9:>9.3f}{ideal * 1e3:>12.2f}{seconds * 1e3:>11.2f}{seconds / ideal:>8.1f}")
+    ideal, seconds = sum(row[1] for row in rows.values()), sum(row[2] for row in rows.values())
+    print(f"{'all phases':<24}{'':>9}{ideal * 1e3:>12.2f}{seconds * 1e3:>11.2f}{seconds / ideal:>8.1f}")
+    print(f"{'whole step':<24}{'':>9}{ideal * 1e3:>12.2f}{step * 1e3:>11.2f}{step / ideal:>8.1f}")
+    print(f"the host's part: {(step - seconds) * 1e3:.2f} ms (below 0 where the device works while the host does)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""What `agent-tunix plan` says of memory and time, beside what steps on this machine then take.
+
+    python benchmarks/forecast.py [--quick] [--steps 5]
+
+Models of random weights, from the embedded one's size to a hundred times that, are trained for some steps with prompts
+and completions of full length. Printed for each are, predicted and measured with their ratio,
+
+- held: all arrays alive between steps;
+- sampling and update: the temporary memory of the two compiled programs, as XLA allots it, without what is donated;
+- rollout and update: seconds, medians over the steps. This machine's rates are measured first, a product of large
+  matrices and a pass over a large array, and the share of them that the steps get is fitted to the first
+  configuration alone, so that the others are forecast with it.
+
+The bar is a ratio within 0.5 to 2, of held memory within 0.98 to 1.02.
+"""
+
+import argparse
+import gc
+import logging
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+# As the program sets it for itself before JAX is imported.
+os.environ.setdefault("XLA_FLAGS", "--xla_disable_hlo_passes=cse_barrier_expander")
+# Programs are compiled here and now, so that their memory is told.
+os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
+
+import jax
+import jax.numpy as jnp
+from jax._src import compiler
+from real_shapes import SHAPES, write_model
+
+from agent_tunix.config.mesh_shape import MeshShape
+from agent_tunix.config.schema import Config
+from agent_tunix.policy.accelerators import Accelerator
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.forecast import Assumptions, Forecast, forecast_run
+from agent_tunix.training.building import build_material, training_sampling
+from agent_tunix.training.learner import StepSettings
+from agent_tunix.training.preflight import preflight
+from agent_tunix.training.reward_setup import make_reward_runner
+
+# Width, layers, MLP, query heads, key-value heads, their width, words.
+TINY = (64, 2, 192, 4, 2, 32, 512)
+SMALL = (256, 4, 768, 4, 2, 64, 8000)
+MIDDLE = (512, 8, 1536, 8, 4, 64, 32_000)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration: a model's sizes, B, G, P, T, and what of it trains."""
+
+    name: str
+    sizes: tuple[int, ...]
+    prompts: int
+    group: int
+    prompt: int
+    completion: int
+    rank: int = 0
+    micro: int | None = None
+    remat: bool = False
+    quantization: str | None = None
+
+
+CASES = (
+    Case("small, LoRA", SMALL, 2, 4, 64, 64, rank=8),
+    Case("tiny, all weights", TINY, 16, 8, 64, 24),
+    Case("small, all weights", SMALL, 2, 4, 64, 64),
+    Case("small, long prompts", SMALL, 2, 8, 256, 64, rank=8),
+    Case("small, long completions", SMALL, 2, 4, 64, 256, rank=8),
+    Case("small, remat", SMALL, 2, 4, 256, 256, rank=8, remat=True),
+    Case("small, micro-batches, nf4", SMALL, 8, 8, 128, 64, rank=8, micro=1, quantization="nf4"),
+    Case("middle, LoRA", MIDDLE, 2, 4, 128, 64, rank=16),
+    Case("middle, all weights, remat", MIDDLE, 2, 4, 128, 64, remat=True),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Bytes, and seconds of a step."""
+
+    held: int
+    sampling: int
+    updating: int
+    rollout_s: float
+    update_s: float
+
+
+def make_config(case: Case, directory: Path, steps: int) -> Config:
+    """The default run with what the case says."""
+    config = Config()
+    return replace(
+        config,
+        model=replace(
+            config.model,
+            path=str(directory),
+            lora_rank=case.rank,
+            remat=case.remat,
+            quantization=case.quantization,
+        ),
+        training=replace(config.training, batch_size=case.prompts, micro_batch_size=case.micro, num_batches=steps + 1),
+        grpo=replace(config.grpo, num_generations=case.group),
+        generation=replace(config.generation, max_prompt_length=case.prompt, max_generation_steps=case.completion),
+        data=replace(config.data, num_train=256, num_test=8),
+        tracking=replace(config.tracking, tensorboard=False, progress="none"),
+    )
+
+
+def measure(config: Config, steps: int) -> Measured:
+    """Train for some steps after one that compiles; prompts are of full length whatever the data says."""
+    temporary: dict[str, int] = {}
+    compile_program = compiler.backend_compile_and_load
+
+    def watch(*args: Any, **kwargs: Any) -> Any:
+        executable = compile_program(*args, **kwargs)
+        name = executable.hlo_modules()[0].name
+        size = executable.get_compiled_memory_stats().temp_size_in_bytes
+        temporary[name] = max(temporary.get(name, 0), size)
+        return executable
+
+    compiler.backend_compile_and_load = watch
+    rollout_s, update_s = [], []
+    try:
+        gc.collect()
+        before = sum(array.nbytes for array in jax.live_arrays())
+        checked = preflight(config, Path(tempfile.gettempdir()))
+        with make_reward_runner(checked.mixture, config.rewards):
+            material = build_material(checked.config, checked.mixture)
+            settings = StepSettings(material.config, training_sampling(material.config), steps + 1)
+            for step in range(1, steps + 2):
+                batch = material.batches.batch(step)
+                full = [[5 + step] * config.generation.max_prompt_length for _ in batch.token_ids]
+                seconds = material.learner.run_step(step, replace(batch, token_ids=full), settings).seconds
+                rollout_s.append(seconds["rollout"])
+                # The reference's pass goes on while rewards are computed.
+                update_s.append(seconds["reward"] + seconds["update"])
+        gc.collect()
+        held = sum(array.nbytes for array in jax.live_arrays()) - before
+        material.learner.rl_cluster.close()
+    finally:
+        compiler.backend_compile_and_load = compile_program
+    return Measured(
+        held,
+        temporary["jit__generate"],
+        temporary["jit_update"],
+        statistics.median(rollout_s[1:]),
+        statistics.median(update_s[1:]),
+    )
+
+
+def measure_machine() -> Accelerator:
+    """Operations and bytes a second of this CPU."""
+    square = jnp.ones((2048, 2048))
+    product = jax.jit(lambda x: x @ x)
+    long = jnp.ones(1 << 26)
+    add = jax.jit(lambda x: x + 1)
+    return Accelerator(
+        "cpu", 1 << 62, flops=2 * 2048**3 / _fastest(product, square), bandwidth=2 * long.nbytes / _fastest(add, long)
+    )
+
+
+def _fastest(program: Any, x: jax.Array) -> float:
+    program(x).block_until_ready()
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        program(x).block_until_ready()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def foretell(config: Config, directory: Path, machine: Accelerator, share: float) -> Forecast:
+    """In float32 on this machine, of which a share is got."""
+    assumptions = Assumptions(share, share)
+    return forecast_run(read_architecture(directory), config, machine, MeshShape(1, 1, 1), 4, assumptions)
+
+
+def seconds_of(forecast: Forecast, *phases: str) -> float:
+    """Of some phases together."""
+    return sum(forecast.phases[name].seconds or 0.0 for name in phases)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="Only the first three cases, two steps each.")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    steps = 2 if arguments.quick else arguments.steps
+    machine = measure_machine()
+    assert machine.flops is not None
+    assert machine.bandwidth is not None
+    print(f"this machine: {machine.flops / 1e9:,.0f} GFLOP/s, {machine.bandwidth / 1e9:,.0f} GB/s")
+    print("predicted/measured=ratio: held, sampling, updating in MB; rollout, update in s")
+    share = None
+    for case in CASES[:3] if arguments.quick else CASES:
+        with tempfile.TemporaryDirectory() as temporary:
+            directory = Path(temporary)
+            hidden, layers, inner, heads, kv_heads, head_dim, words = case.sizes
+            sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": inner}
+            sizes |= {"num_attention_heads": heads, "num_key_value_heads": kv_heads, "head_dim": head_dim}
+            write_model(directory / "model", {**SHAPES["qwen3_0_6b"], **sizes, "vocab_size": words})
+            config = make_config(case, directory / "model", steps)
+            measured = measure(config, steps)
+            if share is None:
+                whole = foretell(config, directory / "model", machine, 1.0)
+                share = min(1.0, (whole.step_seconds or 0.0) / (measured.rollout_s + measured.update_s))
+                print(f"share of the machine that is got: {share:.2f}, fitted to the first configuration")
+            found = foretell(config, directory / "model", machine, share)
+        pairs = (
+            (found.memory.held / 1e6, measured.held / 1e6),
+            (found.memory.while_sampling / 1e6, measured.sampling / 1e6),
+            (found.memory.while_updating / 1e6, measured.updating / 1e6),
+            (seconds_of(found, "prefill", "decode"), measured.rollout_s),
+            (seconds_of(found, "reference", "update"), measured.update_s),
+        )
+        print(f"{case.name:<28}" + "  ".join(f"{p:.4g}/{m:.4g}={p / m:.2f}" for p, m in pairs), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What benchmarks of sizes share: a model of any size made on the spot, and our learner on it.
+
+The model is a Hugging Face directory as the hub has them: Qwen 3's `config.json`, random weights in float32, and a
+tokenizer that has a token for each of the words `w0`, `w1` and so on, so that a text of P words is P tokens.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers import models, pre_tokenizers
+
+from agent_tunix.config.schema import Config
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.tensors import list_tensors
+
+_SPECIAL = ("<pad>", "<end>", "<unknown>")
+
+
+def write_model(
+    directory: Path, *, words: int, width: int, layers: int, head_dim: int = 64, inner: int | None = None
+) -> None:
+    """Write a model with `width / head_dim` query heads and half as many of keys and values.
+
+    Args:
+        directory: Made here.
+        words: V.
+        width: D.
+        layers: How many.
+        head_dim: H, a divisor of the width.
+        inner: Of the MLP; None: three times the width.
+    """
+    directory.mkdir(parents=True)
+    shape = {
+        "model_type": "qwen3",
+        "vocab_size": words,
+        "hidden_size": width,
+        "intermediate_size": inner or 3 * width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": width // head_dim,
+        "num_key_value_heads": max(1, width // head_dim // 2),
+        "head_dim": head_dim,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10_000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": True,
+    }
+    (directory / "config.json").write_text(json.dumps(shape))
+    vocabulary = {word: number for number, word in enumerate([*_SPECIAL, *(f"w{i}" for i in range(words - 3))])}
+    fast = FastTokenizer(models.WordLevel(vocabulary, unk_token="<unknown>"))
+    fast.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast.save(str(directory / "tokenizer.json"))
+    (directory / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<pad>", "eos_token": "<end>"}))
+    write_weights(directory)
+
+
+def write_weights(directory: Path) -> None:
+    """Write random weights for the `config.json` of a directory: normal with a deviation of 0.02, norms 1."""
+    rng = np.random.default_rng(0)
+    tensors = {
+        f"model.{tensor.name}": np.asarray(0.02 * rng.standard_normal(tensor.shape), np.float32)
+        if len(tensor.shape) > 1
+        else np.ones(tensor.shape, np.float32)
+        for tensor in list_tensors(read_architecture(directory))
+    }
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def make_config(directory: Path, *, prompts: int, group: int, prompt_tokens: int, tokens: int, **model: Any) -> Config:
+    """The default configuration with these shapes; `model` overrides keys of that group."""
+    config = Config()
+    return replace(
+        config,
+        model=replace(config.model, path=str(directory), **model),
+        training=replace(config.training, batch_size=prompts, num_batches=1000),
+        grpo=replace(config.grpo, num_generations=group),
+        generation=replace(config.generation, max_prompt_length=prompt_tokens, max_generation_steps=tokens),
+    )
+
+
+def make_prompts(count: int, tokens: int, words: int) -> list[str]:
+    """Texts of so many words each, all different."""
+    rng = np.random.default_rng(1)
+    return [" ".join(f"w{i}" for i in rng.integers(0, words - 3, tokens)) for _ in range(count)]
+
+
+def reward(completion: str, **_: Any) -> float:
+    """Something that differs from completion to completion."""
+    return len(completion) % 97 / 97
+
+
+def build(config: Config) -> tuple[Any, Any]:
+    """Our learner on the model, and the batch of prompts that it is to learn from.
+
+    No completion ends before its limit: the end-of-sequence id is one that no model has.
+    """
+    from agent_tunix.policy.mesh import make_mesh
+    from agent_tunix.policy.model import load_policy
+    from agent_tunix.policy.optimizer import make_optimizer
+    from agent_tunix.policy.tokenizer import Tokenizer
+    from agent_tunix.rewards import resolve_reward
+    from agent_tunix.training.building import build_learner
+    from agent_tunix.training.learner import PromptBatch
+
+    directory = Path(str(config.model.path))
+    mesh = make_mesh([1, 1])
+    tokenizer = Tokenizer(directory)
+    learner = build_learner(
+        replace(config, generation=replace(config.generation, eos_tokens=[tokenizer.vocab_size + 1])),
+        load_policy(directory, config.model, mesh),
+        tokenizer,
+        mesh,
+        make_optimizer(config.optimizer, lambda _: config.optimizer.learning_rate),
+        resolve_reward(reward),
+        config.training.batch_size,
+    )
+    texts = make_prompts(config.training.batch_size, config.generation.max_prompt_length, tokenizer.vocab_size)
+    return learner, PromptBatch(
+        prompts=texts,
+        messages=[({"role": "user", "content": text},) for text in texts],
+        token_ids=[tokenizer.encode(text) for text in texts],
+        columns=[{} for _ in texts],
+    )
+
+
+def make_step(config: Config) -> Callable[[int], Any]:
+    """A whole step of ours, by its number; it gives the `StepResult`."""
+    from agent_tunix.training.building import training_sampling
+    from agent_tunix.training.learner import StepSettings
+
+    learner, batch = build(config)
+    settings = StepSettings(config, training_sampling(config), config.training.num_batches)
+    return lambda step: learner.run_step(step, batch, settings)

@@ -1,0 +1,62 @@
+"""`agent-tunix keys …`: who may use the store of this machine. Importing this loads nothing but Click."""
+
+import click
+
+from agent_tunix.cli.store import StoreGroup
+
+_SCOPES = ["read", "write", "try"]
+
+
+@click.group(cls=StoreGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def keys() -> None:
+    """Make, list and revoke the keys of the store of this machine (AGENT_TUNIX_HOME, AGENT_TUNIX_DATABASE_URL).
+
+    Exit status of every command: 0 done; 1 refused: the name is taken or cannot be used, there is no such key; 2 the
+    command or the store cannot be used.
+    """
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(_SCOPES),
+    multiple=True,
+    help="What it may do; repeatable. read: list and get; write: upload and delete; try: have functions score"
+    " completions. Default: all.",
+)
+def create(name: str, scopes: tuple[str, ...]) -> None:
+    """Make a key for NAME and print it: this once, for it is kept nowhere.
+
+    The name of a revoked key may be used again: the same owner, with all that belongs to it, gets a new key.
+    """
+    from agent_tunix.store import open_store
+
+    with open_store() as store:
+        _, secret = store.keys.create(name, scopes or _SCOPES)
+    click.echo(secret)
+    click.echo(f"This is the key of {name}; it is not shown again.", err=True)
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """List the keys there are or were, oldest first."""
+    from agent_tunix.store import open_store
+
+    with open_store() as store:
+        found = store.keys.list()
+    for key in found:
+        revoked = "" if key.revoked_at is None else f"  revoked {key.revoked_at:%Y-%m-%d %H:%M:%S}Z"
+        scopes = ",".join(scope for scope in _SCOPES if scope in key.scopes)
+        click.echo(f"{key.id}  {key.created_at:%Y-%m-%d %H:%M:%S}Z  {scopes:<14}  {key.name}{revoked}")
+
+
+@keys.command()
+@click.argument("key", metavar="NAME_OR_ID")
+def revoke(key: str) -> None:
+    """Have the key of NAME_OR_ID open nothing from now on."""
+    from agent_tunix.store import open_store
+
+    with open_store() as store:
+        store.keys.revoke(key)

@@ -1,0 +1,296 @@
+"""`agent-tunix plan`: what a run will take, in memory, time and money, before a device is paid for."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_tunix.errors import AgentTunixError, ConfigError
+
+if TYPE_CHECKING:
+    from agent_tunix.config.mesh_shape import MeshShape
+    from agent_tunix.config.schema import Config
+    from agent_tunix.policy.accelerators import Accelerator
+    from agent_tunix.policy.architecture import Architecture
+    from agent_tunix.policy.forecast import Forecast
+
+_UNITS = {"MB": 1e6, "MIB": 2**20, "GB": 1e9, "GIB": 2**30, "TB": 1e12, "TIB": 2**40}
+# Devices of one host, among which links are fast; auto keeps `tp` within them.
+_PER_HOST = 8
+_SHARE = click.FloatRange(0, 1, min_open=True)
+_ABOVE_0 = click.FloatRange(min=0, min_open=True)
+
+
+class MemorySize(click.ParamType):  # type: ignore[type-arg]  # click 8.1's takes none
+    """A number of bytes with its unit: 80GB, 79.6GiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes, above 0."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", str(value).strip())
+        if found is None or found[2].upper() not in _UNITS or float(found[1]) == 0:
+            self.fail(f"{value!r} should be a number above 0 and one of MB, MiB, GB, GiB, TB, TiB, as in 80GB", param)
+        return round(float(found[1]) * _UNITS[found[2].upper()])
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--device", default=None, help="A device of the table: a100-80, h100, l4, v5e …; else this machine.")
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1),
+    default=None,
+    help="How many, which model.mesh_shape=auto divides; default: as model.mesh_shape has it, or one.",
+)
+@click.option("--device-memory", type=MemorySize(), default=None, help="Memory of a device, as in 80GB.")
+@click.option("--device-tflops", type=_ABOVE_0, default=None, help="TFLOP/s of dense matrix products.")
+@click.option("--device-bandwidth", type=_ABOVE_0, default=None, help="GB/s between a device and its memory.")
+@click.option("--device-link", type=_ABOVE_0, default=None, help="GB/s, one way, between devices.")
+@click.option("--price-per-hour", type=click.FloatRange(min=0), default=None, help="Of one device, in any currency.")
+@click.option(
+    "--utilisation", type=_SHARE, default=0.3, show_default=True, help="Share of the operations a second that is got."
+)
+@click.option(
+    "--bandwidth-utilisation",
+    type=_SHARE,
+    default=0.6,
+    show_default=True,
+    help="Share of the bytes a second that is got.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
+def plan(
+    device: str | None,
+    devices: int | None,
+    device_memory: int | None,
+    device_tflops: float | None,
+    device_bandwidth: float | None,
+    device_link: float | None,
+    price_per_hour: float | None,
+    utilisation: float,
+    bandwidth_utilisation: float,
+    as_json: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    """Add up what a run takes: memory of a device, FLOPs, seconds a step, tokens a second, cost.
+
+    Loads no model and no JAX: sizes come from the model's config.json, or for the models of conf/model from a table.
+    OVERRIDES are those of the run that is planned: KEY=VALUE. What `agent-tunix rewards plan` forecasts instead is how
+    much the reward would teach.
+
+    Exit status: 0; 1 the run does not fit the device; 2 the command, the configuration or the model cannot be used.
+    """
+    from agent_tunix.config.mesh_shape import read_mesh_shape
+    from agent_tunix.policy.forecast import Assumptions, forecast_run
+    from agent_tunix.policy.known_models import plannable_architecture
+
+    try:
+        config = _compose(overrides)
+        used = _device(device, device_memory, device_tflops, device_bandwidth, device_link)
+        architecture = plannable_architecture(config.model)
+        given = read_mesh_shape(config.model.mesh_shape)
+        if devices is not None and given is not None and devices != given.size:
+            raise ConfigError(f"--devices {devices} is not what model.mesh_shape={given} has, {given.size}")
+        dtype = _dtype(config, used)
+        compute_bytes = 4 if dtype == "float32" else 2
+        shape = _shape(config, architecture, used, devices or 1, compute_bytes)
+    except AgentTunixError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(2) from error
+    assumptions = Assumptions(utilisation, bandwidth_utilisation)
+    found = forecast_run(architecture, config, used, shape, compute_bytes, assumptions)
+    hours = None if found.run_seconds is None else found.run_seconds * shape.size / 3600
+    cost = None if hours is None or price_per_hour is None else hours * price_per_hour
+    if as_json:
+        click.echo(json.dumps(_to_data(found, used, shape, dtype, hours, cost), indent=2))
+    else:
+        click.echo(f"{architecture.model_type} {config.model.model_size}, computed in {dtype}")
+        click.echo(f"{shape.size} × {_describe(used)}; model.mesh_shape={shape}")
+        for line in _lines(found, config, cost):
+            click.echo(line)
+    raise SystemExit(0 if found.fits else 1)
+
+
+def _compose(overrides: Sequence[str]) -> "Config":
+    from agent_tunix.cli import hydra_programs
+    from agent_tunix.config.checks import check
+    from agent_tunix.config.compose import compose_overrides
+
+    hydra_programs.find_own_conf()
+    config = compose_overrides(overrides)
+    check(config)
+    return config
+
+
+def _dtype(config: "Config", device: "Accelerator") -> str:
+    """What `model.dtype` means there."""
+    if config.model.dtype != "auto":
+        return config.model.dtype
+    return "float32" if device.name == "cpu" else "bfloat16"
+
+
+def _device(
+    name: str | None, memory: int | None, tflops: float | None, bandwidth: float | None, link: float | None
+) -> "Accelerator":
+    """The device of the table, or this machine, with what is given in place of what it has."""
+    from agent_tunix.policy.accelerators import Accelerator, find_accelerator
+    from agent_tunix.policy.memory import host_memory
+
+    if name is not None:
+        base = find_accelerator(name)
+    elif memory is not None:
+        base = Accelerator("device", memory)
+    else:
+        base = Accelerator("cpu", host_memory())
+    return Accelerator(
+        base.name,
+        memory or base.memory_bytes,
+        tflops * 1e12 if tflops else base.flops,
+        bandwidth * 1e9 if bandwidth else base.bandwidth,
+        link * 1e9 if link else base.link,
+    )
+
+
+def _shape(
+    config: "Config", architecture: "Architecture", device: "Accelerator", count: int, compute_bytes: int
+) -> "MeshShape":
+    """Of the mesh that `model.mesh_shape` gives, or that auto would take on so many devices."""
+    from agent_tunix.config.checks import micro_batch_size
+    from agent_tunix.config.mesh_shape import read_mesh_shape
+    from agent_tunix.policy.memory import plan_memory
+    from agent_tunix.policy.mesh_choice import Devices, choose_mesh_shape, shape_problems
+
+    shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
+    if shape is None:
+        return choose_mesh_shape(
+            architecture,
+            lambda tried: plan_memory(architecture, config, compute_bytes, tried).total,
+            Devices(count, min(count, _PER_HOST), device.memory_bytes),
+            num_rows=micro_batch_size(config) * config.grpo.num_generations,
+            quantization=quantization,
+        ).shape
+    if problems := shape_problems(architecture, shape, quantization):
+        raise ConfigError("\n".join(problems))
+    return shape
+
+
+def _describe(device: "Accelerator") -> str:
+    parts = [f"{device.memory_bytes / 1e9:,.1f} GB"]
+    if device.flops is not None:
+        parts.append(f"{device.flops / 1e12:,.1f} TFLOP/s")
+    if device.bandwidth is not None:
+        parts.append(f"{device.bandwidth / 1e9:,.0f} GB/s")
+    return f"{device.name} ({', '.join(parts)})"
+
+
+_PARTS = {
+    "weights": "weights",
+    "adapter": "adapter",
+    "reference": "reference",
+    "optimizer": "optimiser",
+    "cache": "keys and values",
+    "sampling": "reading, drawing",
+    "activations": "activations",
+    "recomputed": "one layer again",
+    "logits": "logits of a chunk",
+    "gradients": "gradients",
+}
+_MOMENTS = {
+    "throughout": ("weights", "adapter", "reference", "optimizer"),
+    "while sampling": ("cache", "sampling"),
+    "while updating": ("activations", "recomputed", "logits", "gradients"),
+}
+
+
+def _lines(found: "Forecast", config: "Config", cost: float | None) -> Iterator[str]:
+    from agent_tunix.policy.memory import gigabytes
+
+    memory = found.memory
+    sums = dict(zip(_MOMENTS, (memory.held, memory.while_sampling, memory.while_updating), strict=True))
+    yield "memory of a device"
+    for moment, parts in _MOMENTS.items():
+        yield f"  {moment:<22}{gigabytes(sums[moment]):>12}"
+        for part in parts:
+            if size := getattr(memory, part):
+                yield f"    {_PARTS[part]:<20}{gigabytes(size):>12}"
+    verdict = "fits" if found.fits else "does not fit"
+    yield (
+        f"  {'at most':<22}{gigabytes(memory.total):>12}   of {gigabytes(found.available)} that can be used: {verdict}"
+    )
+    batch, group = config.training.batch_size, config.grpo.num_generations
+    yield "what fits at most"
+    yield f"  training.micro_batch_size   {found.largest_micro_batch or 'none'}, with grpo.num_generations={group}"
+    yield f"  grpo.num_generations        {found.largest_group or 'none'}, with training.micro_batch_size=1"
+    yield f"a step: {batch} prompts × {group} completions, {found.sampled_tokens:,} sampled tokens at most"
+    for name, phase in found.phases.items():
+        time = "" if phase.seconds is None else f"{_seconds(phase.seconds):>12}   bound by {phase.bound}"
+        yield f"  {name:<10}{phase.work.flops / 1e12:>14,.4g} TFLOP{time}"
+    yield from _totals(found, cost)
+
+
+def _totals(found: "Forecast", cost: float | None) -> Iterator[str]:
+    if found.step_seconds is None or found.tokens_per_second is None:
+        yield "seconds are not known; give --device, or --device-tflops and --device-bandwidth"
+        return
+    yield f"  {'step':<10}{'':>20}{_seconds(found.step_seconds):>12}   {found.tokens_per_second:,.0f} tokens/s"
+    if found.run_seconds is None:
+        yield "the run: as many steps as the data has; give training.num_batches"
+        return
+    price = "" if cost is None else f", cost {cost:,.2f}"
+    yield f"the run: {found.steps:,} steps, {found.evaluations} evaluations: {_seconds(found.run_seconds)}{price}"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 600:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{seconds / 3600:,.1f} h"
+
+
+def _to_data(
+    found: "Forecast",
+    device: "Accelerator",
+    shape: Sequence[int],
+    dtype: str,
+    hours: float | None,
+    cost: float | None,
+) -> dict[str, Any]:
+    def phases(of: Any) -> dict[str, Any]:
+        return {
+            name: {**dataclasses.asdict(phase.work), "seconds": phase.seconds, "bound": phase.bound}
+            for name, phase in of.items()
+        }
+
+    memory = found.memory
+    return {
+        "device": dataclasses.asdict(device),
+        "mesh_shape": list(shape),
+        "dtype": dtype,
+        "memory": {
+            **dataclasses.asdict(memory),
+            "held": memory.held,
+            "while_sampling": memory.while_sampling,
+            "while_updating": memory.while_updating,
+            "total": memory.total,
+            "available": found.available,
+            "fits": found.fits,
+        },
+        "largest_micro_batch_size": found.largest_micro_batch,
+        "largest_num_generations": found.largest_group,
+        "step": {
+            "phases": phases(found.phases),
+            "seconds": found.step_seconds,
+            "sampled_tokens": found.sampled_tokens,
+            "tokens_per_second": found.tokens_per_second,
+        },
+        "evaluation": {"phases": phases(found.evaluation), "count": found.evaluations},
+        "steps": found.steps,
+        "run_seconds": found.run_seconds,
+        "device_hours": hours,
+        "cost": cost,
+    }

@@ -1,0 +1,164 @@
+"""`agent-tunix store …`: reward functions uploaded, listed, read and deleted, on this machine or on a server.
+
+Importing this loads nothing but Click; each command loads what it needs.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from agent_tunix.errors import AccessDeniedError, AgentTunixError, StoreRequestError
+
+if TYPE_CHECKING:
+    from agent_tunix.store import RewardFunction
+    from agent_tunix.store.access import StoreAccess
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_REFUSED, _UNUSABLE = 1, 2
+_PAGE = 100
+_FORMATS = ["auto", "trl", "miles"]
+
+
+class StoreGroup(click.Group):
+    """Prints an error raised on purpose as its message: status 1 where the store refused, 2 where it was not usable."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AgentTunixError as error:
+            click.echo(f"{type(error).__name__}: {error}", err=True)
+            is_refusal = isinstance(error, StoreRequestError) and not isinstance(error, AccessDeniedError)
+            ctx.exit(_REFUSED if is_refusal else _UNUSABLE)
+
+
+@click.group(cls=StoreGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def store() -> None:
+    """Upload, list, read and delete reward functions.
+
+    Works on the store of this machine (AGENT_TUNIX_HOME, AGENT_TUNIX_DATABASE_URL) without a server, or on that of a
+    server: --url and --key, or AGENT_TUNIX_URL and AGENT_TUNIX_KEY.
+
+    Exit status of every command: 0 done; 1 refused: the file is no reward function, the name belongs to another, there
+    is no such id; 2 the command cannot be used, the store cannot be reached, or the key does not allow it.
+    """
+
+
+def _place_options(command: Command) -> Command:
+    command = click.option(
+        "--key", default=None, metavar="vk_…", help="As whom; default: AGENT_TUNIX_KEY. A server requires one."
+    )(command)
+    return click.option(
+        "--url", default=None, help="A server; default: AGENT_TUNIX_URL, else the store of this machine."
+    )(command)
+
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@store.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--name", default=None, help="Under which name; default: the file's, without .py.")
+@click.option(
+    "--format",
+    "given_format",
+    type=click.Choice(_FORMATS),
+    default="auto",
+    show_default=True,
+    help="How its `reward` is called; auto: miles if it is async, else trl.",
+)
+@_place_options
+@_as_json
+def upload(file: Path, name: str | None, given_format: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Upload FILE, which has a function `reward`, and print its id, rf_…
+
+    The file is checked and never run. A name that is your own gets its next version. What would make it a better reward
+    is said on standard error.
+    """
+    from agent_tunix.store.uploads import MAX_BYTES, check_upload, detect_format
+
+    with file.open("rb") as opened:
+        source = opened.read(MAX_BYTES + 1)  # one more is as good as any number
+    chosen = detect_format(source) if given_format == "auto" else given_format
+    checked = check_upload(source, chosen)  # type: ignore[arg-type]
+    with _opened(url, key) as access:
+        made = access.create(file.stem if name is None else name, source, checked.format)
+    for warning in checked.warnings:
+        click.echo(f"advice: {warning}", err=True)
+    if as_json:
+        _print_json(made.to_data())
+        return
+    click.echo(made.id)
+    click.echo(f"{made.name}, version {made.version}; train with training.reward_function={made.id}", err=True)
+
+
+@store.command("list")
+@click.option("--name", default=None, help="Only the versions of this name.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
+@click.option("--after", default=None, metavar="rf_…", help="Only those older than this one.")
+@_place_options
+@_as_json
+def list_functions(
+    name: str | None, limit: int, after: str | None, url: str | None, key: str | None, as_json: bool
+) -> None:
+    """List reward functions, newest first."""
+    found: list[RewardFunction] = []
+    has_more = True
+    with _opened(url, key) as access:
+        while has_more and len(found) < limit:
+            page = access.list(min(limit - len(found), _PAGE), found[-1].id if found else after, name)
+            found += page.data
+            has_more = page.has_more and bool(page.data)
+    if as_json:
+        _print_json({"object": "list", "data": [one.to_data() for one in found], "has_more": has_more})
+        return
+    for one in found:
+        click.echo(f"{one.id}  {one.created_at:%Y-%m-%d %H:%M:%S}Z  {one.format:<5}  {one.name} version {one.version}")
+    if has_more:
+        click.echo(f"more: --after {found[-1].id}", err=True)
+
+
+@store.command()
+@click.argument("id")
+@click.option("--source", "with_source", is_flag=True, help="Print the file itself, byte by byte, and nothing else.")
+@_place_options
+@_as_json
+def get(id: str, with_source: bool, url: str | None, key: str | None, as_json: bool) -> None:
+    """Show the reward function of an ID, rf_…, or the newest version of a name."""
+    with _opened(url, key) as access:
+        found = access.get(id) if id.startswith("rf_") else access.latest(id)
+        if with_source:
+            click.echo(access.source(found.id), nl=False)
+            return
+    if as_json:
+        _print_json(found.to_data())
+        return
+    shown = {**found.to_data(), "created": f"{found.created_at:%Y-%m-%d %H:%M:%S}Z"}
+    for label in ("id", "name", "version", "format", "created", "owner", "size", "sha256"):
+        click.echo(f"{label:<8} {shown[label]}")
+
+
+@store.command()
+@click.argument("id")
+@_place_options
+def delete(id: str, url: str | None, key: str | None) -> None:
+    """Delete the version of an ID, rf_…
+
+    Runs that were trained with it keep their own copy. Its name stays yours, and its id is not given again.
+    """
+    with _opened(url, key) as access:
+        access.delete(id)
+
+
+def _opened(url: str | None, key: str | None) -> "AbstractContextManager[StoreAccess]":
+    from agent_tunix.store.access import open_access
+
+    return open_access(url, key)
+
+
+def _print_json(data: Any) -> None:
+    click.echo(json.dumps(data, ensure_ascii=False, indent=2))

@@ -1,0 +1,153 @@
+"""Softmax attention: of texts to themselves, to a cache, and of rows to a prefix that they share.
+
+Keys and values have their heads before their slots, [B, K, S, H]: a matrix product takes its batch axes first, so that
+in any other layout a decode step copies the whole cache in order to turn it. Queries of the heads that share keys lie
+side by side, and are rows of one product with those of several tokens.
+
+Axes: B rows (N where they continue a prefix, R to each of B texts), T tokens given, S slots attended to, P slots
+of a prefix, Q heads, K key-value heads, G = Q / K, M = T G, H width of a head.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+# Far below any logit, and finite: a row of them has a softmax.
+_UNSEEN = -(2.0**100)
+
+# cuDNN's limits in JAX 0.10.2, on any GPU since Ampere.
+_CUDNN_DTYPES = ("bfloat16", "float16")
+_CUDNN_WIDEST_HEAD = 128
+_CUDNN_CAPABILITY = 8.0
+
+
+def attend(
+    q: Float[Array, "B T Q H"],
+    k: Float[Array, "B K S H"],
+    v: Float[Array, "B K S H"],
+    mask: Bool[Array, "B T S"],
+    softcap: float | None,
+) -> Float[Array, "B T Q H"]:
+    """Softmax attention of scaled queries; a token that may see nothing gets a mean of values that nobody reads."""
+    B, T, Q, H = q.shape
+    K, S = k.shape[1:3]
+    if uses_cudnn(q.dtype, T, S, H, softcap, _capability()):
+        return fused(q, k, v, mask, "cudnn")
+    logits = _cap(jnp.einsum("BKMH,BKSH->BKMS", _by_head(q, K), k, preferred_element_type=wide(q.dtype)), softcap)
+    logits = jnp.where(mask[:, None, :, None], logits.reshape(B, K, T, Q // K, S), _UNSEEN)
+    shares = jax.nn.softmax(logits, axis=-1).astype(v.dtype).reshape(B, K, -1, S)
+    return _by_token(jnp.einsum("BKMS,BKSH->BKMH", shares, v), T)
+
+
+def fused(
+    q: Float[Array, "B T Q H"],
+    k: Float[Array, "B K S H"],
+    v: Float[Array, "B K S H"],
+    mask: Bool[Array, "B T S"],
+    implementation: Literal["xla", "cudnn"],
+) -> Float[Array, "B T Q H"]:
+    """`attend` without a bound on its logits, by JAX's own function, one kernel where cuDNN implements it."""
+    return jax.nn.dot_product_attention(
+        q, k.swapaxes(1, 2), v.swapaxes(1, 2), mask=mask[:, None], scale=1.0, implementation=implementation
+    )
+
+
+def uses_cudnn(
+    dtype: jnp.dtype, num_queries: int, num_keys: int, head_dim: int, softcap: float | None, capability: float | None
+) -> bool:
+    """Whether cuDNN has a kernel for an attention, forward and backward; all of it is known when a program is compiled.
+
+    Args:
+        dtype: Of queries, keys and values.
+        num_queries: T; with a mask cuDNN's backward pass takes even numbers alone.
+        num_keys: S; the same.
+        head_dim: H.
+        softcap: The bound on logits; cuDNN has none.
+        capability: Compute capability of the GPU; None where there is none with cuDNN.
+    """
+    return (
+        capability is not None
+        and capability >= _CUDNN_CAPABILITY
+        and jnp.dtype(dtype).name in _CUDNN_DTYPES
+        and softcap is None
+        and head_dim <= _CUDNN_WIDEST_HEAD
+        and head_dim % 8 == 0
+        and num_queries % 2 == 0
+        and num_keys % 2 == 0
+    )
+
+
+def _capability() -> float | None:
+    """Of the first GPU, where JAX computes on NVIDIA's."""
+    if jax.default_backend() != "gpu":
+        return None
+    found = getattr(jax.devices()[0], "compute_capability", None)
+    try:
+        return None if found is None else float(found)
+    except ValueError:  # AMD's are names
+        return None
+
+
+def attend_after(
+    q: Float[Array, "N T Q H"],
+    k: Float[Array, "N K S H"],
+    v: Float[Array, "N K S H"],
+    mask: Bool[Array, "N T S"],
+    prefix: tuple[Float[Array, "B K P H"], Float[Array, "B K P H"], Bool[Array, "B R T P"]],
+    softcap: float | None,
+) -> Float[Array, "N T Q H"]:
+    """`attend` to a prefix that R rows share, and to the keys of each row's own.
+
+    The softmax is over both. Its two halves keep the layout in which they are computed: only maxima, sums and outputs,
+    which are small, change theirs (the idea of https://arxiv.org/abs/2506.05433).
+
+    cuDNN is not used here. Two of its results could be merged by their log-sum-exps, which JAX gives on request; but
+    its backward pass (JAX 0.10.2) drops the gradient of a log-sum-exp without a word, and gives it in bfloat16.
+    """
+    prefix_k, prefix_v, prefix_mask = prefix
+    N, T, Q, H = q.shape
+    B, K, P, _ = prefix_k.shape
+    S, R, G = k.shape[2], N // B, Q // K
+    number = wide(q.dtype)
+    own = _cap(jnp.einsum("NKMH,NKSH->NKMS", _by_head(q, K), k, preferred_element_type=number), softcap)
+    own = jnp.where(mask[:, None, :, None], own.reshape(N, K, T, G, S), _UNSEEN).reshape(N, K, -1, S)
+    q_shared = _by_head(q.reshape(B, R * T, Q, H), K)
+    shared = _cap(jnp.einsum("BKMH,BKPH->BKMP", q_shared, prefix_k, preferred_element_type=number), softcap)
+    shared = shared.reshape(B, K, R, T, G, P)
+    shared = jnp.where(prefix_mask[:, None, :, :, None], shared, _UNSEEN).reshape(B, K, -1, P)
+
+    def to_rows(x: Float[Array, "B K RM ..."]) -> Float[Array, "N K M ..."]:
+        rest = x.shape[3:]
+        return x.reshape(B, K, R, T * G, *rest).swapaxes(1, 2).reshape(N, K, T * G, *rest)
+
+    def to_groups(x: Float[Array, "N K M"]) -> Float[Array, "B K RM"]:
+        return x.reshape(B, R, K, T * G).swapaxes(1, 2).reshape(B, K, -1)
+
+    highest = jax.lax.stop_gradient(jnp.maximum(own.max(-1), to_rows(shared.max(-1))))
+    own = jnp.exp(own - highest[..., None])
+    shared = jnp.exp(shared - to_groups(highest)[..., None])
+    total = own.sum(-1) + to_rows(shared.sum(-1))
+    out = jnp.einsum("NKMS,NKSH->NKMH", own.astype(v.dtype), v, preferred_element_type=number)
+    out_shared = jnp.einsum("BKMP,BKPH->BKMH", shared.astype(v.dtype), prefix_v, preferred_element_type=number)
+    return _by_token((out + to_rows(out_shared)) / total[..., None], T).astype(v.dtype)
+
+
+def _by_head(q: Float[Array, "B T Q H"], num_kv_heads: int) -> Float[Array, "B K M H"]:
+    B, T, _, H = q.shape
+    return q.reshape(B, T, num_kv_heads, -1, H).swapaxes(1, 2).reshape(B, num_kv_heads, -1, H)
+
+
+def _by_token(out: Float[Array, "B K M H"], num_tokens: int) -> Float[Array, "B T Q H"]:
+    B, K, _, H = out.shape
+    return out.reshape(B, K, num_tokens, -1, H).swapaxes(1, 2).reshape(B, num_tokens, -1, H)
+
+
+def _cap(logits: jax.Array, softcap: float | None) -> jax.Array:
+    return logits if softcap is None else jnp.tanh(logits / softcap) * softcap
+
+
+def wide(dtype: jnp.dtype) -> jnp.dtype:
+    """Float32, or the type itself where it is wider: a model in float64 is computed in float64 throughout."""
+    return jnp.promote_types(dtype, jnp.float32)

@@ -1,0 +1,187 @@
+"""The stages that sampling goes through, and the keys and values that they hold; loads no JAX.
+
+Axes: B prompts, G completions each, N = B G, P slots of a prompt, T of a completion.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agent_tunix.config.mesh_shape import MeshShape
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import ConfigError
+from agent_tunix.policy.architecture import Architecture
+
+# Fewer rows cost as much as these: a step is then the reading of weights and the starting of kernels.
+_ROWS_AT_ONCE = 8
+# A stage is a program of its own, to be compiled, and is entered by copying the cache; short loops earn few or none.
+_SHORTEST_LOOP = 16
+# Longest loop → the shares of all rows that its later stages have, if it is longer than those before.
+_SHARES = ((63, (1 / 3,)), (127, (1 / 2, 1 / 4)), (math.inf, (1 / 2, 1 / 8)))
+_LONG_LOOP = 128
+
+
+class Stage(NamedTuple):
+    """An array of places.
+
+    Attributes:
+        slots: Prefixes.
+        places: Places at each.
+        length: Tokens that the cache of a place holds.
+    """
+
+    slots: int
+    places: int
+    length: int
+
+    @property
+    def size(self) -> int:
+        """n."""
+        return self.slots * self.places
+
+
+def plan_stages(num_prompts: int, num_generations: int, prompt_length: int, num_tokens: int) -> tuple[Stage, ...]:
+    """The stages of a loop: all rows, then fewer.
+
+    A third of them, in loops from 64 tokens on a half and a quarter, from 128 on a half and an eighth; rounded up to a
+    multiple of 8 rows, and only where there are 16 tokens or more to sample. A slot of a later stage has so many places
+    that its copy of the prefix is no longer than the cache of what its rows sample. From 128 tokens on the cache is a
+    quarter as long at first, since a step reads all of it, filled or not.
+
+    Args:
+        num_prompts: B.
+        num_generations: G.
+        prompt_length: Slots of a prefix.
+        num_tokens: Most tokens of a completion.
+    """
+    stages = [Stage(num_prompts, num_generations, num_tokens)]
+    if num_tokens < _SHORTEST_LOOP:
+        return tuple(stages)
+    places = 1
+    while places * num_tokens < prompt_length and 2 * places <= num_generations:
+        places *= 2
+    step = math.lcm(_ROWS_AT_ONCE, places)
+    for share in next(shares for longest, shares in _SHARES if num_tokens <= longest):
+        size = math.ceil(share * num_prompts * num_generations / step) * step
+        if size < stages[-1].size:
+            stages.append(Stage(size // places, places, num_tokens))
+    if num_tokens >= _LONG_LOOP:
+        stages.insert(0, stages[0]._replace(length=-(-num_tokens // 4)))
+    return tuple(stages)
+
+
+@dataclass(frozen=True)
+class CachePlan:
+    """Keys and values on one device, while it samples.
+
+    Attributes:
+        purpose: training or evaluation.
+        prompts: B, of those on the device.
+        completions: N, the same.
+        prompt_slots: P.
+        completion_slots: T.
+        copied: Slots that exist besides while rows move from a stage to the next.
+        slot_bytes: Of one slot: 2 × layers × key-value heads on the device × width of a head × bytes of a number.
+    """
+
+    purpose: str
+    prompts: int
+    completions: int
+    prompt_slots: int
+    completion_slots: int
+    copied: int
+    slot_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        slots = self.prompts * self.prompt_slots + self.completions * self.completion_slots + self.copied
+        return slots * self.slot_bytes
+
+    def describe(self) -> str:
+        """The arithmetic."""
+        moved = f" + {self.copied} copied as rows end" if self.copied else ""
+        return (
+            f"keys and values in {self.purpose}: ({self.prompts} prompts × {self.prompt_slots} +"
+            f" {self.completions} completions × {self.completion_slots}{moved}) slots × {self.slot_bytes} bytes"
+        )
+
+
+def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> CachePlan:
+    """What a device of a mesh holds of keys and values, in training or in evaluation, whichever is more.
+
+    Args:
+        architecture: Of the policy.
+        config: The run; its own `model.mesh_shape` is not asked.
+        compute_bytes: Of a number in the type that the policy computes in: 4 or 2.
+        shape: Of the mesh.
+    """
+    generation, evaluation = config.generation, config.evaluation
+
+    def plan(purpose: str, num_prompts: int, num_generations: int) -> CachePlan:
+        sizes = generation.max_prompt_length, generation.max_generation_steps
+        stages = plan_stages(num_prompts, num_generations, *sizes)
+        return CachePlan(
+            purpose,
+            _share(num_prompts, shape),
+            _share(num_prompts * num_generations, shape),
+            *sizes,
+            copied=_copied(stages, *sizes) if shape.row_shards == 1 else 0,
+            slot_bytes=slot_bytes(architecture, compute_bytes, shape),
+        )
+
+    plans = (
+        plan("training", config.training.batch_size, config.grpo.num_generations),
+        plan("evaluation", min(evaluation.batch_size, evaluation.num_samples), 1),
+    )
+    return max(plans, key=lambda found: found.bytes)
+
+
+def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:
+    """Bytes that a token has on one device in the keys and values of all layers."""
+    a = architecture
+    heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
+    return 2 * a.num_layers * heads * a.head_dim * compute_bytes
+
+
+def _share(rows: int, shape: MeshShape) -> int:
+    """Rows that a device has: of all that rows are divided over where that is even, else of the copies alone."""
+    for shards in (shape.row_shards, shape.data):
+        if rows % shards == 0:
+            return rows // shards
+    return rows
+
+
+def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int) -> int:
+    """Slots beyond prompts and completions, when most exist: those of two stages, and of the prefixes of both."""
+
+    def slots_of(stage: Stage) -> int:
+        own_prefixes = stage.slots * prompt_slots if stage.size < stages[0].size else 0
+        return stage.size * stage.length + own_prefixes
+
+    most = max(
+        slots_of(one) + slots_of(other) for one, other in zip(stages, (*stages[1:], Stage(0, 0, 0)), strict=True)
+    )
+    return max(0, most - stages[0].size * completion_slots)
+
+
+def check_cache(cache: CachePlan, held: int, available: int) -> None:
+    """Refuse a run whose keys and values do not fit beside what it holds throughout.
+
+    Args:
+        cache: Of one device.
+        held: Bytes of weights, adapter, reference and optimiser on it.
+        available: Bytes of the device.
+
+    Raises:
+        ConfigError: They are more than there is.
+    """
+    if held + cache.bytes <= available:
+        return
+    lower = (
+        "training.batch_size, grpo.num_generations" if cache.purpose == "training" else "evaluation.batch_size"
+    ) + ", generation.max_generation_steps or generation.max_prompt_length"
+    raise ConfigError(
+        f"{cache.describe()} = {cache.bytes / 1e9:.2f} GB, beside {held / 1e9:.2f} GB of weights, adapter, reference"
+        f" and optimiser, and a device has {available / 1e9:.2f} GB; lower {lower}, or set model.dtype=bfloat16"
+    )

@@ -1,0 +1,23 @@
+"""Rewards that others have uploaded: looked at and called without their code ever running in this process."""
+
+from agent_tunix.rewards.uploaded.inspection import FileFacts, FunctionFacts, inspect_file
+from agent_tunix.rewards.uploaded.source import (
+    Fetch,
+    UploadedSource,
+    adapt_uploaded,
+    build_uploaded,
+    uploaded_imports_of,
+    uploaded_source_of,
+)
+
+__all__ = [
+    "Fetch",
+    "FileFacts",
+    "FunctionFacts",
+    "UploadedSource",
+    "adapt_uploaded",
+    "build_uploaded",
+    "inspect_file",
+    "uploaded_imports_of",
+    "uploaded_source_of",
+]

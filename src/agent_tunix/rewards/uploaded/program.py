@@ -1,0 +1,177 @@
+"""Says what stands in a file of Python, without running it: a program that uses the standard library alone.
+
+Reads the source on standard input and writes one JSON object. The compiler can be brought to exhaust the stack, the
+memory or the patience of the process that it runs in (thousands of nested brackets, a chain of a hundred thousand
+operators), so that it is not the service's: it has limits of its own, and may die.
+
+    {"error": null | {"message": str, "line": int | null},
+     "functions": [{"is_async": bool, "line": int, "is_literal": bool, "is_generator": bool, "is_nested": bool,
+                    "parameters": [[name, kind, has_default]], "doc": str | null}],
+     "needs_batch": bool, "imports": [str],
+     "values": [{"kind": "constant" | "truth" | "length" | "other", "number": float, "line": int}]}
+"""
+
+import ast
+import json
+import resource
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+CPU_LIMIT_S = 5
+MEMORY_LIMIT_BYTES = 1 << 30
+FUNCTION = "reward"
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def main() -> None:
+    """Inspect what comes on standard input."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    source = sys.stdin.buffer.read().decode("utf-8-sig")
+    json.dump(inspect_source(source), sys.stdout)
+
+
+def inspect_source(source: str) -> dict[str, Any]:
+    """What stands in it."""
+    error: dict[str, Any] | None = None
+    try:
+        # `compile` finds what `ast.parse` alone does not, as a `return` outside of a function.
+        compile(source, "<upload>", "exec", dont_inherit=True)
+        tree = ast.parse(source)
+        # Positions count bytes of UTF-8 in lines that end as Python's do.
+        lines = [line.encode() for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+        found = list(_functions(tree))
+        main = [function for function, is_nested in found if not is_nested]
+        return {
+            "error": None,
+            "functions": [_describe(function, is_nested, lines) for function, is_nested in found],
+            "needs_batch": any(_says_needs_batch(node) for node in tree.body),
+            "imports": sorted(set(_imports(tree))),
+            "values": [value for function in main[-1:] for value in _values_of(function)],
+        }
+    except SyntaxError as problem:
+        error = {"message": problem.msg, "line": problem.lineno}
+    except (RecursionError, MemoryError):
+        error = {"message": "it is nested too deeply", "line": None}
+    except (ValueError, OverflowError) as problem:
+        error = {"message": str(problem), "line": None}
+    return {"error": error, "functions": [], "needs_batch": False, "imports": [], "values": []}
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[_Function, bool]]:
+    """Every function of the name, and whether it is inside of something."""
+    top = set(map(id, tree.body))
+    for node in ast.walk(tree):
+        if isinstance(node, _Function) and node.name == FUNCTION:
+            yield node, id(node) not in top
+
+
+def _describe(function: _Function, is_nested: bool, lines: list[bytes]) -> dict[str, Any]:
+    is_async = isinstance(function, ast.AsyncFunctionDef)
+    literal = f"{'async ' if is_async else ''}def {FUNCTION}(".encode()
+    start = lines[function.lineno - 1][function.col_offset :]
+    return {
+        "is_async": is_async,
+        "line": function.lineno,
+        "is_literal": start.startswith(literal),
+        "is_generator": any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function)),
+        "is_nested": is_nested,
+        "parameters": list(_parameters(function.args)),
+        "doc": ast.get_docstring(function),
+    }
+
+
+def _says_needs_batch(node: ast.stmt) -> bool:
+    """Whether it is `reward.needs_batch = True`."""
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and node.value.value is True
+        and any(ast.unparse(target) == f"{FUNCTION}.needs_batch" for target in node.targets)
+    )
+
+
+def _parameters(arguments: ast.arguments) -> Iterator[tuple[str, str, bool]]:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    first_default = len(positional) - len(arguments.defaults)
+    for place, argument in enumerate(positional):
+        kind = "POSITIONAL_ONLY" if place < len(arguments.posonlyargs) else "POSITIONAL_OR_KEYWORD"
+        yield argument.arg, kind, place >= first_default
+    if arguments.vararg:
+        yield arguments.vararg.arg, "VAR_POSITIONAL", False
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield argument.arg, "KEYWORD_ONLY", default is not None
+    if arguments.kwarg:
+        yield arguments.kwarg.arg, "VAR_KEYWORD", False
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _own_nodes(function: _Function) -> Iterator[ast.AST]:
+    """What is in a function and not in another one inside of it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, _SCOPES):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _values_of(function: _Function) -> Iterator[dict[str, Any]]:
+    """What it returns, or appends to what it returns, as far as that can be read off."""
+    for node in _own_nodes(function):
+        if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Name):
+            yield from _values(node.value)
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "append"
+            and len(node.args) == 1
+        ):
+            yield from _values(node.args[0])
+
+
+def _values(node: ast.expr) -> Iterator[dict[str, Any]]:
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        kind, number = "other", 0.0
+        if isinstance(node, ast.IfExp):
+            waiting += [node.body, node.orelse]
+            continue
+        if isinstance(node, ast.List | ast.Tuple):
+            waiting += node.elts
+            continue
+        if isinstance(node, ast.ListComp):
+            waiting.append(node.elt)
+            continue
+        inner = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, int | float):
+            kind, number = "constant", min(abs(float(inner.value)), 1e300) * (1 if inner is node else -1)
+        elif _is_call(node, "len"):
+            kind = "length"
+        elif isinstance(node, ast.Compare) or (_is_call(node, "float", "int") and _compares(node)):
+            kind = "truth"
+        yield {"kind": kind, "number": number, "line": node.lineno}
+
+
+def _is_call(node: ast.expr, *names: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+
+
+def _compares(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Compare)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The reward store: reward functions with their versions, and the keys of those who may use them.
+
+    with open_store() as store:
+        key, secret = store.keys.create("alice")
+        function = store.reward_functions.create(key, "politeness", source, "trl")
+
+Importing this loads neither SQLAlchemy nor Alembic, which the extra `service` brings; opening a store does.
+"""
+
+from typing import TYPE_CHECKING
+
+from agent_tunix.store.home import database_url, home
+from agent_tunix.store.records import SCOPES, Format, Key, Page, RewardFunction
+from agent_tunix.store.uploads import CheckedUpload, check_upload, detect_format
+
+if TYPE_CHECKING:
+    from agent_tunix.store.opening import Store
+
+__all__ = [
+    "SCOPES",
+    "CheckedUpload",
+    "Format",
+    "Key",
+    "Page",
+    "RewardFunction",
+    "check_upload",
+    "database_url",
+    "detect_format",
+    "home",
+    "open_store",
+]
+
+
+def open_store(url: str | None = None) -> "Store":
+    """Open the store, making its tables if they are not there and bringing them up to date if they are.
+
+    Args:
+        url: `sqlite:////absolute/file.db` or `postgresql://user@host/name`; None: `database_url()`.
+
+    Raises:
+        StoreError: SQLAlchemy is not installed, or the database cannot be reached, read or written.
+    """
+    from agent_tunix.store.opening import open_store
+
+    return open_store(url)

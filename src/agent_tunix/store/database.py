@@ -1,0 +1,143 @@
+"""The database under the store: SQLite in a file, or PostgreSQL by its URL."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from agent_tunix.errors import StoreError
+from agent_tunix.store.home import DATABASE_VARIABLE
+
+# How long a writer waits for others before it gives up; each holds the database for milliseconds.
+BUSY_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10
+
+
+def read_url(text: str) -> URL:
+    """The URL of a database that can hold a store, with the driver that is used for it.
+
+    Raises:
+        StoreError: It is no URL, or not one of SQLite in a file or of PostgreSQL.
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:  # whose message may hold a password
+        raise StoreError(f"{DATABASE_VARIABLE} is not the URL of a database; {_WANTED}") from error
+    kind = url.get_backend_name()
+    if kind in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if kind == "sqlite" and url.database and url.database != ":memory:" and not url.database.startswith("file:"):
+        return url.set(drivername="sqlite", database=str(Path(url.database).expanduser().absolute()))
+    raise StoreError(f"{url.render_as_string()} cannot hold a store; {_WANTED}")
+
+
+_WANTED = "give sqlite:////absolute/file.db or postgresql://user:password@host/name"
+
+
+def connect(url: URL) -> Engine:
+    """An engine for the database; nothing is opened yet.
+
+    Raises:
+        StoreError: The driver is not installed.
+    """
+    try:
+        if url.get_backend_name() == "sqlite":
+            return _connect_sqlite(url)
+        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
+    except (ImportError, NoSuchModuleError) as error:
+        raise StoreError(f"{error}; PostgreSQL needs psycopg: pip install 'agent_tunix[postgresql]'") from error
+
+
+def _connect_sqlite(url: URL) -> Engine:
+    # Python's driver would open transactions by itself, too late and never for what defines tables; it is told not to.
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes its place in the queue at once: a reader that goes on to write could fail, having read what
+        # another has changed since. A reader needs no transaction.
+        if connection.get_execution_options().get("is_writing", False):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def file_of(engine: Engine) -> Path | None:
+    """The file of an SQLite database."""
+    return Path(engine.url.database) if engine.dialect.name == "sqlite" and engine.url.database else None
+
+
+@contextlib.contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection of which each statement sees the store as it is at that moment.
+
+    Raises:
+        StoreError: The database cannot be reached or read.
+    """
+    with _told(engine), engine.connect() as connection:
+        if connection.dialect.name != "sqlite":  # a transaction would cost two more ways to the server
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+        yield connection
+
+
+@contextlib.contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A connection whose changes are made together, when the block ends, or not at all.
+
+    Raises:
+        StoreError: The database cannot be reached or written.
+    """
+    with _told(engine), engine.connect().execution_options(is_writing=True) as connection, connection.begin():
+        yield connection
+
+
+@contextlib.contextmanager
+def _told(engine: Engine) -> Iterator[None]:
+    """Tell what went wrong below in our own words."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeoutError) as error:
+        cause = str(getattr(error, "orig", None) or error).strip()
+        raise StoreError(
+            f"the store at {engine.url.render_as_string()} could not be used: {cause}; look whether the database is"
+            f" there, can be written and has room, or name another in {DATABASE_VARIABLE}"
+        ) from error
+
+
+def insert_missing(connection: Connection, table: Table, by: str, **values: Any) -> bool:
+    """Add a row, unless there is one with the same value in a unique column, which then stays as it is.
+
+    Returns:
+        Whether it was added. Where another transaction is adding the same, its end is awaited.
+    """
+    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table).values(**values).on_conflict_do_nothing(index_elements=[by])
+    return connection.execute(statement.returning(table.c[by])).first() is not None
+
+
+def make_private(file: Path) -> None:
+    """An empty file for its owner alone, unless there is one already; SQLite gives its own files the same rights.
+
+    Raises:
+        StoreError: It cannot be made.
+    """
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"the store cannot be made at {file} ({error}); name another in {DATABASE_VARIABLE}"
+        ) from error

@@ -1,0 +1,55 @@
+"""Identifiers and secrets that are drawn at random, and the names that people choose."""
+
+import re
+import secrets
+import string
+
+_ID_LENGTH = 24  # of base 32: 120 bits
+_SECRET_LENGTH = 40  # of letters and digits: 238 bits
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+_ALPHANUMERIC = string.ascii_letters + string.digits
+
+FUNCTION_PREFIX = "rf_"
+KEY_PREFIX = "key_"
+SECRET_PREFIX = "vk_"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_FUNCTION_ID = re.compile(rf"{FUNCTION_PREFIX}[a-z2-7]{{{_ID_LENGTH}}}")
+_SECRET = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9]{{{_SECRET_LENGTH}}}")
+
+
+def new_function_id() -> str:
+    """`rf_` and 24 characters of lower-case base 32."""
+    return FUNCTION_PREFIX + _draw(_BASE32, _ID_LENGTH)
+
+
+def new_key_id() -> str:
+    """`key_` and 24 characters of lower-case base 32."""
+    return KEY_PREFIX + _draw(_BASE32, _ID_LENGTH)
+
+
+def new_secret() -> str:
+    """`vk_` and 40 letters and digits."""
+    return SECRET_PREFIX + _draw(_ALPHANUMERIC, _SECRET_LENGTH)
+
+
+def is_function_id(text: object) -> bool:
+    """Whether it has the form of a reward function's id."""
+    return isinstance(text, str) and _FUNCTION_ID.fullmatch(text) is not None
+
+
+def is_secret(text: object) -> bool:
+    """Whether it has the form of a key's secret."""
+    return isinstance(text, str) and _SECRET.fullmatch(text) is not None
+
+
+def is_name(text: object) -> bool:
+    """Whether it may name a reward function or a key; what begins like an id may not."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None and not text.startswith(FUNCTION_PREFIX)
+
+
+NAME_RULE = "at most 64 letters, digits, `_`, `.` and `-`, a letter or `_` first, and not `rf_`"
+
+
+def _draw(alphabet: str, length: int) -> str:
+    return "".join(secrets.choice(alphabet) for _ in range(length))

@@ -1,0 +1,130 @@
+"""Keys: who may use the store, and for what."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Engine, bindparam, or_, select, update
+
+from agent_tunix.errors import AccessDeniedError, NameTakenError, NotStoredError, StoreRequestError
+from agent_tunix.store.database import insert_missing, reading, writing
+from agent_tunix.store.identifiers import NAME_RULE, is_name, is_secret, new_key_id, new_secret
+from agent_tunix.store.records import SCOPES, Key
+from agent_tunix.store.schema import LOCAL_KEY_ID, keys
+
+_PREFIX_LENGTH = 11  # of the secret, `vk_` included, kept as it is; what is not kept has 190 bits
+
+_OF_PREFIX = select(keys).where(keys.c.prefix == bindparam("prefix"))
+
+
+class Keys:
+    """The keys of a store.
+
+    A secret is drawn from 238 bits, so that a plain SHA-256 of it cannot be turned back. It is shown once.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def create(self, name: str, scopes: Iterable[str] = SCOPES) -> tuple[Key, str]:
+        """Make a key.
+
+        The name of a revoked key may be used again: the same owner, with all that belongs to it, gets a new secret.
+
+        Args:
+            name: What a person calls it.
+            scopes: What it may do: some of `SCOPES`.
+
+        Returns:
+            The key and its secret, `vk_…`, which cannot be had again.
+
+        Raises:
+            NameTakenError: A key that is not revoked has the name.
+            StoreRequestError: The name or a scope cannot be used.
+            StoreError: The database cannot be used.
+        """
+        if not is_name(name):
+            raise StoreRequestError("invalid_name", f"{name!r} cannot name a key; use {NAME_RULE}", "name")
+        chosen = _check_scopes(scopes)
+        secret = new_secret()
+        now = datetime.now(UTC)
+        values: dict[str, Any] = {
+            "scopes": " ".join(scope for scope in SCOPES if scope in chosen),
+            "prefix": secret[:_PREFIX_LENGTH],
+            "secret_sha256": _digest(secret),
+            "created_at": now,
+            "revoked_at": None,
+        }
+        key_id = new_key_id()
+        with writing(self._engine) as connection:
+            if not insert_missing(connection, keys, "name", id=key_id, name=name, **values):
+                renewed = update(keys).where(keys.c.name == name, keys.c.revoked_at.is_not(None)).values(**values)
+                found = connection.execute(renewed.returning(keys.c.id)).scalar()
+                if found is None:
+                    raise NameTakenError(
+                        "name_taken", f"there is a key {name!r} already; revoke it, or choose another name", "name"
+                    )
+                key_id = found
+        return Key(key_id, name, chosen, now), secret
+
+    def list(self) -> "list[Key]":
+        """All keys that have or had a secret, oldest first, revoked ones among them."""
+        wanted = select(keys).where(keys.c.secret_sha256.is_not(None)).order_by(keys.c.created_at, keys.c.id)
+        with reading(self._engine) as connection:
+            return [_key(row) for row in connection.execute(wanted)]
+
+    def revoke(self, id_or_name: str) -> Key:
+        """Have a key open nothing from now on; one that is revoked stays so.
+
+        Raises:
+            NotStoredError: There is no such key.
+        """
+        is_it = or_(keys.c.id == id_or_name, keys.c.name == id_or_name)
+        with writing(self._engine) as connection:
+            live = update(keys).where(is_it, keys.c.secret_sha256.is_not(None), keys.c.revoked_at.is_(None))
+            connection.execute(live.values(revoked_at=datetime.now(UTC)))
+            row = connection.execute(select(keys).where(is_it, keys.c.secret_sha256.is_not(None))).first()
+        if row is None:
+            raise NotStoredError("key_not_found", f"there is no key {id_or_name!r}; `agent-tunix keys list` shows them")
+        return _key(row)
+
+    def authenticate(self, secret: str) -> Key:
+        """Whose secret it is.
+
+        Raises:
+            AccessDeniedError: Nobody's, or the key is revoked; the message does not say which.
+        """
+        known = is_secret(secret)
+        prefix = secret[:_PREFIX_LENGTH] if known else ""
+        with reading(self._engine) as connection:
+            rows = connection.execute(_OF_PREFIX, {"prefix": prefix}).all()
+        given = _digest(secret if known else "")
+        # What takes part in the comparison is a digest, so that its time could at most tell of the digest.
+        matching = [row for row in rows if hmac.compare_digest(given, row.secret_sha256 or "")]
+        if not matching or matching[0].revoked_at is not None:
+            raise AccessDeniedError("invalid_key", "the API key is not valid; it may be mistyped or revoked")
+        return _key(matching[0])
+
+    def local(self) -> Key:
+        """The owner of what is uploaded without a key, by whoever can write the database itself."""
+        with reading(self._engine) as connection:
+            return _key(connection.execute(select(keys).where(keys.c.id == LOCAL_KEY_ID)).one())
+
+
+def _check_scopes(scopes: Iterable[str]) -> frozenset[str]:
+    chosen = frozenset(scopes)
+    unknown = sorted(chosen - set(SCOPES))
+    if unknown or not chosen:
+        said = f"there is no scope {unknown[0]!r}" if unknown else "a key needs a scope"
+        raise StoreRequestError("invalid_scope", f"{said}; there are {', '.join(SCOPES)}", "scopes")
+    return chosen
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _key(row: Any) -> Key:
+    return Key(row.id, row.name, frozenset(row.scopes.split()), row.created_at, row.revoked_at)

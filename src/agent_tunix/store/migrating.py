@@ -1,0 +1,77 @@
+"""Bring the tables of a database up to date; safe where several processes start at once."""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from agent_tunix.errors import StoreError
+from agent_tunix.store.database import file_of, make_private, reading, writing
+from agent_tunix.store.schema import HEAD
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+# Any number, as long as no other program locks it in the same database.
+_POSTGRESQL_LOCK = 7_264_019_553_187_142
+
+
+def migrate(engine: Engine) -> None:
+    """Make the tables, or change those of an older version; without Alembic where nothing is to be done.
+
+    Raises:
+        StoreError: The database is that of a newer version, or cannot be changed.
+    """
+    file = file_of(engine)
+    if file is not None:
+        make_private(file)
+    with _one_at_a_time(file):
+        with reading(engine) as connection:
+            revision = _revision(connection)
+        if revision == HEAD:
+            return
+        with writing(engine) as connection:
+            if file is None:
+                # Held until the end of the transaction.
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
+            _upgrade(connection)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(file: Path | None) -> Iterator[None]:
+    """SQLite changes to its write-ahead log without waiting for others, so that they have to wait here."""
+    if file is None:
+        yield
+        return
+    lock = file.with_name(f"{file.name}.lock")
+    make_private(lock)
+    with lock.open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+def _upgrade(connection: Connection) -> None:
+    try:
+        from alembic import command
+        from alembic.config import Config
+        from alembic.util import CommandError
+    except ImportError as error:
+        raise StoreError(f"{error}; the store needs Alembic: pip install 'agent_tunix[service]'") from error
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise StoreError(
+            f"the database of the store was made by a newer agent_tunix ({error}); update agent_tunix, or name another"
+            " database"
+        ) from error

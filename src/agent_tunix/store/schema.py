@@ -1,0 +1,93 @@
+"""The tables of the store.
+
+A migration changes them (`migrations/`); a test holds the two equal. Rows of `reward_functions` are never removed: a
+deleted one is marked, so that the list keeps its place for whoever is reading it page by page, and who uploaded and
+deleted what, and when, stays known. Its source goes, unless another function has the same.
+"""
+
+import datetime
+from typing import Any
+
+from sqlalchemy import Column, DateTime, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+# The newest migration; a database that has it is opened without Alembic.
+HEAD = "0001"
+
+# The owner of what is uploaded without a key, by whoever can write the database itself.
+LOCAL_KEY_ID = "key_local"
+LOCAL_KEY_NAME = "local"
+
+
+class UtcDateTime(TypeDecorator[datetime.datetime]):
+    """An instant, kept in UTC to the microsecond; SQLite has no type that would keep the zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime.datetime | None, dialect: Dialect) -> datetime.datetime | None:
+        """In UTC; an instant without a zone is refused."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value!r} has no time zone")
+        return value.astimezone(datetime.UTC)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime.datetime | None:
+        """In UTC."""
+        if value is None:
+            return None
+        instant: datetime.datetime = value
+        return instant.replace(tzinfo=datetime.UTC) if instant.tzinfo is None else instant.astimezone(datetime.UTC)
+
+
+metadata = MetaData()
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("scopes", String(64), nullable=False),  # parted by spaces
+    Column("prefix", String(16), index=True),  # the secret's first characters, by which it is found
+    Column("secret_sha256", String(64)),  # null: no secret opens it
+    Column("created_at", UtcDateTime(), nullable=False),
+    Column("revoked_at", UtcDateTime()),
+)
+
+# Whose a name is, and the last version given. A name stays its owner's when all its versions are deleted.
+names = Table(
+    "names",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("owner_id", String(64), ForeignKey("keys.id"), nullable=False),
+    Column("last_version", Integer, nullable=False),
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
+_LIVE = text("deleted_at IS NULL")
+
+reward_functions = Table(
+    "reward_functions",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("name", String(64), ForeignKey("names.name"), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("format", String(16), nullable=False),
+    Column("sha256", String(64), nullable=False, index=True),  # no foreign key: a deleted one outlives its source
+    Column("size", Integer, nullable=False),
+    Column("owner_id", String(64), ForeignKey("keys.id"), nullable=False),
+    Column("created_at", UtcDateTime(), nullable=False),
+    Column("deleted_at", UtcDateTime()),
+    Column("deleted_by", String(64), ForeignKey("keys.id")),
+    Index("ix_reward_functions_newest", "created_at", "id", sqlite_where=_LIVE, postgresql_where=_LIVE),
+    Index("ix_reward_functions_named", "name", "created_at", "id", sqlite_where=_LIVE, postgresql_where=_LIVE),
+    Index("ux_reward_functions_version", "name", "version", unique=True),
+)

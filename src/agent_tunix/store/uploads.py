@@ -1,0 +1,179 @@
+"""Whether an uploaded file is a reward function, found out without running it.
+
+    trl     def reward(completions, answer=None, **kwargs) -> list[float]
+    miles   async def reward(args, sample, **kwargs) -> float
+
+The function stands at the file's top level, and its first line begins with `def reward(` or `async def reward(`.
+"""
+
+import hashlib
+import io
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from agent_tunix.errors import RewardError, UploadError
+from agent_tunix.rewards.conventions import Settings, adapt
+from agent_tunix.rewards.conventions.detection import fitting
+from agent_tunix.rewards.uploaded import FileFacts, FunctionFacts, inspect_file
+from agent_tunix.store.records import FORMATS, Format
+
+MAX_BYTES = 256 * 1024
+
+_OPENING = {"trl": "def reward(", "miles": "async def reward("}
+_EXAMPLE = {
+    "trl": "def reward(completions, answer=None, **kwargs)",
+    "miles": "async def reward(args, sample, **kwargs)",
+}
+# What needs a network, which an uploaded reward does not have.
+_NETWORK = ("aiohttp", "httpx", "openai", "requests", "socket", "urllib3", "websockets")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedUpload:
+    """A file that is a reward function.
+
+    Attributes:
+        source: Its bytes.
+        format: How its `reward` is called.
+        sha256: Of the bytes, in hexadecimal.
+        warnings: What would make it a better reward; each a sentence.
+    """
+
+    source: bytes
+    format: Format
+    sha256: str
+    warnings: tuple[str, ...]
+
+
+def check_upload(source: bytes, format: Format) -> CheckedUpload:
+    """Check a file; its code is compiled in a process of its own, and never run.
+
+    Args:
+        source: The file: UTF-8, with or without a byte order mark, of at most 256 KB.
+        format: How its `reward` is to be called.
+
+    Raises:
+        UploadError: It is not such a file. `code` is one of `invalid_format`, `file_too_large`, `empty_file`,
+            `invalid_encoding`, `syntax_error`, `no_reward_function`, `wrong_kind` and `invalid_signature`.
+    """
+    if format not in FORMATS:
+        raise UploadError("invalid_format", f"format must be {' or '.join(FORMATS)}, not {format!r}", "format")
+    _check_bytes(source)
+    facts = _inspect(source)
+    function = _find_function(facts, format)
+    _check_signature(function, format)
+    return CheckedUpload(source, format, hashlib.sha256(source).hexdigest(), tuple(_advice(function, facts, format)))
+
+
+def detect_format(source: bytes) -> Format:
+    """The format that a file's `reward` has: `miles` if it is async, else `trl`.
+
+    Raises:
+        UploadError: As `check_upload`, where the file has no `reward` to tell by.
+    """
+    _check_bytes(source)
+    function = _inspect(source).function
+    return "miles" if function is not None and function.is_async else "trl"
+
+
+def _check_bytes(source: bytes) -> None:
+    if len(source) > MAX_BYTES:
+        raise UploadError(
+            "file_too_large", f"the file has {len(source):,} bytes; at most {MAX_BYTES:,} are kept", "file"
+        )
+    if not source.strip():
+        raise UploadError("empty_file", f"the file is empty; it must have `{_EXAMPLE['trl']}`, for instance", "file")
+    try:
+        source.decode("utf-8")
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    except (UnicodeDecodeError, SyntaxError) as error:
+        raise UploadError("invalid_encoding", f"the file is not UTF-8 ({error}); save it as UTF-8", "file") from error
+    if encoding not in ("utf-8", "utf-8-sig"):
+        raise UploadError("invalid_encoding", f"the file declares that it is {encoding}; save it as UTF-8", "file")
+    if b"\0" in source:
+        raise UploadError("invalid_encoding", "the file has NUL bytes, so that it is no Python; upload text", "file")
+
+
+def _inspect(source: bytes) -> FileFacts:
+    facts = inspect_file(source)
+    if facts.error is not None:
+        raise UploadError("syntax_error", f"the file is not Python that can be compiled: {facts.error}", "file")
+    return facts
+
+
+def _find_function(facts: FileFacts, format: Format) -> FunctionFacts:
+    """The function that the name means once the file has run."""
+    found = facts.function
+    if found is None:
+        hint = f"; the one in line {facts.functions[0].line} is inside of something else" if facts.functions else ""
+        raise UploadError("no_reward_function", f"the file has no `{_OPENING[format]}` at its top level{hint}", "file")
+    if found.is_async != (format == "miles"):
+        kind, other = ("async", "miles") if found.is_async else ("not async", "trl")
+        raise UploadError(
+            "wrong_kind",
+            f"line {found.line}: `reward` is {kind}, which a {format} function is not; write `{_EXAMPLE[format]}`, or"
+            f" upload it as {other}",
+            "format",
+        )
+    if not found.is_literal:
+        raise UploadError(
+            "no_reward_function", f"line {found.line} must begin with `{_OPENING[format]}` to the letter", "file"
+        )
+    if found.is_generator:
+        raise UploadError(
+            "wrong_kind",
+            f"line {found.line}: `reward` is a generator; return the value or values rather than yield them",
+            "file",
+        )
+    return found
+
+
+def _check_signature(function: FunctionFacts, format: Format) -> None:
+    """Whether the convention can call it; what that takes is known to the rewards' own conventions."""
+    line, example = function.line, _EXAMPLE[format]
+    try:
+        convention = adapt(_stand_in(function), "reward", settings=Settings(convention=format)).convention
+    except RewardError as error:
+        raise UploadError("invalid_signature", f"line {line}: {error}", "file") from error
+    parameters = function.signature.parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if convention != format or not (takes_any or format in fitting([parameter.name for parameter in parameters])):
+        raise UploadError(
+            "invalid_signature",
+            f"line {line}: `reward{function.signature}` cannot be called as {format} functions are; write `{example}`",
+            "file",
+        )
+
+
+def _stand_in(function: FunctionFacts) -> Any:
+    """A function of the same kind and parameters, which does nothing."""
+
+    def plain() -> None: ...
+
+    async def awaited() -> None: ...
+
+    chosen: Any = awaited if function.is_async else plain
+    chosen.__signature__ = function.signature
+    return chosen
+
+
+def _advice(function: FunctionFacts, facts: FileFacts, format: Format) -> Iterator[str]:
+    """What is known to make rewards teach better, where the file can be seen not to do it."""
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in function.signature.parameters.values()):
+        yield f"line {function.line}: `reward` takes no **kwargs, so that trainers which pass more cannot call it"
+    constants = {value.number for value in facts.values if value.kind == "constant"}
+    if facts.values and all(value.kind in ("constant", "truth") for value in facts.values) and constants <= {0.0, 1.0}:
+        yield (
+            "every score is 0 or 1: give partial credit for what is partly right, or the groups in which all"
+            " completions fail teach nothing"
+        )
+    for value in facts.values:
+        if value.kind == "constant" and abs(value.number) > 1:
+            yield f"line {value.line}: a score of {value.number:g} is beyond -1 to 1; keep scores bounded"
+        elif value.kind == "length":
+            yield f"line {value.line}: a score that is a length has no bound; divide it by a limit and cut it off"
+    for module in facts.imports:
+        if module in _NETWORK:
+            yield f"it imports {module}; uploaded rewards run without a network"

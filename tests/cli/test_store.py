@@ -1,0 +1,143 @@
+"""`agent-tunix store …` and `agent-tunix keys …` on the store of this machine."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent_tunix.cli import main
+
+SOURCE = "def reward(completions, **kwargs):\r\n    return [len(c) / 9 for c in completions]  # é\r\n".encode()
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the program in a directory and with a store of its own."""
+    for name in ("AGENT_TUNIX_URL", "AGENT_TUNIX_KEY", "AGENT_TUNIX_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AGENT_TUNIX_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    Path("brevity.py").write_bytes(SOURCE)
+    return lambda *arguments: CliRunner().invoke(main, list(arguments))
+
+
+def upload(run: Run, *options: str) -> str:
+    result = run("store", "upload", "brevity.py", *options)
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+def test_upload_prints_the_id_alone_on_standard_output(run: Run) -> None:
+    result = run("store", "upload", "brevity.py")
+    assert (result.exit_code, bool(re.fullmatch(r"rf_[a-z2-7]{24}\n", result.stdout))) == (0, True)
+    assert "brevity, version 1" in result.stderr
+
+
+def test_what_was_uploaded_is_listed_and_got_by_id_and_by_name(run: Run) -> None:
+    id = upload(run, "--name", "short")
+    assert [one["id"] for one in json.loads(run("store", "list", "--json").stdout)["data"]] == [id]
+    shown = [json.loads(run("store", "get", which, "--json").stdout) for which in (id, "short")]
+    assert shown[0] == shown[1]
+    assert (shown[0]["object"], shown[0]["name"], shown[0]["format"]) == ("reward_function", "short", "trl")
+    assert f"id       {id}" in run("store", "get", "short").stdout
+
+
+def test_the_source_comes_back_to_the_byte(run: Run) -> None:
+    assert run("store", "get", upload(run), "--source").stdout_bytes == SOURCE
+
+
+def test_the_format_is_read_off_the_file(run: Run) -> None:
+    Path("brevity.py").write_text("async def reward(args, sample, **kwargs):\n    return len(sample.response) / 9\n")
+    assert json.loads(run("store", "get", upload(run), "--json").stdout)["format"] == "miles"
+
+
+def test_advice_is_given_on_standard_error(run: Run) -> None:
+    Path("brevity.py").write_text("def reward(completions):\n    return [len(c) / 9 for c in completions]\n")
+    assert "advice: line 1: `reward` takes no **kwargs" in run("store", "upload", "brevity.py").stderr
+
+
+def test_a_list_goes_on_over_pages(run: Run) -> None:
+    ids = [upload(run) for _ in range(3)]
+    first = run("store", "list", "--limit", "2")
+    assert [line.split()[0] for line in first.stdout.splitlines()] == ids[:0:-1]
+    assert f"more: --after {ids[1]}" in first.stderr
+    assert run("store", "list", "--after", ids[1], "--name", "brevity").stdout.split()[0] == ids[0]
+
+
+def test_what_is_deleted_is_gone(run: Run) -> None:
+    id = upload(run)
+    assert run("store", "delete", id).exit_code == 0
+    assert run("store", "get", id).exit_code == 1
+    assert run("store", "list").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "arguments"),
+    [
+        (1, ["store", "get", "rf_aaaaaaaaaaaaaaaaaaaaaaaa"]),
+        (1, ["store", "get", "unknown"]),
+        (1, ["store", "delete", "unknown"]),
+        (1, ["store", "list", "--after", "rf_forged"]),
+        (1, ["store", "upload", "brevity.py", "--name", "a b"]),
+        (1, ["store", "upload", "brevity.py", "--format", "miles"]),
+        (1, ["store", "upload", "broken.py"]),
+        (2, ["store", "upload", "absent.py"]),
+        (2, ["store", "upload", "brevity.py", "--format", "castform"]),
+        (2, ["store", "list", "--limit", "0"]),
+        (2, ["store", "list", "--key", "vk_wrong"]),
+        (2, ["store", "list", "--url", "http://127.0.0.1:9"]),
+        (2, ["store", "nothing"]),
+        (1, ["keys", "revoke", "nobody"]),
+        (1, ["keys", "create", "a b"]),
+        (2, ["keys", "create", "alice", "--scope", "admin"]),
+    ],
+)
+def test_the_status_says_whether_the_store_refused_or_the_command_could_not_be_used(
+    status: int, arguments: list[str], run: Run
+) -> None:
+    Path("broken.py").write_text("def reward(")
+    result = run(*arguments)
+    assert result.exit_code == status, result.output
+    assert result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_database_that_cannot_be_used_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_TUNIX_DATABASE_URL", "mysql://a@b/c")
+    assert run("store", "list").exit_code == 2
+
+
+def test_a_key_is_shown_once_and_opens_what_its_scopes_allow_until_it_is_revoked(run: Run) -> None:
+    secret = run("keys", "create", "alice", "--scope", "read").stdout.strip()
+    assert re.fullmatch(r"vk_[A-Za-z0-9]{40}", secret)
+    assert secret not in run("keys", "list").output
+    assert run("store", "list", "--key", secret).exit_code == 0
+    refused = run("store", "upload", "brevity.py", "--key", secret)
+    assert (refused.exit_code, "lacks the scope 'write'" in refused.stderr) == (2, True)
+    assert run("keys", "revoke", "alice").exit_code == 0
+    assert run("store", "list", "--key", secret).exit_code == 2
+    assert "revoked" in run("keys", "list").stdout
+
+
+def test_a_name_is_its_owners(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = run("keys", "create", "alice").stdout.strip()
+    id = upload(run, "--key", secret)
+    assert run("store", "upload", "brevity.py").exit_code == 1
+    monkeypatch.setenv("AGENT_TUNIX_KEY", run("keys", "create", "bob").stdout.strip())
+    assert run("store", "delete", id).exit_code == 1
+    assert run("store", "delete", id, "--key", secret).exit_code == 0
+
+
+def test_whoever_has_the_database_may_delete_anything(run: Run) -> None:
+    id = upload(run, "--key", run("keys", "create", "alice").stdout.strip())
+    assert run("store", "delete", id).exit_code == 0
+
+
+def test_a_stored_reward_can_be_tried_and_shown(run: Run) -> None:
+    id = upload(run)
+    assert run("rewards", "try", id, "--response", "abc").stdout.startswith(f"{id}: 0.333")
+    assert "brevity.reward" in run("rewards", "show", "brevity").stdout

@@ -1,0 +1,98 @@
+"""Kill a process that uploads, at random moments, and look at what the store holds afterwards."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import select
+
+from agent_tunix.store import open_store
+from agent_tunix.store.schema import names, reward_functions, sources
+from tests.store.uploader import source_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Killed:
+    """What came of it.
+
+    Attributes:
+        acknowledged: Uploads that the process was told are kept.
+        kills: How often it was killed.
+        unacknowledged: Uploads that are whole, of which the process was killed before it could say so; at most one for
+            each kill.
+        faults: What should not be so.
+    """
+
+    acknowledged: int = 0
+    kills: int = 0
+    unacknowledged: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06) -> Killed:
+    """Have a process upload, killing it with SIGKILL at random moments and starting another, until all is uploaded.
+
+    Args:
+        url: An empty database.
+        uploads: How many are to be acknowledged.
+        seed: Decides the moments.
+        longest_s: A process is killed at most so long after its first upload.
+    """
+    moments = random.Random(seed)
+    with open_store(url) as store:
+        _, secret = store.keys.create("uploader")
+    result = Killed()
+    told: dict[str, int] = {}
+    next_number = 0
+    while len(told) < uploads:
+        command = [sys.executable, "-m", "tests.store.uploader", url, secret, str(next_number), str(next_number + 1000)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+        assert process.stdout is not None
+        lines = [process.stdout.readline()]
+        time.sleep(moments.uniform(0, longest_s))
+        process.send_signal(signal.SIGKILL)
+        lines += process.stdout.read().splitlines(keepends=True)
+        process.wait()
+        process.stdout.close()
+        result.kills += 1
+        found = [line.decode().split() for line in lines if line.endswith(b"\n")]
+        told |= {id: int(number) for id, number in found}
+        # One that was killed before it was told must not be taken for the next.
+        next_number = max(told.values(), default=next_number) + 2
+    result.acknowledged = len(told)
+    _look(url, told, result)
+    return result
+
+
+def _look(url: str, told: dict[str, int], result: Killed) -> None:
+    with open_store(url) as store:
+        for id, number in told.items():
+            if store.reward_functions.source(id) != source_of(number):
+                result.faults.append(f"{id} was acknowledged and is not whole")
+        with store.engine.connect() as connection:
+            rows = connection.execute(select(reward_functions)).all()
+            contents = connection.execute(select(sources)).all()
+            last = {row.name: row.last_version for row in connection.execute(select(names))}
+    unacknowledged = [row for row in rows if row.id not in told]
+    result.unacknowledged = len(unacknowledged)
+    if len(unacknowledged) > result.kills:
+        result.faults.append(f"{len(unacknowledged)} uploads are there that nobody was told of")
+    result.faults += [
+        f"{row.sha256} is not the hash of its source"
+        for row in contents
+        if hashlib.sha256(row.content).hexdigest() != row.sha256
+    ]
+    if {row.sha256 for row in rows} != {row.sha256 for row in contents}:
+        result.faults.append("there are sources without functions, or functions without sources")
+    for name, version in last.items():
+        if sorted(row.version for row in rows if row.name == name) != list(range(1, version + 1)):
+            result.faults.append(f"the versions of {name} have a gap")

@@ -1,0 +1,65 @@
+"""A plain sampler in NumPy: no batch, no cache, no shared prompts, no padding on the left; sorted where we bisect."""
+
+from collections.abc import Callable, Collection, Sequence
+
+import jax
+import numpy as np
+
+from agent_tunix.training.sampling import Sampling
+
+Logits = Callable[[Sequence[int]], np.ndarray]
+
+
+def kept(logits_V: np.ndarray, top_k: int | None, top_p: float, min_p: float) -> np.ndarray:
+    """Which words stay, by going through them from the likeliest down."""
+    order = np.argsort(-logits_V, kind="stable")
+    probs_V = np.exp(logits_V.astype(np.float64) - logits_V.max())
+    if top_k is not None:
+        # As likely as the last that stays: stays.
+        order = order[logits_V[order] >= logits_V[order][:top_k][-1]]
+    probs = probs_V[order] / probs_V[order].sum()
+    before = np.concatenate([[0.0], np.cumsum(probs)[:-1]])
+    lowest = logits_V[order[before < top_p]].min()
+    stays_V = np.zeros(len(logits_V), bool)
+    stays_V[order] = True
+    kept_V: np.ndarray = stays_V & (logits_V >= lowest) & (probs_V >= min_p)
+    return kept_V
+
+
+def choose(logits_V: np.ndarray, uniforms: np.ndarray, sampling: Sampling, forbidden: int | None) -> int:
+    """The word that two uniform numbers choose: a run of words by its mass, then one of its words."""
+    logits_V = logits_V.astype(np.float64)
+    if forbidden is not None:
+        logits_V[forbidden] = -np.inf
+    if sampling.greedy:
+        return int(np.argmax(logits_V))
+    logits_V = logits_V / sampling.temperature
+    stays_V = kept(logits_V, sampling.top_k, sampling.top_p, sampling.min_p)
+    weights_V = np.where(stays_V, np.exp(logits_V - logits_V.max()), 0.0)
+    width = 2 ** int(np.ceil(np.log2(len(weights_V)) / 2))
+    runs = [weights_V[start : start + width] for start in range(0, len(weights_V), width)]
+    run = _invert(np.array([part.sum() for part in runs]), uniforms[0])
+    return int(run * width + _invert(runs[run], uniforms[1]))
+
+
+def _invert(masses: np.ndarray, uniform: float) -> int:
+    return int(np.searchsorted(np.cumsum(masses), uniform * masses.sum(), side="right"))
+
+
+def complete(
+    logits: Logits,
+    prompt: Sequence[int],
+    row: int,
+    key: jax.Array,
+    sampling: Sampling,
+    *,
+    pad_id: int,
+    eos_ids: Collection[int],
+) -> list[int]:
+    """One row to its end; its numbers are those of the key folded with the position, at its own place."""
+    ids: list[int] = []
+    while len(ids) < sampling.max_new_tokens and not (ids and ids[-1] in eos_ids):
+        uniforms = np.asarray(jax.random.uniform(jax.random.fold_in(key, len(ids)), (row + 1, 2), np.float32))[row]
+        forbidden = None if pad_id in eos_ids else pad_id
+        ids.append(choose(logits([*prompt, *ids])[-1], uniforms, sampling, forbidden))
+    return ids

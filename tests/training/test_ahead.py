@@ -1,0 +1,55 @@
+"""Programs compiled in threads before they are needed."""
+
+import logging
+import threading
+
+import pytest
+
+from agent_tunix.training.ahead import Ahead
+
+
+def test_what_is_begun_is_done_when_it_was_waited_for() -> None:
+    done = threading.Event()
+    with Ahead() as ahead:
+        ahead.begin("update", done.set)
+        ahead.wait("update")
+        assert done.is_set()
+
+
+def test_nothing_waits_for_what_was_not_begun() -> None:
+    release = threading.Event()
+    with Ahead() as ahead:
+        ahead.begin(("update", 64, 32), release.wait)
+        ahead.wait(("update", 64, 24))  # of other shapes
+        release.set()
+
+
+def test_one_may_wait_for_another() -> None:
+    with Ahead() as ahead:
+        first = ahead.begin("reference", lambda: 3)
+        assert ahead.begin("update", lambda: first.result() + 1).result() == 4
+
+
+def test_what_fails_is_left_to_the_call_itself(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise ValueError("no such operation")
+
+    caplog.set_level(logging.DEBUG)
+    with Ahead() as ahead:
+        ahead.begin("update", fail)
+        ahead.wait("update")
+    assert "no such operation" in caplog.text
+
+
+def test_closing_waits_for_what_is_under_way() -> None:
+    began, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        done.wait(0.05)
+        done.set()
+
+    with Ahead() as ahead:
+        ahead.begin("update", work)
+        began.wait()
+    assert done.is_set()

@@ -1,0 +1,169 @@
+"""The compiled loop, token for token against a plain sampler; and that neither stages nor neighbours change a row."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from agent_tunix.policy.cache_plan import Stage
+from agent_tunix.policy.decoder import Decoder
+from agent_tunix.training.compaction import arrange, fits
+from agent_tunix.training.decode_loop import Sampled, generate
+from agent_tunix.training.sampling import Sampling
+from tests.training import reference_sampler
+from tests.training.test_logps import ARCHITECTURES
+
+B, G, P, T, V = 3, 4, 7, 16, 53
+KEY = jax.random.key(11)
+PAD = 0
+# Several words end a row, so that rows end at all lengths.
+EOS = tuple(range(1, 7))
+LENGTHS = (7, 4, 1)
+PROMPTS = [np.random.default_rng(row).integers(7, V, length).tolist() for row, length in enumerate(LENGTHS)]
+
+ONE_STAGE = (Stage(B, G, T),)
+# Slots of every kind: shared by some rows of a prompt, by one; fewer slots than prompts; and a cache that grows.
+STAGES = (Stage(B, G, 5), Stage(B, G, T), Stage(4, 2, T), Stage(6, 1, T), Stage(2, 1, T))
+
+
+@pytest.fixture(scope="module", params=sorted(ARCHITECTURES))
+def model(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """In float64, so that rounding decides nothing, with weights large enough that words differ."""
+    with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
+        float64 = jnp.dtype("float64")
+        model = Decoder(ARCHITECTURES[request.param], dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0))
+        nnx.update(model, jax.tree.map(lambda x: x * 15 if x.ndim > 1 else x + 0.3, nnx.state(model)))
+        yield model
+
+
+def run(
+    model: Any, sampling: Sampling, stages: Sequence[Stage] = STAGES, eos_ids: tuple[int, ...] = EOS, group: int = G
+) -> Sampled:
+    graphdef, state = nnx.split(model)
+    prompt_BP = np.full((B, P), PAD, np.int32)
+    for row, prompt in zip(prompt_BP, PROMPTS, strict=True):
+        row[P - len(prompt) :] = prompt
+    found: Sampled = jax.device_get(
+        generate(
+            graphdef,
+            state,
+            prompt_BP,
+            np.array(LENGTHS, np.int32),
+            KEY,
+            num_generations=group,
+            stages=tuple(stages),
+            sampling=sampling,
+            pad_id=PAD,
+            eos_ids=eos_ids,
+        )
+    )
+    return found
+
+
+def rows_of(found: Sampled) -> list[list[int]]:
+    return [row[:n].tolist() for row, n in zip(found.tokens, found.lengths, strict=True)]
+
+
+@jax.jit
+def _forward(graphdef: Any, state: Any, tokens_1C: Any) -> jax.Array:
+    model = nnx.merge(graphdef, state)
+    C = tokens_1C.shape[1]
+    logits, _ = model(tokens_1C, jnp.arange(C)[None], None, jnp.tril(jnp.ones((1, C, C), jnp.bool_)))
+    return jnp.asarray(logits)
+
+
+def expected_rows(model: Any, sampling: Sampling, eos_ids: tuple[int, ...] = EOS) -> list[list[int]]:
+    """Every row by itself, the whole of it through the model for every token."""
+    parts = nnx.split(model)
+
+    def logits(ids: Sequence[int]) -> np.ndarray:
+        # Filled up on the right, where a causal model cannot see it.
+        tokens_1C = np.zeros((1, P + T), np.int32)
+        tokens_1C[0, : len(ids)] = ids
+        return np.array(_forward(*parts, tokens_1C))[0, : len(ids)]
+
+    return [
+        reference_sampler.complete(logits, PROMPTS[row // G], row, KEY, sampling, pad_id=PAD, eos_ids=eos_ids)
+        for row in range(B * G)
+    ]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(T, greedy=True),
+        Sampling(T),
+        Sampling(T, temperature=0.6),
+        Sampling(T, top_k=5),
+        Sampling(T, top_p=0.7),
+        Sampling(T, min_p=0.2),
+        Sampling(T, temperature=1.5, top_k=20, top_p=0.9, min_p=0.05),
+    ],
+    ids=str,
+)
+def test_every_row_is_that_of_a_plain_sampler_under_the_same_key(model: Any, sampling: Sampling) -> None:
+    assert rows_of(run(model, sampling)) == expected_rows(model, sampling)
+
+
+def test_rows_end_at_different_places_in_this_test(model: Any) -> None:
+    """Otherwise nothing above were tested."""
+    lengths = run(model, Sampling(T)).lengths
+    assert len(set(lengths.tolist())) > 4
+    assert lengths.min() <= 2
+    assert lengths.max() == T
+
+
+@pytest.mark.parametrize("eos_ids", [EOS, (PAD,), (V + 1,)], ids=["many", "padding", "never"])
+def test_stages_change_nothing(model: Any, eos_ids: tuple[int, ...]) -> None:
+    whole, parts = (run(model, Sampling(T, temperature=0.8), stages, eos_ids) for stages in (ONE_STAGE, STAGES))
+    for name in ("tokens", "lengths", "done"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    np.testing.assert_allclose(parts.logps, whole.logps, atol=1e-6)
+
+
+def test_a_batch_in_which_all_end_at_once_and_one_of_a_single_token(model: Any) -> None:
+    everything = tuple(range(1, V))
+    assert run(model, Sampling(T), STAGES, everything).lengths.tolist() == [1] * (B * G)
+    assert run(model, Sampling(1), (Stage(B, G, 1),)).lengths.tolist() == [1] * (B * G)
+
+
+def test_a_row_does_not_depend_on_how_many_generations_come_after_it(model: Any) -> None:
+    """Rows of the first prompt have the same numbers in a batch of more completions."""
+    few = run(model, Sampling(T), ONE_STAGE)
+    more = run(model, Sampling(T), (Stage(B, G + 2, T),), group=G + 2)
+    np.testing.assert_array_equal(few.tokens[:G], more.tokens[:G])
+
+
+# Where rows go.
+
+
+def live(*counts: int, size: int = 4) -> jax.Array:
+    """The last rows of each prompt go on."""
+    return jnp.array([[place >= size - count for place in range(size)] for count in counts])
+
+
+@pytest.mark.parametrize(
+    ("counts", "stage", "expected"),
+    [
+        ((4, 0, 0), Stage(2, 2, T), True),
+        ((3, 1, 0), Stage(2, 2, T), False),  # two slots for the first prompt, one for the second
+        ((1, 1, 1), Stage(2, 2, T), False),
+        ((1, 1, 0), Stage(2, 1, T), True),
+        ((0, 0, 0), Stage(1, 1, T), True),
+    ],
+)
+def test_a_slot_is_of_one_prompt(counts: tuple[int, ...], stage: Stage, expected: bool) -> None:
+    assert bool(fits(live(*counts), stage)) is expected
+
+
+def test_rows_keep_their_order_and_their_prompts() -> None:
+    found = arrange(live(3, 0, 1), Stage(4, 2, T))
+    none = 12
+    assert found.row.tolist() == [1, 2, 3, none, 11, none, none, none]
+    assert found.prompt.tolist()[:3] == [0, 0, 2]
+    assert [found.place.tolist()[row] for row in (1, 2, 3, 11)] == [0, 1, 2, 4]
+    assert all(found.place.tolist()[row] == 8 for row in (0, 4, 5, 6, 7, 8, 9, 10))

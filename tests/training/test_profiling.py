@@ -1,0 +1,176 @@
+"""`profile=true`: a trace that names what the run was doing."""
+
+import gzip
+import itertools
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import ConfigError
+from agent_tunix.training.preflight import preflight
+from agent_tunix.training.profiling import Profiling, device_phases
+from agent_tunix.training.run import train
+from tests.training.support import small_run
+
+PHASES = ("step", "rollout", "reward", "advantages", "reference", "update", "metrics", "checkpoint", "evaluation")
+SLOW_REWARD = """
+import time
+
+def slow(response):
+    time.sleep(0.005)
+    return float(len(response) % 3)
+"""
+
+Event = dict[str, Any]
+Span = tuple[float, float]
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The directory of a run whose steps 2 to 4 are traced, and what it printed."""
+    directory = tmp_path_factory.mktemp("traced")
+    (directory / "slow.py").write_text(SLOW_REWARD)
+    config = small_run(
+        "profile=true",
+        "tracking.profile_steps=[2,4]",
+        "training.eval_every_n_steps=2",
+        "training.save_interval_steps=2",
+        f"training.reward_function={directory / 'slow.py'}:slow",
+        "rewards.execution=inline",
+        "tracking.progress=plain",
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        printed: list[str] = []
+        patch.setattr("builtins.print", lambda *text, **_: printed.append(" ".join(map(str, text))))
+        train(preflight(config, directory), directory / "run")
+    return directory / "run", "\n".join(printed)
+
+
+@pytest.fixture(scope="module")
+def events(traced: tuple[Path, str]) -> list[Event]:
+    trace = json.loads(gzip.decompress((traced[0] / "profile" / "step_000002-000004.json.gz").read_bytes()))
+    found: list[Event] = trace["traceEvents"]
+    return found
+
+
+def spans(events: list[Event], name: str, process: str) -> list[Span]:
+    """When it began and ended, by a process's threads."""
+    pids = {e["pid"] for e in events if e["name"] == "process_name" and process in e["args"]["name"]}
+    return sorted(
+        (e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["name"] == name and e["pid"] in pids
+    )
+
+
+def within(inner: Span, outers: list[Span]) -> bool:
+    return any(outer[0] <= inner[0] and inner[1] <= outer[1] for outer in outers)
+
+
+def test_the_closing_table_says_where_the_trace_is_and_how_to_open_it(traced: tuple[Path, str]) -> None:
+    root, printed = traced
+    assert f"{root}/profile/step_000002-000004.json.gz (open at ui.perfetto.dev)" in printed
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_every_phase_is_named_on_the_host(name: str, events: list[Event]) -> None:
+    assert spans(events, name, "host")
+
+
+def test_there_is_one_step_for_each_that_was_traced(events: list[Event]) -> None:
+    steps = [e["args"]["step_num"] for e in events if e["ph"] == "X" and e["name"] == "step"]
+    assert sorted(map(int, steps)) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["rollout", "reward", "advantages", "reference", "update", "evaluation"])
+def test_what_a_step_does_is_inside_it(name: str, events: list[Event]) -> None:
+    steps = spans(events, "step", "host")
+    assert all(within(span, steps) for span in spans(events, name, "host"))
+
+
+def test_the_phases_of_a_step_follow_each_other(events: list[Event]) -> None:
+    for begin, end in spans(events, "step", "host"):
+        order = [
+            next(span for span in spans(events, name, "host") if begin <= span[0] < end)
+            for name in ("rollout", "reference", "reward", "advantages", "update")
+        ]
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(order))
+
+
+@pytest.mark.parametrize("name", ["rollout", "reference", "update"])
+def test_the_work_of_the_device_is_named(name: str, events: list[Event]) -> None:
+    """In the order of the steps, one call of each at least; an evaluation samples too."""
+    assert len(spans(events, name, "device, by phase")) >= 3
+
+
+def test_the_reference_is_read_while_rewards_are_computed(events: list[Event]) -> None:
+    passes = spans(events, "reference", "device, by phase")
+    for reward in spans(events, "reward", "host"):
+        assert any(begin < reward[1] and reward[0] < end for begin, end in passes)
+
+
+def test_metrics_are_written_while_the_next_step_is_taken(events: list[Event]) -> None:
+    """By a thread of their own."""
+    threads = {e["tid"] for e in events if e["ph"] == "X" and e["name"] == "step"}
+    assert not threads & {e["tid"] for e in events if e["ph"] == "X" and e["name"] == "metrics"}
+
+
+def test_without_it_nothing_is_traced(tmp_path: Path) -> None:
+    with Profiling(Config(), tmp_path / "profile", 60) as profiling:
+        with profiling.step(3):
+            pass
+        assert not profiling.ends_after(5)
+    assert not (tmp_path / "profile").exists()
+
+
+def test_a_run_that_took_none_of_its_steps_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = Config(profile=True)
+    with caplog.at_level(logging.WARNING), Profiling(config, tmp_path, 60) as profiling, profiling.step(9):
+        pass
+    assert "profile=true traced nothing: no step from 3 to 5 was taken" in caplog.text
+
+
+def test_a_trace_that_cannot_be_begun_ends_no_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Only one profile may be run at a time.")
+
+    monkeypatch.setattr("jax.profiler.start_trace", fail)
+    config = Config(profile=True)
+    with Profiling(config, tmp_path, 60) as profiling:
+        for step in range(1, 7):
+            with profiling.step(step):
+                pass
+            assert not profiling.ends_after(step)
+    assert caplog.text.count("the trace could not be begun (RuntimeError: Only one profile") == 1
+    assert profiling.path is None
+
+
+@pytest.mark.parametrize("steps", [[], [3], [5, 3], [0, 2], [1, 2, 3]])
+def test_steps_that_are_no_range_are_refused(steps: list[int], tmp_path: Path) -> None:
+    config = Config()
+    config.tracking.profile_steps = steps
+    with pytest.raises(ConfigError, match=r"tracking\.profile_steps must be the first and the last step"):
+        preflight(config, tmp_path)
+
+
+def test_operations_of_one_call_make_one_event_and_those_of_others_none() -> None:
+    def operation(module: str, run: str, begin: float, length: float) -> Event:
+        return {"ph": "X", "ts": begin, "dur": length, "args": {"hlo_module": module, "run_id": run}}
+
+    found = device_phases(
+        [
+            operation("jit_update", "2", 30.0, 5.0),
+            operation("jit_update", "2", 10.0, 5.0),
+            operation("jit_update", "3", 40.0, 1.0),
+            operation("jit_something", "4", 0.0, 99.0),
+            {"ph": "M", "name": "process_name"},
+        ]
+    )
+    assert [(e["name"], e["ts"], e["dur"]) for e in found if e["ph"] == "X"] == [
+        ("update", 10.0, 25.0),
+        ("update", 40.0, 1.0),
+    ]
