@@ -56,6 +56,11 @@ def write_model(
     fast.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     fast.save(str(directory / "tokenizer.json"))
     (directory / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<pad>", "eos_token": "<end>"}))
+    write_weights(directory)
+
+
+def write_weights(directory: Path) -> None:
+    """Write random weights for the `config.json` of a directory: normal with a deviation of 0.02, norms 1."""
     rng = np.random.default_rng(0)
     tensors = {
         f"model.{tensor.name}": np.asarray(0.02 * rng.standard_normal(tensor.shape), np.float32)
@@ -63,7 +68,7 @@ def write_model(
         else np.ones(tensor.shape, np.float32)
         for tensor in list_tensors(read_architecture(directory))
     }
-    save_file(tensors, directory / "model.safetensors")
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
 
 
 def make_config(directory: Path, *, prompts: int, group: int, prompt_tokens: int, tokens: int, **model: Any) -> Config:

@@ -1,164 +1,184 @@
-"""Our GRPO step beside bare Tunix's, on the same model, batch and machine.
+"""Our GRPO step beside those of bare Tunix and of TRL: the same model, batch, lengths, reward, optimiser and machine.
 
-    python benchmarks/train_step.py [--steps 30] [--prompts 16] [--generations 8] [--tokens 24]
+    python benchmarks/train_step.py [--case tiny|long] [--steps 20] [--peers bare_tunix trl] [--trl-python PATH]
+    python benchmarks/train_step.py --curves [--seeds 0 1 2]
 
-Both train the embedded model with the same reward, optimiser, β and KL estimator, and alternate step by step in one
-process: while one works the other waits, so that other load on the machine meets both. Printed are the medians and
-their ratio, with the quartiles of the step-by-step ratio. Ours also scores through the mixture, checks for non-finite
-updates, keeps the end-of-sequence token, and writes the row of every step.
+Each program runs in a process of its own and they take turns, step by step: while one works the others wait, so that
+other load on the machine meets all. Printed are the medians, their ratios, and the quartiles of the ratio step by step.
+
+- tiny: 2 layers of width 64, 16 prompts of the word problems × 8 completions × 24 tokens.
+- long: 4 layers of width 256, 2 prompts of about 485 tokens × 16 completions × 64 tokens.
+
+`--curves` trains the embedded model for 60 steps by each program and seed, and prints the mean reward of the first and
+last ten steps and of all. TRL needs the extra `trl`, in this environment or in that of `--trl-python`.
+
+Ours also scores through the mixture, checks for updates that are not finite, computes entropies, and writes the row of
+every step; Tunix does not train the end-of-sequence token.
 """
 
 import argparse
-import logging
+import json
+import os
+import random
 import statistics
+import sys
 import tempfile
-import time
-import warnings
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import absl.logging
-import jax
-import numpy as np
-from tunix.rl import rl_cluster as rl_cluster_lib
-from tunix.rl.grpo import grpo_learner
-from tunix.rl.rollout import base_rollout
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.peers.scenario import Scenario, make_random_model
+from benchmarks.peers.turns import Peer
 
 from agent_tunix.config.schema import Config
 from agent_tunix.policy.directory import find_model_directory
-from agent_tunix.policy.mesh import make_mesh
-from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.optimizer import make_optimizer, make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.rewards import get_reward_function
-from agent_tunix.tracking import Recorder
-from agent_tunix.training.building import Material, build_material, training_sampling
-from agent_tunix.training.learner import StepSettings
-from agent_tunix.training.metrics import StepMetrics
-from agent_tunix.training.preflight import preflight
 
 WARM_UP = 3
+CASES: dict[str, dict[str, Any]] = {
+    "tiny": {"layers": 2, "width": 64, "prompts": 16, "generations": 8, "prompt_tokens": 64, "new_tokens": 24},
+    "long": {"layers": 4, "width": 256, "prompts": 2, "generations": 16, "prompt_tokens": 512, "new_tokens": 64},
+}
+# What the step is to take at most of a peer's, and its rollout and the rest of it.
+BARS = {"tiny": {"bare_tunix": 0.75, "trl": 0.75}, "long": {"bare_tunix": 1 / 6, "trl": 1 / 4}}
 
 
-def make_config(arguments: argparse.Namespace) -> Config:
-    """The default run with the batch of the arguments."""
-    config = Config()
-    steps = arguments.steps + WARM_UP + 1
-    return replace(
-        config,
-        training=replace(config.training, batch_size=arguments.prompts, num_batches=steps),
-        grpo=replace(config.grpo, num_generations=arguments.generations),
-        generation=replace(config.generation, max_generation_steps=arguments.tokens),
-        tracking=replace(config.tracking, tensorboard=False, progress="none"),
-    )
+def write_rows(path: Path, tokenizer: Tokenizer, count: int, *, tokens: int | None = None) -> Path:
+    """Rendered word problems with their answers.
+
+    Args:
+        path: Where they go.
+        tokenizer: Renders them.
+        count: How many; they repeat where there are fewer.
+        tokens: Of each prompt, nearly: problems follow one another until it is that long. None: one problem.
+    """
+    from agent_tunix.data import load_splits
+
+    examples, _, _ = load_splits(Config())
+    rows = []
+    for number in range(count):
+        example = examples[number % len(examples)]
+        text = example.prompt
+        following = number
+        while tokens is not None and len(tokenizer.encode(text)) < tokens - 40:
+            following += 1
+            text += " " + examples[following % len(examples)].prompt
+        rendered = tokenizer.render_chat([{"role": "user", "content": text}])
+        rows.append({"prompt": rendered, "answer": str(example.columns["answer"])})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
-def build_bare_tunix(config: Config, material: Material) -> Any:
-    """Tunix's own learner and sampler on the same model and optimiser."""
-    directory = find_model_directory(config.model)
-    mesh = make_mesh([1, 1])
-    roles = (rl_cluster_lib.Role.ACTOR, rl_cluster_lib.Role.REFERENCE, rl_cluster_lib.Role.ROLLOUT)
-    schedule = make_schedule(config.optimizer, config.scheduler, material.order.num_steps)
-    cluster = rl_cluster_lib.RLCluster(
-        actor=load_policy(directory, config.model, mesh),
-        reference=load_policy(directory, config.model, mesh),
-        tokenizer=Tokenizer(directory),
-        cluster_config=rl_cluster_lib.ClusterConfig(
-            role_to_mesh=dict.fromkeys(roles, mesh),
-            rollout_engine="vanilla",
-            training_config=rl_cluster_lib.RLTrainingConfig(
-                actor_optimizer=make_optimizer(config.optimizer, schedule),
-                eval_every_n_steps=10**9,
-                max_steps=10**9,
-            ),
-            rollout_config=base_rollout.RolloutConfig(
-                max_tokens_to_generate=config.generation.max_generation_steps,
-                max_prompt_length=config.generation.max_prompt_length,
-                kv_cache_size=config.generation.max_prompt_length + config.generation.max_generation_steps,
-                temperature=config.generation.temperature,
-                top_p=1.0,
-                top_k=None,
-            ),
-        ),
-    )
-    reward = get_reward_function("math")
-
-    def score(prompts: list[str], completions: list[str], answer: Any, **_: Any) -> list[float]:
-        pairs = zip(completions, answer, strict=True)
-        return [float(reward(completion, answer=str(reference)) or 0.0) for completion, reference in pairs]
-
-    return grpo_learner.GRPOLearner(
-        rl_cluster=cluster,
-        algo_config=grpo_learner.GRPOConfig(
-            num_generations=config.grpo.num_generations,
-            num_iterations=1,
-            beta=config.grpo.beta,
-            epsilon=config.grpo.epsilon,
-            kl_loss_mode=config.grpo.kl_estimator,
-        ),
-        reward_fns=score,
-    )
+def make_scenario(case: str, directory: Path, steps: int) -> Scenario:
+    """The model and rows of a case."""
+    facts = dict(CASES[case])
+    embedded = find_model_directory(Config().model)
+    model = make_random_model(directory / "model", embedded, layers=facts.pop("layers"), width=facts.pop("width"))
+    tokens = 485 if case == "long" else None
+    rows = write_rows(directory / "rows.jsonl", Tokenizer(model), steps * facts["prompts"], tokens=tokens)
+    reward = "variety"
+    return Scenario(model=str(model), rows=str(rows), reward=reward, num_steps=steps, **facts)
 
 
-def alternate(config: Config, material: Material, bare: Any, mixture: Any, recorder: Recorder) -> Any:
-    """Seconds of each step, ours and Tunix's, in pairs."""
-    ours: list[float] = []
-    theirs: list[float] = []
-    tokenizer = Tokenizer(find_model_directory(config.model))
-    settings = StepSettings(config, training_sampling(config), material.order.num_steps)
-    metrics = StepMetrics(mixture, config)
+def interpreter(peer: str, trl_python: str) -> str:
+    """Whose Python runs a peer."""
+    return trl_python if peer == "trl" else sys.executable
 
-    def take_ours(step: int) -> None:
-        started = time.perf_counter()
-        batch = material.train.batch(material.order.batch_indices(step))
-        result = material.learner.run_step(step, batch, settings)
-        row = metrics.row(step, result, 0.0, time.perf_counter() - started)
-        recorder.record(step, row)
-        ours.append(time.perf_counter() - started)
 
-    def batches() -> Iterator[dict[str, Any]]:
-        resumed: float | None = None
-        for step in range(1, material.order.num_steps + 1):
-            if resumed is not None:
-                theirs.append(time.perf_counter() - resumed)
-            take_ours(step)
-            batch = material.train.batch(material.order.batch_indices(step))
-            resumed = time.perf_counter()
-            yield {
-                "prompts": np.array([tokenizer.render_chat(messages) for messages in batch.messages]),
-                "answer": np.array([str(columns["answer"]) for columns in batch.columns]),
-            }
+def alternate(peers: list[Peer], steps: int) -> dict[str, list[dict[str, Any]]]:
+    """What each tells of each step, in turns."""
+    for peer in peers:
+        print(f"{peer.name}: {peer.ready()['devices']}", flush=True)
+    told: dict[str, list[dict[str, Any]]] = {peer.name: [] for peer in peers}
+    for _ in range(steps):
+        for peer in peers:
+            told[peer.name].append(peer.step())
+    return told
 
-    bare.train(batches())
-    return ours[WARM_UP : len(theirs)], theirs[WARM_UP:]
+
+def compare(case: str, arguments: argparse.Namespace, directory: Path) -> None:
+    """Measure one case and print it."""
+    # Tunix tells of a step when it asks for the next, so that one more is needed than is counted.
+    steps = arguments.steps + WARM_UP
+    scenario = make_scenario(case, directory, steps + 1)
+    names = ["ours", *arguments.peers]
+    peers = [Peer(name, interpreter(name, arguments.trl_python), scenario, directory / f"{name}.log") for name in names]
+    try:
+        told = alternate(peers, steps)
+    finally:
+        for peer in peers:
+            peer.close()
+    seconds = {name: [answer["seconds"] for answer in answers[WARM_UP:]] for name, answers in told.items()}
+    ours = statistics.median(seconds["ours"])
+    facts = CASES[case]
+    print(f"\n{case}: {arguments.steps} steps of {facts['prompts']} prompts × {facts['generations']} completions ×")
+    print(f"  {facts['new_tokens']} tokens, {facts['layers']} layers of width {facts['width']}")
+    for name in names:
+        phases = [answer["phases"] for answer in told[name][WARM_UP:]]
+        parts = {part: statistics.median(row.get(part, 0.0) for row in phases) for part in phases[0]}
+        shown = ", ".join(f"{part} {value:.3f}" for part, value in parts.items())
+        print(f"  {name:12} {statistics.median(seconds[name]):8.3f} s a step ({shown})")
+    for name in arguments.peers:
+        ratios = [a / b for a, b in zip(seconds["ours"], seconds[name], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        ratio = ours / statistics.median(seconds[name])
+        bar = BARS[case][name]
+        print(
+            f"  ours / {name}: ratio of medians {ratio:.3f} (bar {bar:.3f}: {'held' if ratio <= bar else 'MISSED'}),"
+            f" quartiles {low:.3f} {middle:.3f} {high:.3f}; {1 / ratio:.2f} times as fast"
+        )
+
+
+def draw_curves(arguments: argparse.Namespace, directory: Path) -> None:
+    """Train the embedded model by each program and seed, and print how far each came."""
+    embedded = find_model_directory(Config().model)
+    num_steps = arguments.curve_steps
+    names = ["ours", *arguments.peers]
+    print(f"{num_steps} steps of 16 × 8 × 24 on the embedded model; mean reward of the first ten, last ten, all")
+    for seed in arguments.seeds:
+        rows = write_rows(directory / f"rows_{seed}.jsonl", Tokenizer(embedded), (num_steps + 1) * 16)
+        order = rows.read_text().splitlines()
+        random.Random(seed).shuffle(order)
+        rows.write_text("\n".join(order) + "\n")
+        scenario = Scenario(
+            model=str(embedded),
+            rows=str(rows),
+            reward="math",
+            num_steps=num_steps + 1,
+            prompts=16,
+            generations=8,
+            prompt_tokens=64,
+            new_tokens=24,
+            seed=seed,
+        )
+        for name in names:
+            peer = Peer(name, interpreter(name, arguments.trl_python), scenario, directory / f"{name}_{seed}.log")
+            told = alternate([peer], num_steps)[name]
+            peer.close()
+            curve = [answer["reward"] for answer in told]
+            first, last, whole = (statistics.mean(part) for part in (curve[:10], curve[-10:], curve))
+            print(f"  seed {seed} {name:12} {first:.3f} {last:.3f} {whole:.3f}", flush=True)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in {"steps": 30, "prompts": 16, "generations": 8, "tokens": 24}.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--case", choices=[*CASES, "all"], default="all")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--peers", nargs="*", choices=["bare_tunix", "trl"], default=["bare_tunix", "trl"])
+    parser.add_argument("--trl-python", default=sys.executable, help="an interpreter that has the extra trl")
+    parser.add_argument("--curves", action="store_true")
+    parser.add_argument("--curve-steps", type=int, default=60)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     arguments = parser.parse_args()
-    absl.logging.set_verbosity(absl.logging.ERROR)
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    config = make_config(arguments)
-    mixture = preflight(config, Path.cwd()).mixture
-    material = build_material(config, mixture)
-    bare = build_bare_tunix(config, material)
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory)
-        with Recorder(config, path / "metrics.jsonl", path / "tb", path, material.order.num_steps, None) as recorder:
-            ours, theirs = alternate(config, material, bare, mixture, recorder)
-    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    print(f"{len(ours)} steps of {arguments.prompts} prompts × {arguments.generations} × {arguments.tokens} tokens")
-    print(f"agent_tunix {statistics.median(ours):.4f} s   bare Tunix {statistics.median(theirs):.4f} s   (medians)")
-    print(f"ratio of medians {statistics.median(ours) / statistics.median(theirs):.3f}")
-    print(f"step by step: quartiles of the ratio {low:.3f}, {middle:.3f}, {high:.3f}")
-    print(f"devices: {jax.devices()}")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as name:
+        if arguments.curves:
+            draw_curves(arguments, Path(name))
+            return
+        for case in CASES if arguments.case == "all" else [arguments.case]:
+            compare(case, arguments, Path(name) / case)
 
 
 if __name__ == "__main__":

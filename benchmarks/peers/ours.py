@@ -1,0 +1,104 @@
+"""agent_tunix as a peer: a step as a run takes it, with its metrics and its row on disk."""
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.peers.scenario import Scenario
+from benchmarks.peers.turns import Turns
+
+from agent_tunix.config.schema import Config, DistributedConfig
+from agent_tunix.rewards import register_reward_function
+from agent_tunix.training import devices
+
+
+def make_config(scenario: Scenario) -> Config:
+    """The default run with what the scenario says."""
+    config = Config()
+    return replace(
+        config,
+        seed=scenario.seed,
+        model=replace(config.model, path=scenario.model),
+        training=replace(
+            config.training,
+            batch_size=scenario.prompts,
+            num_batches=scenario.num_steps,
+            reward_function="scenario",
+        ),
+        grpo=replace(config.grpo, num_generations=scenario.generations, beta=scenario.beta, epsilon=scenario.epsilon),
+        generation=replace(
+            config.generation, max_prompt_length=scenario.prompt_tokens, max_generation_steps=scenario.new_tokens
+        ),
+        optimizer=replace(
+            config.optimizer,
+            learning_rate=scenario.learning_rate,
+            warmup_ratio=scenario.warmup_ratio,
+            max_grad_norm=scenario.max_grad_norm,
+            beta1=scenario.adam_beta1,
+            beta2=scenario.adam_beta2,
+        ),
+        tracking=replace(config.tracking, tensorboard=False, progress="none"),
+    )
+
+
+def main() -> None:
+    """Load, then a step a turn."""
+    turns = Turns()
+    devices.prepare(DistributedConfig())
+    import jax
+
+    from agent_tunix.policy.mesh import make_mesh
+    from agent_tunix.policy.model import load_policy
+    from agent_tunix.policy.optimizer import make_optimizer
+    from agent_tunix.policy.schedules import make_schedule
+    from agent_tunix.policy.tokenizer import Tokenizer
+    from agent_tunix.tracking import Recorder
+    from agent_tunix.training.building import build_learner, training_sampling
+    from agent_tunix.training.learner import PromptBatch, StepSettings
+    from agent_tunix.training.metrics import StepMetrics
+    from agent_tunix.training.preflight import preflight
+
+    scenario = turns.scenario
+    score = scenario.scorer()
+    register_reward_function("scenario", lambda response, answer="": score(response, answer))
+    config = make_config(scenario)
+    mixture = preflight(config, Path.cwd()).mixture
+    directory = Path(scenario.model)
+    tokenizer = Tokenizer(directory)
+    mesh = make_mesh([1, 1])
+    schedule = make_schedule(config.optimizer, config.scheduler, scenario.num_steps)
+    policy = load_policy(directory, config.model, mesh, scenario.seed)
+    optimizer = make_optimizer(config.optimizer, schedule)
+    learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, scenario.prompts)
+    settings = StepSettings(config, training_sampling(config), scenario.num_steps)
+    metrics = StepMetrics(mixture, config)
+    rows = scenario.read_rows()
+    with tempfile.TemporaryDirectory() as name:
+        run = Path(name)
+        with Recorder(config, run / "metrics.jsonl", run / "tb", run, scenario.num_steps, None) as recorder:
+            turns.answer(devices=[str(device) for device in jax.devices()])
+            for step in range(1, scenario.num_steps + 1):
+                turns.wait()
+                started = time.perf_counter()
+                chosen = rows[(step - 1) * scenario.prompts : step * scenario.prompts]
+                texts = [row["prompt"] for row in chosen]
+                batch = PromptBatch(
+                    prompts=texts,
+                    messages=[[{"role": "user", "content": text}] for text in texts],
+                    token_ids=[tokenizer.encode(text) for text in texts],
+                    columns=[{"answer": row["answer"]} for row in chosen],
+                )
+                result = learner.run_step(step, batch, settings)
+                row = metrics.row(step, result, 0.0, time.perf_counter() - started)
+                recorder.record(step, row)
+                turns.answer(
+                    seconds=time.perf_counter() - started,
+                    reward=float(result.totals.mean()),
+                    length=float(result.completions.lengths.mean()),
+                    phases=result.seconds,
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What all peers train: one model directory, one set of prompts, one reward, one optimiser."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.rewards import get_reward_function
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One comparison; every peer reads it as JSON.
+
+    Attributes:
+        model: A Hugging Face directory.
+        rows: A JSON-lines file of `prompt` (the rendered text) and `answer`, in the order of training.
+        reward: `math`, or `variety` for a model that knows nothing.
+        num_steps: Of the whole run, which the schedule is for.
+        prompts: A step.
+        generations: Completions of a prompt.
+        prompt_tokens: The most that a prompt has; where a peer pads to a fixed length, that length.
+        new_tokens: The most that a completion has.
+        seed: Of everything.
+    """
+
+    model: str
+    rows: str
+    reward: str
+    num_steps: int
+    prompts: int
+    generations: int
+    prompt_tokens: int
+    new_tokens: int
+    seed: int = 0
+    learning_rate: float = 1e-4
+    warmup_ratio: float = 0.1
+    beta: float = 0.02
+    epsilon: float = 0.2
+    max_grad_norm: float = 1.0
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.99
+
+    def read_rows(self) -> list[dict[str, Any]]:
+        """The rows, as many as the run has prompts."""
+        return [json.loads(line) for line in Path(self.rows).read_text().splitlines()]
+
+    def scorer(self) -> Callable[[str, str], float]:
+        """(completion, answer) → score."""
+        if self.reward == "variety":
+            return lambda completion, _: len(set(completion)) / (1 + len(completion))
+        reward = get_reward_function(self.reward)
+        return lambda completion, answer: float(reward(completion, answer=answer) or 0.0)  # type: ignore[arg-type]
+
+    def to_json(self) -> str:
+        """What `from_json` reads."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Scenario":
+        """What `to_json` gave."""
+        return cls(**json.loads(text))
+
+
+def make_random_model(directory: Path, like: Path, *, layers: int, width: int) -> Path:
+    """A Qwen 3 of random weights with the tokenizer and vocabulary of another model directory.
+
+    Args:
+        directory: Where it goes.
+        like: A Qwen 3 directory.
+        layers: How many.
+        width: Hidden size; heads of 16, twice as many as key-value heads, and an inner width of twice this.
+    """
+    from benchmarks.made_model import write_weights  # The peers' interpreters need not have what it imports.
+
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in like.iterdir():
+        if path.is_file() and path.suffix != ".safetensors":
+            (directory / path.name).write_bytes(path.read_bytes())
+    config = json.loads((like / "config.json").read_text())
+    heads, head = max(2, width // 16), 16
+    config |= {
+        "hidden_size": width,
+        "intermediate_size": 2 * width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads // 2,
+        "head_dim": head,
+    }
+    (directory / "config.json").write_text(json.dumps(config, indent=2))
+    write_weights(directory)
+    return directory
