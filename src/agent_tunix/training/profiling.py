@@ -26,9 +26,7 @@ phase = jax.profiler.TraceAnnotation
 
 # Compiled functions by what they are for.
 PROGRAMS = {
-    "jit__generate": "rollout",
-    "jit__prefill": "prefill",
-    "jit__decode": "decode",
+    "jit_generate": "rollout",
     "jit__reference_logps": "reference",
     "jit_update": "update",
 }
