@@ -107,6 +107,8 @@ def make_config(case: Case, directory: Path, steps: int) -> Config:
         grpo=replace(config.grpo, num_generations=case.group),
         generation=replace(config.generation, max_prompt_length=case.prompt, max_generation_steps=case.completion),
         data=replace(config.data, num_train=256, num_test=8),
+        # The cache is planned for an evaluation where that needs more.
+        evaluation=replace(config.evaluation, num_samples=1, batch_size=1),
         tracking=replace(config.tracking, tensorboard=False, progress="none"),
     )
 
@@ -146,7 +148,7 @@ def measure(config: Config, steps: int) -> Measured:
         compiler.backend_compile_and_load = compile_program
     return Measured(
         held,
-        temporary["jit__generate"],
+        temporary["jit_generate"],
         temporary["jit_update"],
         statistics.median(rollout_s[1:]),
         statistics.median(update_s[1:]),
