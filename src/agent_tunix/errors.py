@@ -19,6 +19,7 @@
     │       ├── NameTakenError                 the name belongs to another
     │       ├── NotStoredError (LookupError)   there is no such reward function or key
     │       └── AccessDeniedError (PermissionError)   the key is unknown or revoked, or may not do this
+    ├── ServiceError (RuntimeError)       the service cannot be started
     ├── NonFiniteUpdateError (RuntimeError)    a loss or gradient was NaN or infinite
     ├── LostProcessError (RuntimeError)   another process of the run failed or is gone
     └── Interrupted (RuntimeError)        a signal asked the run to stop; it has saved
@@ -125,6 +126,10 @@ class NotStoredError(StoreRequestError, LookupError):
 
 class AccessDeniedError(StoreRequestError, PermissionError):
     """The key is unknown or revoked, or may not do what it is used for."""
+
+
+class ServiceError(AgentTunixError, RuntimeError):
+    """The service cannot be started: its address is taken, or reachable by others while there is no key."""
 
 
 class NonFiniteUpdateError(AgentTunixError, RuntimeError):

@@ -1,5 +1,5 @@
 """`agent-tunix train | sft | evaluate | generate | verify-resume | export | report | compare | tune | plan`, and
-`agent-tunix rewards … | keys … | store …`.
+`agent-tunix rewards … | keys … | store … | serve`.
 
 The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
 """
@@ -13,6 +13,7 @@ from agent_tunix.cli import comparing, keys, plans, recorded_runs, rewards, run_
 from agent_tunix.cli.export import export
 from agent_tunix.cli.generate import generate
 from agent_tunix.cli.report import report
+from agent_tunix.cli.serve import serve
 from agent_tunix.cli.tuning import tune
 from agent_tunix.errors import AgentTunixError
 
@@ -100,5 +101,6 @@ main.add_command(run_plan.plan)
 main.add_command(rewards.rewards)
 main.add_command(keys.keys)
 main.add_command(store.store)
+main.add_command(serve)
 for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):
     rewards.rewards.add_command(_command)

@@ -1,0 +1,68 @@
+"""`agent-tunix serve`. Importing this loads nothing but Click."""
+
+import logging
+from pathlib import Path
+
+import click
+
+from agent_tunix.errors import AgentTunixError
+
+_UNUSABLE = 2
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8400, show_default=True, help="0: any that is free.")
+@click.option(
+    "--runs",
+    "runs",
+    type=click.Path(path_type=Path, file_okay=False),
+    multiple=True,
+    help="Where runs are looked for; repeatable. Default: outputs, where it is there.",
+)
+@click.option(
+    "--allow-unsandboxed",
+    is_flag=True,
+    help="Run uploaded code even where this machine cannot lock it in: with all rights of whoever serves.",
+)
+@click.option(
+    "--requests-per-second",
+    type=click.FloatRange(min=0),
+    default=200.0,
+    show_default=True,
+    help="Of one key, on average; 0: without a limit.",
+)
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    host: str,
+    port: int,
+    runs: tuple[Path, ...],
+    allow_unsandboxed: bool,
+    requests_per_second: float,
+) -> None:
+    """Serve the store of this machine to a team: its REST API, and the pages of the inspector.
+
+    Every call of the API needs a key of `agent-tunix keys create`, on this machine too. An address that others can
+    reach is refused while there is no key.
+
+    Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the store
+    cannot be opened.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        from agent_tunix.service.serving import serve
+        from agent_tunix.service.settings import Settings
+
+        settings = Settings(
+            host=host,
+            port=port,
+            runs=runs or ((Path("outputs"),) if Path("outputs").is_dir() else ()),
+            allow_unsandboxed=allow_unsandboxed,
+            requests_per_second=requests_per_second,
+        )
+        serve(settings, lambda url: click.echo(f"agent-tunix serves at {url} (API: {url}/v1, {url}/openapi.json)"))
+    except AgentTunixError as error:
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        ctx.exit(_UNUSABLE)

@@ -1,0 +1,63 @@
+"""The OpenAPI document: what every request may be answered with."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from agent_tunix.service.api.models import ErrorResponse
+
+# What may happen to any request, to one with a body, to one for a function.
+ANY = (400, 401, 403, 408, 429, 500, 503)
+BODY = (413, 415)
+FUNCTION = (404,)
+
+_SCHEME = "key"
+_DESCRIPTIONS = {
+    400: "The request cannot be understood, or asks for what cannot be",
+    401: "The key is missing, not valid, or revoked",
+    403: "The key lacks the scope: `read` to look, `write` to upload and delete, `try` to try",
+    404: "There is no such reward function",
+    408: "The request did not come in time",
+    409: "The name belongs to another key",
+    413: "The body or the file is too large",
+    415: "The body is of another type than it should be, or is compressed",
+    429: "The key makes too many requests",
+    500: "The server failed; its log says why, under the request's id",
+    503: "The server has too much to do, its store cannot be used, or it cannot lock in what it should run",
+}
+_REQUEST_ID = {"X-Request-Id": {"schema": {"type": "string"}, "description": "The number of the request in the log"}}
+_RETRY_AFTER = {
+    "Retry-After": {"schema": {"type": "string"}, "description": "Seconds after which it is worth another attempt"}
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The errors that an operation may be answered with, beside those that any may."""
+    return {
+        status: {
+            "model": ErrorResponse,
+            "description": _DESCRIPTIONS[status],
+            "headers": _RETRY_AFTER if status in (429, 503) else {},
+        }
+        for status in sorted({*ANY, *statuses})
+    }
+
+
+def make_document(app: FastAPI) -> dict[str, Any]:
+    """The app's OpenAPI document, made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for operation in (operation for path in document["paths"].values() for operation in path.values()):
+            operation["responses"].pop("422", None)  # FastAPI's own; here what is not valid is answered with 400
+            for response in operation["responses"].values():
+                response["headers"] = _REQUEST_ID | response.get("headers", {})
+        schemas = document["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        document["components"]["securitySchemes"] = {
+            _SCHEME: {"type": "http", "scheme": "bearer", "description": "A key of `agent-tunix keys create`: `vk_…`"}
+        }
+        document["security"] = [{_SCHEME: []}]
+        app.openapi_schema = document
+    return app.openapi_schema

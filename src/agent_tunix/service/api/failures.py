@@ -1,0 +1,71 @@
+"""What FastAPI raises, in the API's shape."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+
+from agent_tunix.service.answers import answer_problem
+from agent_tunix.service.problems import Problem
+
+_PLACES = ("body", "query", "path", "header", "cookie")
+_MOST_TOLD = 300
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Have an app answer what FastAPI itself finds wrong."""
+
+    async def not_valid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return answer_problem(_of_validation(error.errors()))
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return answer_problem(_of_http(request, error))
+
+    app.add_exception_handler(RequestValidationError, not_valid)
+    app.add_exception_handler(HTTPException, refused)
+
+
+def _of_validation(errors: Sequence[Any]) -> Problem:
+    """The first thing that is not as it should be."""
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        return Problem(400, "invalid_json", f"the body is not JSON: {first['ctx']['error']}")
+    where = [str(part) for part in first["loc"] if part not in _PLACES]
+    param = ".".join(where) or None
+    if first["type"] == "missing":
+        return Problem(400, "missing_parameter", f"{param or 'the body'} is missing", param)
+    code = f"invalid_{where[0]}" if where else "invalid_body"
+    return Problem(400, code, f"{param or 'the body'}: {first['msg']}"[:_MOST_TOLD], param)
+
+
+def _of_http(request: Request, error: HTTPException) -> Problem:
+    path = request.url.path
+    if error.status_code == 404:
+        return Problem(404, "path_not_found", f"there is nothing at {path}; /openapi.json says what there is")
+    if error.status_code == 405:
+        allowed = sorted(_methods_of(request))
+        return Problem(
+            405,
+            "method_not_allowed",
+            f"{request.method} cannot be done with {path}; only {', '.join(allowed)}",
+            headers={"Allow": ", ".join(allowed)},
+        )
+    if error.status_code == 400:
+        return Problem(400, "malformed_body", f"the body cannot be read: {error.detail}")
+    return Problem(error.status_code, "refused", str(error.detail), headers=error.headers)
+
+
+def _methods_of(request: Request) -> set[str]:
+    """What can be done with a path, by any of its routes."""
+    methods: set[str] = set()
+    for route in request.app.router.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            methods |= set(getattr(route, "methods", None) or ())
+    return methods

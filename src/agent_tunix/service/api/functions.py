@@ -1,0 +1,157 @@
+"""The endpoints under `/v1/reward_functions`."""
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI, File, Form, Path, Query, Request, UploadFile
+from starlette.responses import Response
+
+from agent_tunix.errors import UploadError
+from agent_tunix.service.answers import Json
+from agent_tunix.service.api import models
+from agent_tunix.service.api.documentation import BODY, FUNCTION, documented
+from agent_tunix.service.api.tries import try_function
+from agent_tunix.service.gate import API
+from agent_tunix.service.problems import Problem
+from agent_tunix.service.state import service_of
+from agent_tunix.store import Key
+from agent_tunix.store.reward_functions import MAX_LIMIT
+from agent_tunix.store.uploads import MAX_BYTES
+
+PATH = f"{API}/reward_functions"
+SOURCE_TYPE = "text/x-python"
+
+FunctionId = Annotated[str, Path(description="`rf_…`")]
+
+
+def _key(request: Request) -> Key:
+    key: Key = request.state.key
+    return key
+
+
+Asking = Annotated[Key, Depends(_key)]
+
+
+def _requires_type(wanted: str) -> Any:
+    def check(request: Request) -> None:
+        given = request.headers.get("content-type", "")
+        if given.partition(";")[0].strip().lower() != wanted:
+            raise Problem(
+                415, "unsupported_media_type", f"the body must be sent as {wanted}, not {given or 'without a type'}"
+            )
+
+    return Depends(check)
+
+
+async def create(
+    request: Request,
+    key: Asking,
+    name: Annotated[
+        str, Form(description="At most 64 letters, digits, `_`, `.` and `-`; one's own again: its next version")
+    ],
+    file: Annotated[UploadFile, File(description="Python in UTF-8, of at most 256 KB; it is checked, and never run")],
+    format: Annotated[Literal["trl", "miles"], Form(description="How its `reward` is called")],
+) -> Response:
+    """Upload a reward function; a name that is one's own gets its next version."""
+    if (file.size or 0) > MAX_BYTES:
+        raise UploadError("file_too_large", f"the file has {file.size:,} bytes; at most {MAX_BYTES:,} are kept", "file")
+    service = service_of(request)
+    source = await file.read()
+    made = await service.calls.write(service.store.reward_functions.create, key, name, source, format)
+    return Json(made.to_data(), 201)
+
+
+async def list_functions(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many")] = 20,
+    after: Annotated[str | None, Query(description="Only those older than the one of this id")] = None,
+    name: Annotated[str | None, Query(description="Only the versions of this name")] = None,
+) -> Response:
+    """Reward functions, newest first. Who follows the pages sees each that stays exactly once."""
+    service = service_of(request)
+    page = await service.calls.read(service.store.reward_functions.list, limit, after, name)
+    return Json({"object": "list", "data": [one.to_data() for one in page.data], "has_more": page.has_more})
+
+
+async def get(request: Request, id: FunctionId) -> Response:
+    """One reward function."""
+    service = service_of(request)
+    return Json((await service.calls.read(service.store.reward_functions.get, id)).to_data())
+
+
+async def source(request: Request, id: FunctionId) -> Response:
+    """The very bytes of its file."""
+    service = service_of(request)
+    found = await service.calls.read(service.store.reward_functions.get, id)
+    content = await service.calls.read(service.store.reward_functions.source, id)
+    headers = {"Content-Disposition": f'attachment; filename="{found.name}.py"'}
+    return Response(content, media_type=SOURCE_TYPE, headers=headers)
+
+
+async def delete(request: Request, key: Asking, id: FunctionId) -> Response:
+    """Delete a version of one's own; another's is not found."""
+    service = service_of(request)
+    await service.calls.write(service.store.reward_functions.delete, key, id)
+    return Json({"id": id, "object": "reward_function", "deleted": True})
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the endpoints to an app."""
+    one = f"{PATH}/{{id}}"
+    add = partial(app.add_api_route, tags=["reward functions"])
+    add(
+        PATH,
+        create,
+        methods=["POST"],
+        name="create_reward_function",
+        status_code=201,
+        response_model=models.RewardFunction,
+        dependencies=[_requires_type("multipart/form-data")],
+        responses=documented(*BODY, 409),
+    )
+    add(
+        PATH,
+        list_functions,
+        methods=["GET"],
+        name="list_reward_functions",
+        response_model=models.RewardFunctionList,
+        responses=documented(),
+    )
+    add(
+        one,
+        get,
+        methods=["GET"],
+        name="get_reward_function",
+        response_model=models.RewardFunction,
+        responses=documented(*FUNCTION),
+    )
+    add(
+        f"{one}/source",
+        source,
+        methods=["GET"],
+        name="get_reward_function_source",
+        response_class=Response,
+        responses=documented(*FUNCTION) | _SOURCE,
+    )
+    add(
+        one,
+        delete,
+        methods=["DELETE"],
+        name="delete_reward_function",
+        response_model=models.DeletedRewardFunction,
+        responses=documented(*FUNCTION),
+    )
+    add(
+        f"{one}/try",
+        try_function,
+        methods=["POST"],
+        name="try_reward_function",
+        response_model=models.TryResult,
+        dependencies=[_requires_type("application/json")],
+        responses=documented(*FUNCTION, *BODY),
+    )
+
+
+_SOURCE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file", "content": {SOURCE_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+}

@@ -1,0 +1,110 @@
+"""What the API takes and gives, as its OpenAPI document says it.
+
+Answers are written from plain values; tests hold them equal to these models.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ID = "^rf_[a-z2-7]{24}$"
+KEY_ID = "^key_[a-z0-9]+$"
+NAME = "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"
+
+Format = Literal["trl", "miles"]
+Outcome = Literal["scored", "not_applicable", "bad_reference", "error", "timeout"]
+
+
+class Model(BaseModel):
+    """Has these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ErrorDetail(Model):
+    """What went wrong."""
+
+    type: Annotated[str, Field(description="The kind of error: it follows from the status.")]
+    code: Annotated[str, Field(description="A word for programs.")]
+    message: Annotated[str, Field(description="For a person: what was required, what arrived, what to do.")]
+    param: Annotated[str | None, Field(description="Which part of the request is at fault; null: no one part.")]
+
+
+class ErrorResponse(Model):
+    """Every error has this shape."""
+
+    error: ErrorDetail
+
+
+class RewardFunction(Model):
+    """One uploaded version of a reward function, without its source."""
+
+    id: Annotated[str, Field(pattern=ID, description="Never given twice.")]
+    object: Literal["reward_function"]
+    name: Annotated[str, Field(pattern=NAME)]
+    format: Annotated[Format, Field(description="How it is called.")]
+    created_at: Annotated[int, Field(ge=0, description="Seconds since 1970, UTC.")]
+    version: Annotated[int, Field(ge=1, description="Of the name.")]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="Of the file's bytes.")]
+    size: Annotated[int, Field(ge=1, description="Of the file, in bytes.")]
+    owner: Annotated[str, Field(pattern=KEY_ID, description="The key that owns the name.")]
+
+
+class RewardFunctionList(Model):
+    """Some reward functions, newest first."""
+
+    object: Literal["list"]
+    data: list[RewardFunction]
+    has_more: Annotated[bool, Field(description="Whether there are older ones: ask with `after` as the last one's id.")]
+
+
+class DeletedRewardFunction(Model):
+    """A version that is gone; its id is not given again."""
+
+    id: Annotated[str, Field(pattern=ID)]
+    object: Literal["reward_function"]
+    deleted: Literal[True]
+
+
+class TryRow(BaseModel):
+    """A row of a dataset, with completions of its prompt."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: str = ""
+    completions: Annotated[list[str], Field(min_length=1)]
+    answer: Annotated[Any, Field(description="The reference; the column `answer`.")] = None
+    columns: Annotated[dict[str, Any], Field(description="The row's other columns.")] = {}
+
+
+class TryRequest(BaseModel):
+    """What a function is tried on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rows: Annotated[list[TryRow], Field(min_length=1)]
+    step: Annotated[int, Field(ge=0, le=1_000_000_000, description="The training step that the function is told.")] = 0
+
+
+class TryScore(Model):
+    """What the function said of one completion."""
+
+    row: Annotated[int, Field(ge=0, description="Which row, from 0.")]
+    completion: Annotated[int, Field(ge=0, description="Which of its completions, from 0.")]
+    value: Annotated[float | None, Field(description="The score; null unless the outcome is `scored`.")]
+    outcome: Outcome
+    detail: Annotated[str, Field(description="Why, for a person.")]
+    seconds: Annotated[float, Field(ge=0, description="Wall time of the call.")]
+    components: Annotated[dict[str, float | None], Field(description="Where the function gives several numbers.")]
+    metrics: Annotated[dict[str, float], Field(description="Numbers that it logged.")]
+    extras: Annotated[dict[str, Any], Field(description="What it wants shown beside the completion.")]
+
+
+class TryResult(Model):
+    """The scores, in the order of the rows and their completions."""
+
+    object: Literal["try"]
+    reward_function: Annotated[str, Field(pattern=ID)]
+    data: list[TryScore]
+    logs: Annotated[list[str], Field(description="Lines that the function printed, as far as they were kept.")]
+    seconds: Annotated[float, Field(ge=0, description="Wall time of the whole.")]

@@ -1,0 +1,51 @@
+"""The endpoint under which an uploaded function is tried."""
+
+from typing import Annotated, Any
+
+from fastapi import Path, Request
+from starlette.responses import Response
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards import Score
+from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.service.answers import Json
+from agent_tunix.service.api.models import TryRequest
+from agent_tunix.service.state import service_of
+from agent_tunix.service.trying import Row, cannot_be_tried, check_size
+
+
+async def try_function(request: Request, id: Annotated[str, Path(description="`rf_…`")], body: TryRequest) -> Response:
+    """Have a function score completions, in a process of its own that can reach nothing."""
+    service = service_of(request)
+    functions = service.store.reward_functions
+    record = await service.calls.read(functions.get, id)
+    content = await service.calls.read(functions.source, id)
+    rows = [
+        Row(row.prompt, row.completions, row.columns | ({} if row.answer is None else {"answer": row.answer}))
+        for row in body.rows
+    ]
+    check_size(rows, service.settings.tries)
+    source = UploadedSource(record.id, record.name, record.format, record.version, content, "this server")
+    try:
+        tried = await service.tries.run(source, rows, body.step)
+    except RewardError as error:
+        raise cannot_be_tried(error) from error
+    scores = [
+        {"row": row, "completion": completion} | score_data(score)
+        for row, found in enumerate(tried.scores)
+        for completion, score in enumerate(found)
+    ]
+    return Json({"object": "try", "reward_function": id, "data": scores, "logs": [], "seconds": tried.seconds})
+
+
+def score_data(score: Score) -> dict[str, Any]:
+    """A score as JSON says it."""
+    return {
+        "value": score.value,
+        "outcome": score.outcome.value,
+        "detail": score.detail,
+        "seconds": score.seconds,
+        "components": dict(score.components),
+        "metrics": dict(score.metrics),
+        "extras": dict(score.extras),
+    }

@@ -1,0 +1,54 @@
+"""The app: the API, and what stands around it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from fastapi import FastAPI
+
+from agent_tunix import __version__
+from agent_tunix.service.api import documentation, failures, functions
+from agent_tunix.service.bodies import Bodies
+from agent_tunix.service.envelope import Envelope
+from agent_tunix.service.gate import Gate
+from agent_tunix.service.settings import Settings
+from agent_tunix.service.state import Service
+from agent_tunix.store.opening import Store
+
+_DESCRIPTION = (
+    "Reward functions of a team: uploaded, listed, tried. Every call needs a key: `Authorization: Bearer vk_…`."
+)
+
+
+def create_app(settings: Settings, store: Store) -> FastAPI:
+    """The service as an ASGI app.
+
+    Args:
+        settings: How it is run.
+        store: What it serves; it stays open when the app ends.
+    """
+    service = Service.of(settings, store)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="agent_tunix",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = service
+    functions.add_routes(app)
+    failures.add_handlers(app)
+    app.openapi = partial(documentation.make_document, app)  # type: ignore[method-assign]  # FastAPI's own way
+    # The last to be added is the first to see a request.
+    app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s)
+    app.add_middleware(Gate, store.keys, service.calls, service.buckets)
+    app.add_middleware(Envelope)
+    return app

@@ -1,0 +1,72 @@
+"""Bodies of requests, taken in whole before anything is done with them: within a size, and within a time."""
+
+import asyncio
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agent_tunix.service.problems import Problem
+
+# Those of other methods are not read at all.
+_METHODS = ("POST", "PUT", "PATCH")
+
+
+class Bodies:
+    """Reads a body up to a limit, and hands it on in one piece.
+
+    Args:
+        app: What it is handed to.
+        max_bytes: The largest body; one that says to be larger is refused before it is read.
+        timeout_s: By when all of it must have come.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in _METHODS:
+            await self._app(scope, receive, send)
+            return
+        self._check_headers(Headers(scope=scope))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                body = await self._read(receive)
+        except TimeoutError:
+            raise Problem(
+                408, "body_timeout", f"the body must have come within {self._timeout_s:g} s; send it again, faster"
+            ) from None
+        if body is None:
+            return  # the client has gone
+        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return pending.pop() if pending else await receive()
+
+        await self._app(scope, replay, send)
+
+    def _check_headers(self, headers: Headers) -> None:
+        encoding = headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise Problem(
+                415, "unsupported_encoding", f"bodies must be sent as they are, not with Content-Encoding: {encoding}"
+            )
+        if int(headers.get("content-length", "0")) > self._max_bytes:  # the server has seen that it is a number
+            raise self._too_large()
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        body = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._max_bytes:
+                raise self._too_large()
+        return bytes(body)
+
+    def _too_large(self) -> Problem:
+        return Problem(413, "body_too_large", f"a body may have at most {self._max_bytes:,} bytes; send less")

@@ -1,0 +1,92 @@
+"""The outermost layer: every request gets a number and an answer, whatever happens within."""
+
+import asyncio
+import logging
+import secrets
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agent_tunix.errors import AgentTunixError
+from agent_tunix.service.answers import answer_problem
+from agent_tunix.service.problems import Problem, internal_error, problem_of
+
+logger = logging.getLogger("agent_tunix.service")
+
+# What of a refused body is still taken in, so that whoever is sending it gets to read the answer.
+_LINGER_BYTES = 1024 * 1024
+_LINGER_S = 1.0
+
+
+class Envelope:
+    """Numbers requests, turns what is raised into the API's errors, and ends connections with bodies nobody read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = f"req_{secrets.token_hex(12)}"
+        scope.setdefault("state", {})["request_id"] = request_id
+        answer = _Answer(scope, receive, send, request_id)
+        try:
+            await self._app(scope, answer.receive, answer.send)
+        except Exception as error:  # whatever may come of a defect of ours, the client gets an answer
+            problem = _tell(error, scope, request_id)
+            if answer.has_begun:  # too late for another one
+                raise
+            await answer_problem(problem)(scope, answer.receive, answer.send)
+
+
+def _tell(error: Exception, scope: Scope, request_id: str) -> Problem:
+    """The answer to an error, which is logged where it is none of the client's."""
+    if isinstance(error, Problem):
+        return error
+    problem = problem_of(error) if isinstance(error, AgentTunixError) else internal_error()
+    if problem.status >= 500:
+        logger.error("%s %s %s failed", request_id, scope["method"], scope["path"], exc_info=error)
+    return problem
+
+
+class _Answer:
+    """One answer on its way, with the headers that all of them have."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        headers = Headers(scope=scope)
+        self._has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        self._receive = receive
+        self._send = send
+        self._request_id = request_id
+        self.has_begun = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self._has_body = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self._request_id
+            headers.setdefault("X-Content-Type-Options", "nosniff")
+            if self._has_body:
+                headers["Connection"] = "close"
+        elif self._has_body and not message.get("more_body", False):
+            await self._send({**message, "more_body": True})
+            await self._linger()
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+
+    async def _linger(self) -> None:
+        """Take in some more: a connection that is closed while the other end sends may lose the answer."""
+        left = _LINGER_BYTES
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                while left > 0 and self._has_body:
+                    left -= len((await self.receive()).get("body", b""))
+        except TimeoutError:
+            pass

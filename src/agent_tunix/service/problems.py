@@ -1,0 +1,76 @@
+"""What goes wrong with a request, in the one shape that the API answers with.
+
+{"error": {"type": "not_found_error", "code": "reward_function_not_found", "message": "…", "param": "id"}}
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_tunix.errors import (
+    AccessDeniedError,
+    AgentTunixError,
+    NameTakenError,
+    NotStoredError,
+    StoreError,
+    StoreRequestError,
+)
+
+TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_OTHER_TYPE, _SERVER_TYPE = "invalid_request_error", "server_error"
+
+# Seconds after which what was refused for lack of room is worth another attempt.
+RETRY_AFTER_S = 1
+
+
+class Problem(Exception):
+    """A request that is answered with an error.
+
+    Attributes:
+        status: Of HTTP.
+        code: A word for programs, such as `invalid_limit`.
+        message: For a person: what was required, what arrived, what to do.
+        param: Which part of the request is at fault; None: no one part.
+        headers: Further headers of the answer.
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, param: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.param = param
+        self.headers = dict(headers or {})
+        if status in (429, 503):
+            self.headers.setdefault("Retry-After", str(RETRY_AFTER_S))
+        if status == 401:
+            self.headers["WWW-Authenticate"] = "Bearer"
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON says it."""
+        kind = _SERVER_TYPE if self.status >= 500 else TYPES.get(self.status, _OTHER_TYPE)
+        return {"error": {"type": kind, "code": self.code, "message": self.message, "param": self.param}}
+
+
+def problem_of(error: AgentTunixError) -> Problem:
+    """How an error that the package raised on purpose is answered; what may hold internals is not told."""
+    if not isinstance(error, StoreRequestError):
+        if isinstance(error, StoreError):
+            return Problem(503, "store_unavailable", "the store cannot be used at the moment; try again later")
+        return internal_error()
+    status = 400
+    if isinstance(error, AccessDeniedError):
+        status = 403 if error.code == "insufficient_scope" else 401
+    elif isinstance(error, NotStoredError):
+        status = 404
+    elif isinstance(error, NameTakenError):
+        status = 409
+    elif error.code == "file_too_large":
+        status = 413
+    return Problem(status, error.code, str(error), error.param)
+
+
+def internal_error() -> Problem:
+    """The answer to a defect of ours."""
+    return Problem(500, "internal_error", "the server failed; its log says why, under the X-Request-Id of this answer")

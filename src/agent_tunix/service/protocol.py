@@ -1,0 +1,94 @@
+"""HTTP on one connection, as uvicorn speaks it, with what uvicorn leaves open: slow headers, too many connections."""
+
+import asyncio
+import json
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from agent_tunix.service.problems import Problem
+
+
+class LimitedProtocol(H11Protocol):
+    """Gives each request's headers a time by which they must have come, and the server a number of connections.
+
+    What goes wrong before there is a request is answered in the API's shape too. Classes with other limits are made by
+    `limited`.
+    """
+
+    header_timeout_s = 10.0
+    max_connections = 1000
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begin to wait for headers, unless there are too many connections."""
+        super().connection_made(transport)
+        self._deadline: asyncio.TimerHandle | None = None
+        if len(self.connections) > self.max_connections:
+            self._refuse(Problem(503, "too_many_connections", "the server has too many connections; try again later"))
+            return
+        self._await_headers()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has come; once a request is complete that far, its headers are no longer waited for."""
+        if self.transport.is_closing():
+            return
+        was_idle = self._is_idle()
+        if was_idle and self._deadline is None:  # the first bytes of a further request on this connection
+            self._await_headers()
+        super().data_received(data)
+        if not self._is_idle():
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP."""
+        self._refuse(Problem(400, "malformed_request", f"{msg} Send HTTP/1.1 with headers of at most 64 KB in all."))
+
+    def _is_idle(self) -> bool:
+        """Whether no request is being served: its headers have not all come."""
+        return self.conn.their_state is h11.IDLE
+
+    def _await_headers(self) -> None:
+        self._deadline = self.loop.call_later(self.header_timeout_s, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing() and self._is_idle():
+            self._refuse(
+                Problem(408, "header_timeout", f"the headers must have come within {self.header_timeout_s:g} s")
+            )
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer, and end the connection."""
+        self._stop_waiting()
+        content = json.dumps(problem.to_data(), separators=(",", ":")).encode()
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(content))),
+            ("connection", "close"),
+            *((name.lower(), value) for name, value in problem.headers.items()),
+        ]
+        events: list[Any] = [
+            h11.Response(status_code=problem.status, headers=headers, reason=STATUS_PHRASES[problem.status]),
+            h11.Data(data=content),
+            h11.EndOfMessage(),
+        ]
+        for event in events:
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+def limited(header_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
+    """The protocol with limits of one's own."""
+    limits = {"header_timeout_s": header_timeout_s, "max_connections": max_connections}
+    return type("LimitedProtocol", (LimitedProtocol,), limits)

@@ -1,0 +1,113 @@
+"""The service on an address, until a signal ends it."""
+
+import contextlib
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from agent_tunix.errors import ServiceError
+
+try:
+    import uvicorn
+    from fastapi import FastAPI
+except ImportError as _error:
+    raise ServiceError(
+        f"{_error}; the service needs FastAPI and uvicorn: pip install 'agent_tunix[service]'"
+    ) from _error
+
+from agent_tunix.service.app import create_app
+from agent_tunix.service.protocol import limited
+from agent_tunix.service.settings import Settings
+from agent_tunix.store import open_store
+from agent_tunix.store.opening import Store
+
+logger = logging.getLogger("agent_tunix.service")
+
+_BACKLOG = 1024
+_GRACE_S = 10
+
+
+def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve the store of this machine until SIGTERM or SIGINT, and let what has begun come to its end.
+
+    Args:
+        settings: How.
+        announce: Told the address once it is listened on.
+
+    Raises:
+        ServiceError: The address cannot be had, or others could reach it and no key exists.
+        StoreError: The store cannot be opened.
+    """
+    with open_store() as store:
+        check_exposure(settings, store)
+        with _listen(settings) as listener, _ending_quietly():
+            announce(_url(settings.host, listener))
+            make_server(settings, create_app(settings, store)).run(sockets=[listener])
+
+
+def check_exposure(settings: Settings, store: Store) -> None:
+    """Raise ServiceError if other machines could reach a service that nobody has a key for."""
+    if settings.is_loopback or any(key.revoked_at is None for key in store.keys.list()):
+        return
+    raise ServiceError(
+        f"{settings.host} can be reached from other machines, and there is no key; make one with `agent-tunix keys"
+        " create NAME`, or serve on 127.0.0.1"
+    )
+
+
+def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
+    """What serves the app on sockets that it is given."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=limited(settings.header_timeout_s, settings.max_connections),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # fractions of seconds work as well
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+    )
+
+
+def _listen(settings: Settings) -> socket.socket:
+    try:
+        (family, _, _, _, address), *_ = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ServiceError(
+                f"port {settings.port} of {settings.host} is in use; end what serves there, or choose another by --port"
+            ) from error
+        raise ServiceError(f"{settings.host}:{settings.port} cannot be listened on: {error}") from error
+    listener.set_inheritable(False)
+    return listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"
+
+
+@contextlib.contextmanager
+def _ending_quietly() -> Iterator[None]:
+    """uvicorn sends itself the signal that has ended it once more; here that does nothing, so that the status is 0."""
+
+    def ignore(number: int, frame: FrameType | None) -> None:
+        logger.info("ended by %s", signal.Signals(number).name)
+
+    previous = {number: signal.signal(number, ignore) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,47 @@
+"""What the requests of a running service share."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from agent_tunix.service.buckets import TokenBuckets
+from agent_tunix.service.calls import StoreCalls
+from agent_tunix.service.settings import Settings
+from agent_tunix.service.trying import Tries
+from agent_tunix.store.opening import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service.
+
+    Attributes:
+        settings: How it is run.
+        store: What it serves.
+        calls: How the store is called from the event loop.
+        buckets: How many requests each key has left.
+        tries: Where uploaded functions are tried.
+    """
+
+    settings: Settings
+    store: Store
+    calls: StoreCalls
+    buckets: TokenBuckets
+    tries: Tries
+
+    @classmethod
+    def of(cls, settings: Settings, store: Store) -> "Service":
+        """Make what the settings say."""
+        buckets = TokenBuckets(settings.requests_per_second, settings.burst)
+        return cls(settings, store, StoreCalls(store), buckets, Tries(settings.tries))
+
+    def close(self) -> None:
+        """Wait for what has begun; the store stays open."""
+        self.tries.close()
+        self.calls.close()
+
+
+def service_of(request: Request) -> Service:
+    """The service that a request came to."""
+    service: Service = request.app.state.service
+    return service

@@ -1,0 +1,151 @@
+"""Uploaded functions tried on completions: in workers of their own, a few at a time, and not for long."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward
+from agent_tunix.rewards.execution import ExecutionSettings, Runner
+from agent_tunix.rewards.execution.runner import IsolatedReward
+from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.service.problems import Problem
+from agent_tunix.service.settings import TryLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a dataset, with completions of its prompt.
+
+    Attributes:
+        prompt: The problem.
+        completions: At least one.
+        columns: The row, the reference as `answer` where it has one.
+    """
+
+    prompt: str
+    completions: Sequence[str]
+    columns: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of a try.
+
+    Attributes:
+        scores: For each row, those of its completions.
+        seconds: Wall time of the whole.
+    """
+
+    scores: list[list[Score]]
+    seconds: float
+
+
+class Tries:
+    """Tries, a few at a time.
+
+    Args:
+        limits: What one may take, and how many run at once.
+    """
+
+    def __init__(self, limits: TryLimits) -> None:
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(limits.at_once, "tries")
+        self._running = 0
+
+    async def run(self, source: UploadedSource, rows: Sequence[Row], step: int = 0) -> Tried:
+        """Score completions with an uploaded function; its code runs in workers alone.
+
+        Raises:
+            Problem: Others are taking up all the room.
+            RewardError: The function cannot be called at all, as where it needs a column that a row lacks.
+        """
+        if self._running >= self._limits.at_once:
+            raise Problem(
+                503, "busy", f"{self._running} tries are running, which is all there is room for; try again in a moment"
+            )
+        self._running += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, try_reward, source, rows, step, self._limits)
+        finally:
+            self._running -= 1
+
+    def close(self) -> None:
+        """Wait for those that are running."""
+        self._threads.shutdown()
+
+
+def try_reward(source: UploadedSource, rows: Sequence[Row], step: int, limits: TryLimits) -> Tried:
+    """Score completions with an uploaded function in a worker of its own; blocks until all are scored or out of time.
+
+    Raises:
+        RewardError: The function cannot be called at all.
+    """
+    started = time.monotonic()
+    (component,) = resolve_reward(source.id, fetch=lambda _: source).components
+    reward = component.reward
+    reward.check_parameters(set.intersection(*(set(row.columns) for row in rows)))
+    groups = [_samples(row, number, step) for number, row in enumerate(rows)]
+    settings = ExecutionSettings(
+        "process", limits.timeout_s, limits.memory_mb, num_workers=1, start_timeout_s=limits.total_timeout_s
+    )
+    with Runner(reward, settings) as runner:
+        placed: Any = runner.reward
+        assert isinstance(placed, IsolatedReward)  # uploaded code is nowhere else called
+        scores = _score(placed, groups, started + limits.total_timeout_s, limits.total_timeout_s)
+    return Tried(scores, time.monotonic() - started)
+
+
+def _score(
+    placed: IsolatedReward, groups: Sequence[list[Sample]], deadline: float, limit_s: float
+) -> list[list[Score]]:
+    futures = [placed.begin(samples) for samples in groups]
+    scores: list[list[Score]] = []
+    for samples, future in zip(groups, futures, strict=True):
+        try:
+            scores.append(future.result(max(0.0, deadline - time.monotonic())))
+        except FutureTimeoutError:
+            detail = f"the {limit_s:g} s of the whole try were over before it was scored"
+            scores.append([Score.failed(Outcome.TIMEOUT, detail)] * len(samples))
+    return scores
+
+
+def _samples(row: Row, number: int, step: int) -> list[Sample]:
+    return [
+        Sample(
+            completion,
+            prompt=row.prompt,
+            messages=({"role": "user", "content": row.prompt}, {"role": "assistant", "content": completion}),
+            columns=dict(row.columns),
+            step=step,
+            max_steps=step,
+            group_id=number,
+            rollout_id=f"{step}_{number}_{place}",
+            num_tokens=len(completion) // 4 + 1,
+        )
+        for place, completion in enumerate(row.completions)
+    ]
+
+
+def check_size(rows: Sequence[Row], limits: TryLimits) -> None:
+    """Raise Problem where there are more rows or completions than a try may have."""
+    if len(rows) > limits.max_rows:
+        raise Problem(400, "too_many_rows", f"a try takes at most {limits.max_rows} rows, not {len(rows)}", "rows")
+    most = max(len(row.completions) for row in rows)
+    if most > limits.max_completions:
+        raise Problem(
+            400,
+            "too_many_completions",
+            f"a row of a try takes at most {limits.max_completions} completions, not {most}",
+            "rows",
+        )
+
+
+def cannot_be_tried(error: RewardError) -> Problem:
+    """The answer where a function cannot be called with the rows that were sent."""
+    return Problem(400, "cannot_be_tried", str(error), "rows")

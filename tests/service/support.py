@@ -1,0 +1,69 @@
+"""A real server on the loopback, in a thread of this process."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+
+from agent_tunix.service import Settings, create_app
+from agent_tunix.service.serving import make_server
+from agent_tunix.store import SCOPES
+from agent_tunix.store.opening import Store
+
+BREVITY = b"""\
+def reward(completions, answer=None, **kwargs):
+    return [max(0.0, 1 - len(completion) / 80) for completion in completions]
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server.
+
+    Attributes:
+        url: Where it is.
+        store: What it serves.
+        secret: A key of `alice` that may do anything.
+    """
+
+    url: str
+    store: Store
+    secret: str
+
+    def client(self, secret: str | None = None) -> httpx.Client:
+        """A client with a key: alice's, another one, or, "", none."""
+        secret = self.secret if secret is None else secret
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+
+    def new_key(self, name: str, *scopes: str) -> str:
+        """The secret of a new key."""
+        return self.store.keys.create(name, scopes or SCOPES)[1]
+
+
+@contextlib.contextmanager
+def running(store: Store, settings: Settings | None = None) -> Iterator[Server]:
+    """Serve a store on a free port."""
+    settings = settings or Settings()
+    secret = store.keys.create("alice")[1]
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        server = make_server(settings, create_app(settings, store))
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            yield Server(f"http://127.0.0.1:{listener.getsockname()[1]}", store, secret)
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def upload(client: httpx.Client, name: str = "brevity", source: bytes = BREVITY, format: str = "trl") -> httpx.Response:
+    """Upload a file."""
+    return client.post("/v1/reward_functions", data={"name": name, "format": format}, files={"file": ("f.py", source)})
