@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -77,23 +77,28 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         for name, options in zip(DAEMONS, ([], ["--conf", "CPUs=2"]), strict=True)
     ]
     try:
-        _wait_for_node(environment, directory)
+        _wait_for("an idle node", lambda: _ask(environment, "sinfo", "-h", "-o", "%T") == "idle", directory)
         yield environment
+        # What a job leaves running when slurmd ends would stay for good.
+        _wait_for("no job", lambda: not _ask(environment, "squeue", "-h"), directory)
     finally:
         for daemon in reversed(daemons):
             daemon.terminate()
             daemon.wait(timeout=30)
 
 
-def _wait_for_node(environment: dict[str, str], directory: Path) -> None:
+def _ask(environment: dict[str, str], *command: str) -> str:
+    return subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip()
+
+
+def _wait_for(what: str, is_there: Callable[[], bool], directory: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        asked = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True)
-        if asked.stdout.strip() == "idle":
+        if is_there():
             return
         time.sleep(0.5)
     logs = "\n".join((directory / f"{name}.log").read_text() for name in DAEMONS)
-    raise AssertionError(f"the node is {asked.stdout.strip() or asked.stderr.strip()}\n{logs}")
+    raise AssertionError(f"Slurm has not come to {what}\n{logs}")
 
 
 def last_step(run: Path) -> int:
