@@ -137,6 +137,7 @@ def test_a_run_leaves_its_configuration_its_surroundings_and_its_log(finished: P
         "metrics.jsonl",
         "rollouts",
         "status.json",
+        "timings.json",
         "train.log",
     ]
 
