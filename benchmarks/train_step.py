@@ -37,8 +37,8 @@ from agent_tunix.policy.tokenizer import Tokenizer
 
 WARM_UP = 3
 CASES: dict[str, dict[str, Any]] = {
-    "tiny": {"layers": 2, "width": 64, "prompts": 16, "generations": 8, "prompt_tokens": 64, "new_tokens": 24},
-    "long": {"layers": 4, "width": 256, "prompts": 2, "generations": 16, "prompt_tokens": 512, "new_tokens": 64},
+    "tiny": {"layers": 2, "width": 64, "prompts": 16, "generations": 8, "new_tokens": 24},
+    "long": {"layers": 4, "width": 256, "prompts": 2, "generations": 16, "new_tokens": 64},
 }
 # What the step is to take at most of a peer's, and its rollout and the rest of it.
 BARS = {"tiny": {"bare_tunix": 0.75, "trl": 0.75}, "long": {"bare_tunix": 1 / 6, "trl": 1 / 4}}
@@ -76,9 +76,15 @@ def make_scenario(case: str, directory: Path, steps: int) -> Scenario:
     embedded = find_model_directory(Config().model)
     model = make_random_model(directory / "model", embedded, layers=facts.pop("layers"), width=facts.pop("width"))
     tokens = 485 if case == "long" else None
-    rows = write_rows(directory / "rows.jsonl", Tokenizer(model), steps * facts["prompts"], tokens=tokens)
-    reward = "variety"
-    return Scenario(model=str(model), rows=str(rows), reward=reward, num_steps=steps, **facts)
+    tokenizer = Tokenizer(model)
+    rows = write_rows(directory / "rows.jsonl", tokenizer, steps * facts["prompts"], tokens=tokens)
+    longest = longest_prompt(rows, tokenizer)
+    return Scenario(model=str(model), rows=str(rows), reward="variety", num_steps=steps, prompt_tokens=longest, **facts)
+
+
+def longest_prompt(rows: Path, tokenizer: Tokenizer) -> int:
+    """Tokens of the longest prompt, which is what a peer that pads to a fixed length is given."""
+    return max(len(tokenizer.encode(json.loads(line)["prompt"])) for line in rows.read_text().splitlines())
 
 
 def interpreter(peer: str, trl_python: str) -> str:
@@ -112,8 +118,11 @@ def compare(case: str, arguments: argparse.Namespace, directory: Path) -> None:
     seconds = {name: [answer["seconds"] for answer in answers[WARM_UP:]] for name, answers in told.items()}
     ours = statistics.median(seconds["ours"])
     facts = CASES[case]
-    print(f"\n{case}: {arguments.steps} steps of {facts['prompts']} prompts × {facts['generations']} completions ×")
-    print(f"  {facts['new_tokens']} tokens, {facts['layers']} layers of width {facts['width']}")
+    print(
+        f"\n{case}: {arguments.steps} steps of {facts['prompts']} prompts of at most {scenario.prompt_tokens} tokens ×"
+        f" {facts['generations']} completions × {facts['new_tokens']} tokens,"
+        f" {facts['layers']} layers of width {facts['width']}"
+    )
     for name in names:
         phases = [answer["phases"] for answer in told[name][WARM_UP:]]
         parts = {part: statistics.median(row.get(part, 0.0) for row in phases) for part in phases[0]}
@@ -148,7 +157,7 @@ def draw_curves(arguments: argparse.Namespace, directory: Path) -> None:
             num_steps=num_steps + 1,
             prompts=16,
             generations=8,
-            prompt_tokens=64,
+            prompt_tokens=longest_prompt(rows, Tokenizer(embedded)),
             new_tokens=24,
             seed=seed,
         )
