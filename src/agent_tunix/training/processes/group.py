@@ -130,7 +130,6 @@ class Processes:
 
         Args:
             tell: Called with what is said of a loss where the process ends by it without an exception.
-
         """
         if self._store is None:
             yield

@@ -65,6 +65,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     handler.status = 1
     processes = Processes(found.process_id, found.num_processes, Store(found.client), handler)
     settle(processes)
+    processes.remember("No step was completed, so there is nothing to resume.")
     try:
         _check_same(processes, identity)
         _meet(processes)

@@ -21,10 +21,8 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-# Libraries' words for a partner that is not there.
-_OF_A_PARTNER = re.compile(
-    r"gloo|nccl|coordination ?service|connection (closed|reset|refused)|socket closed|broken pipe", re.IGNORECASE
-)
+# By which the words of libraries for a partner that is not there are known.
+_OF_A_PARTNER = re.compile(r"gloo|nccl|coordination.?service", re.IGNORECASE)
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
