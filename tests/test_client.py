@@ -100,7 +100,7 @@ def test_errors_are_the_stores(server: Server, client: Client) -> None:
                 access.latest(new_name())
 
 
-@pytest.mark.parametrize("secret", ["", "vk_", "vk_" + "a" * 40, "x y"])
+@pytest.mark.parametrize("secret", ["vk_", "vk_" + "a" * 40, "x y"])
 def test_a_key_that_is_not_valid_is_denied(server: Server, secret: str) -> None:
     with Client(server.url, secret) as client, pytest.raises(AccessDeniedError):
         client.list()
@@ -117,7 +117,7 @@ def test_a_server_that_cannot_be_reached_is_told_of(url: str) -> None:
         client.list()
 
 
-@pytest.mark.parametrize("secret", ["vk_é", "vk_\n"])
+@pytest.mark.parametrize("secret", ["", "vk_é", "vk_\n"])
 def test_a_key_that_no_header_can_have_is_told_of(server: Server, secret: str) -> None:
     with pytest.raises(StoreError), Client(server.url, secret) as client:
         client.list()
@@ -134,9 +134,12 @@ def test_what_is_no_store_is_told_of() -> None:
 
 def test_a_client_that_is_told_to_come_again_does(tmp_path: Path) -> None:
     settings = Settings(requests_per_second=1, burst=1)
-    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
-        with Client(server.url, server.secret) as client:
-            assert [client.list().data for _ in range(3)] == [[], [], []]
+    with (
+        open_store(f"sqlite:///{tmp_path / 'store.db'}") as store,
+        running(store, settings) as server,
+        Client(server.url, server.secret) as client,
+    ):
+        assert [client.list().data for _ in range(3)] == [[], [], []]
 
 
 def test_the_store_that_is_meant_may_be_a_server(server: Server) -> None:

@@ -80,9 +80,12 @@ def test_more_rows_or_completions_than_a_try_takes_are_refused(client: httpx.Cli
     assert [response.json()["error"]["code"] for response in (many, wide)] == ["too_many_rows", "too_many_completions"]
 
 
-def test_half_a_surrogate_goes_there_and_back(client: httpx.Client) -> None:
+def test_half_a_surrogate_stops_nothing(client: httpx.Client) -> None:
     source = b"def reward(completions, mark, **kwargs):\n    raise ValueError(mark[0])\n"
-    assert "\ud800" in one(client, source, columns={"mark": "\ud800"})["detail"]
+    id = upload(client, new_name(), source).json()["id"]
+    body = b'{"rows": [{"completions": ["a"], "columns": {"mark": "\\ud800"}}]}'
+    answer = client.post(f"/v1/reward_functions/{id}/try", content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["data"][0]["outcome"] == "error"
 
 
 def test_the_functions_code_does_not_run_in_the_servers_process(client: httpx.Client) -> None:

@@ -28,7 +28,7 @@ _NAME = {"pattern": models.NAME}
 FunctionId = Annotated[str, Path(description="`rf_…`", json_schema_extra=_ID)]
 
 
-def _key(request: Request) -> Key:
+async def _key(request: Request) -> Key:
     key: Key = request.state.key
     return key
 
@@ -37,7 +37,7 @@ Asking = Annotated[Key, Depends(_key)]
 
 
 def _requires_type(wanted: str) -> Any:
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:
         given = request.headers.get("content-type", "")
         if given.partition(";")[0].strip().lower() != wanted:
             raise Problem(
