@@ -108,5 +108,4 @@ class TryResult(Model):
     object: Literal["try"]
     reward_function: Annotated[str, Field(pattern=ID)]
     data: list[TryScore]
-    logs: Annotated[list[str], Field(description="Lines that the function printed, as far as they were kept.")]
     seconds: Annotated[float, Field(ge=0, description="Wall time of the whole.")]

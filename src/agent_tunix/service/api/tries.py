@@ -39,7 +39,7 @@ async def try_function(
         for row, found in enumerate(tried.scores)
         for completion, score in enumerate(found)
     ]
-    return Json({"object": "try", "reward_function": id, "data": scores, "logs": [], "seconds": tried.seconds})
+    return Json({"object": "try", "reward_function": id, "data": scores, "seconds": tried.seconds})
 
 
 def score_data(score: Score) -> dict[str, Any]:
