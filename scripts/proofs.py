@@ -32,6 +32,8 @@ MIN_LAST_REWARD = 0.85
 MIN_REWARD_GAIN = 0.35
 MIN_ACCURACY_GAIN = 0.30
 
+MIN_REQUESTS = 2000
+
 
 class ProofFailedError(Exception):
     """A proof did not hold; the message says what was seen."""
@@ -340,6 +342,37 @@ def prove_killed_uploads(seed: int) -> dict[str, Any]:
     return seen
 
 
+def prove_conformance() -> dict[str, Any]:
+    """No request that can be made from the service's OpenAPI document is answered otherwise than it says.
+
+    On SQLite, and on PostgreSQL where it can be started.
+
+    Raises:
+        ProofFailedError: One was, or there were too few.
+    """
+    conformance, support = _load("tests.service.conformance"), _load("tests.service.support")
+    servers, service, store = _load("tests.postgresql"), _load("agent_tunix.service"), _load("agent_tunix.store")
+    seen: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
+        try:
+            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
+        except servers.Unavailable as error:
+            seen["postgresql"] = str(error)
+        for name, url in urls.items():
+            settings = service.Settings(requests_per_second=0)
+            with store.open_store(url) as opened, support.running(opened, settings) as server:
+                with server.client() as client:
+                    for _ in range(60):
+                        support.upload(client, support.new_name())
+                result = conformance.check_conformance(server.url, server.secret, directory, max_examples=200)
+            if not result.holds or result.cases < MIN_REQUESTS:
+                raise ProofFailedError(f"{name}: {result.cases} requests; {result.text[-4000:]}")
+            seen[name] = f"{result.cases} requests"
+    return seen
+
+
 def prove_processes() -> dict[str, Any]:
     """Runs of two and four processes equal that of one, whatever the mesh, however they end, whoever goes on.
 
@@ -389,6 +422,7 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "parity with transformers": prove_parity,
     "sick and healthy runs": prove_sick_and_healthy,
     **{f"killed uploads, seed {seed}": functools.partial(prove_killed_uploads, seed) for seed in range(2)},
+    "service: schemathesis": prove_conformance,
     "processes": prove_processes,
 }
 

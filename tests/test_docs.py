@@ -8,8 +8,9 @@ Each page has a directory of its own, in which its blocks run in order. What hap
 - `yaml` and `json` blocks are parsed; `text` is for reading.
 
 A comment on the line before a fence says why a block is not run: `<!-- network -->`, `<!-- cluster -->`,
-`<!-- tpu -->`, `<!-- install … -->` (CI runs these), `<!-- proof -->` (a long run that another test makes). Its syntax
-is still checked, and the overrides of its commands are composed.
+`<!-- tpu -->`, `<!-- install … -->` (CI runs these), `<!-- proof -->` (a long run that another test makes),
+`<!-- server -->` (tests/service/test_documented_calls.py runs them against servers). Its syntax is still checked, and
+the overrides of its commands are composed.
 """
 
 import itertools
@@ -33,7 +34,7 @@ from agent_tunix.rewards.builtin import BUILTINS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-REASONS_NOT_TO_RUN = {"network", "cluster", "tpu", "install", "proof"}
+REASONS_NOT_TO_RUN = {"network", "cluster", "tpu", "install", "proof", "server"}
 LANGUAGES = {"python", "bash", "console", "yaml", "json", "text"}
 TRAINING_COMMANDS = (
     ["python", "run_training.py"],

@@ -1,21 +1,21 @@
-"""A server on SQLite and on PostgreSQL."""
+"""A server on SQLite and on PostgreSQL, for all tests of a file."""
 
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from agent_tunix.store.opening import Store
+from agent_tunix.store import open_store
 from tests.service.support import Server, running
-from tests.store.conftest import postgresql, store, url
+from tests.store.conftest import empty_database, postgresql
 
-__all__ = ["client", "postgresql", "server", "store", "url"]
+__all__ = ["client", "postgresql", "server"]
 
 
-@pytest.fixture
-def server(store: Store) -> Iterator[Server]:
-    """A running server with an empty store."""
-    with running(store) as server:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A running server."""
+    with open_store(empty_database(request, tmp_path_factory.mktemp("store"))) as store, running(store) as server:
         yield server
 
 

@@ -1,6 +1,7 @@
 """A real server on the loopback, in a thread of this process."""
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -18,6 +19,9 @@ BREVITY = b"""\
 def reward(completions, answer=None, **kwargs):
     return [max(0.0, 1 - len(completion) / 80) for completion in completions]
 """
+
+
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,9 @@ class Server:
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60)
 
-    def new_key(self, name: str, *scopes: str) -> str:
-        """The secret of a new key."""
-        return self.store.keys.create(name, scopes or SCOPES)[1]
+    def new_key(self, *scopes: str) -> str:
+        """The secret of a new key of somebody else."""
+        return self.store.keys.create(f"somebody{next(_numbers)}", scopes or SCOPES)[1]
 
 
 @contextlib.contextmanager
@@ -62,6 +66,11 @@ def running(store: Store, settings: Settings | None = None) -> Iterator[Server]:
         finally:
             server.should_exit = True
             thread.join(30)
+
+
+def new_name() -> str:
+    """A name that nobody has."""
+    return f"function{next(_numbers)}"
 
 
 def upload(client: httpx.Client, name: str = "brevity", source: bytes = BREVITY, format: str = "trl") -> httpx.Response:

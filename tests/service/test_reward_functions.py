@@ -1,10 +1,23 @@
 """Uploading, listing, getting and deleting over HTTP."""
 
 import hashlib
+from collections.abc import Iterator
 
 import httpx
+import pytest
 
-from tests.service.support import BREVITY, Server, upload
+from agent_tunix.store.opening import Store
+from tests.service.support import BREVITY, Server, running, upload
+from tests.store.conftest import store, url
+
+__all__ = ["store", "url"]
+
+
+@pytest.fixture
+def server(store: Store) -> Iterator[Server]:
+    """A running server with an empty store."""
+    with running(store) as server:
+        yield server
 
 
 def test_an_upload_is_answered_with_what_is_known_of_it(client: httpx.Client) -> None:
@@ -83,7 +96,7 @@ def test_what_is_deleted_is_not_found(client: httpx.Client) -> None:
 
 def test_anothers_function_can_be_read_and_not_deleted(server: Server, client: httpx.Client) -> None:
     id = upload(client).json()["id"]
-    with server.client(server.new_key("bob")) as bob:
+    with server.client(server.new_key()) as bob:
         assert bob.get(f"/v1/reward_functions/{id}").status_code == 200
         assert bob.delete(f"/v1/reward_functions/{id}").status_code == 404
         assert upload(bob).json()["error"]["code"] == "name_taken"

@@ -28,8 +28,13 @@ def postgresql() -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
+    return empty_database(request, tmp_path)
+
+
+def empty_database(request: pytest.FixtureRequest, directory: Path) -> str:
+    """The URL of an empty database of the kind that a fixture's parameter says."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
+        return f"sqlite:///{directory / 'store.db'}"
     import psycopg
 
     server: str = request.getfixturevalue("postgresql")

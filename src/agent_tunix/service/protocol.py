@@ -40,6 +40,12 @@ class LimitedProtocol(H11Protocol):
         if not self._is_idle():
             self._stop_waiting()
 
+    def on_response_complete(self) -> None:
+        """Wait for the headers of a further request, if some have come meanwhile."""
+        super().on_response_complete()
+        if self._is_idle() and self.conn.trailing_data[0] and self._deadline is None:
+            self._await_headers()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._stop_waiting()

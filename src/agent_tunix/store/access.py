@@ -1,6 +1,5 @@
 """A store as one who may use it sees it: on this machine, or on a server."""
 
-import importlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -136,8 +135,7 @@ def open_access(url: str | None = None, secret: str | None = None) -> Iterator[S
 
 def _connect(url: str, secret: str) -> AbstractContextManager[StoreAccess]:
     try:
-        client = importlib.import_module("agent_tunix.client")
+        from agent_tunix.client import Client
     except ImportError as error:
         raise StoreError(f"{error}; a server is reached by httpx: pip install 'agent_tunix[service]'") from error
-    access: AbstractContextManager[StoreAccess] = client.Client(url, secret)
-    return access
+    return Client(url, secret)

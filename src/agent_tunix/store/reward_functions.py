@@ -139,6 +139,8 @@ class RewardFunctions:
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
             raise StoreRequestError("invalid_limit", f"limit must be 1 to {MAX_LIMIT}, not {limit!r}", "limit")
+        if after is not None and not is_function_id(after):
+            raise _no_cursor(after)
         if name is not None and not is_name(name):
             return Page([], False)
         values: dict[str, Any] = {"name": name, "most": limit + 1}
@@ -228,12 +230,16 @@ def _not_found(id: str) -> NotStoredError:
 
 def _position(connection: Connection, after: str) -> tuple[datetime, str]:
     """Where in the list an id stands or, deleted, stood."""
-    row = connection.execute(_POSITION, {"id": after}).first() if is_function_id(after) else None
+    row = connection.execute(_POSITION, {"id": after}).first()
     if row is None:
-        raise StoreRequestError(
-            "invalid_cursor", f"after must be the id of a reward function of the list, not {after!r}", "after"
-        )
+        raise _no_cursor(after)
     return row[0], row[1]
+
+
+def _no_cursor(after: object) -> StoreRequestError:
+    return StoreRequestError(
+        "invalid_cursor", f"after must be the id of a reward function of the list, not {after!r}", "after"
+    )
 
 
 def _record(row: Any) -> RewardFunction:

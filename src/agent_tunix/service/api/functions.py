@@ -1,7 +1,7 @@
 """The endpoints under `/v1/reward_functions`."""
 
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, File, Form, Path, Query, Request, UploadFile
 from starlette.responses import Response
@@ -21,10 +21,14 @@ from agent_tunix.store.uploads import MAX_BYTES
 PATH = f"{API}/reward_functions"
 SOURCE_TYPE = "text/x-python"
 
-FunctionId = Annotated[str, Path(description="`rf_…`")]
+# The store looks after names and ids, and says better what is wrong with one; these are for the document alone.
+_ID = {"pattern": models.ID}
+_NAME = {"pattern": models.NAME}
+
+FunctionId = Annotated[str, Path(description="`rf_…`", json_schema_extra=_ID)]
 
 
-def _key(request: Request) -> Key:
+async def _key(request: Request) -> Key:
     key: Key = request.state.key
     return key
 
@@ -33,7 +37,7 @@ Asking = Annotated[Key, Depends(_key)]
 
 
 def _requires_type(wanted: str) -> Any:
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:
         given = request.headers.get("content-type", "")
         if given.partition(";")[0].strip().lower() != wanted:
             raise Problem(
@@ -46,11 +50,9 @@ def _requires_type(wanted: str) -> Any:
 async def create(
     request: Request,
     key: Asking,
-    name: Annotated[
-        str, Form(description="At most 64 letters, digits, `_`, `.` and `-`; one's own again: its next version")
-    ],
+    name: Annotated[str, Form(description="Of one's own, or a new one", json_schema_extra=_NAME)],
     file: Annotated[UploadFile, File(description="Python in UTF-8, of at most 256 KB; it is checked, and never run")],
-    format: Annotated[Literal["trl", "miles"], Form(description="How its `reward` is called")],
+    format: Annotated[models.Format, Form(description="How its `reward` is called")],
 ) -> Response:
     """Upload a reward function; a name that is one's own gets its next version."""
     if (file.size or 0) > MAX_BYTES:
@@ -64,7 +66,9 @@ async def create(
 async def list_functions(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many")] = 20,
-    after: Annotated[str | None, Query(description="Only those older than the one of this id")] = None,
+    after: Annotated[
+        str | None, Query(description="Only those older than the one of this id", json_schema_extra=_ID)
+    ] = None,
     name: Annotated[str | None, Query(description="Only the versions of this name")] = None,
 ) -> Response:
     """Reward functions, newest first. Who follows the pages sees each that stays exactly once."""

@@ -66,10 +66,8 @@ class DeletedRewardFunction(Model):
     deleted: Literal[True]
 
 
-class TryRow(BaseModel):
+class TryRow(Model):
     """A row of a dataset, with completions of its prompt."""
-
-    model_config = ConfigDict(extra="forbid")
 
     prompt: str = ""
     completions: Annotated[list[str], Field(min_length=1)]
@@ -77,10 +75,14 @@ class TryRow(BaseModel):
     columns: Annotated[dict[str, Any], Field(description="The row's other columns.")] = {}
 
 
-class TryRequest(BaseModel):
+class TryRequest(Model):
     """What a function is tried on."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"rows": [{"prompt": "What is 2 + 2?", "completions": ["4", "It is four."], "answer": "4"}]}
+        },
+    )
 
     rows: Annotated[list[TryRow], Field(min_length=1)]
     step: Annotated[int, Field(ge=0, le=1_000_000_000, description="The training step that the function is told.")] = 0
@@ -106,5 +108,4 @@ class TryResult(Model):
     object: Literal["try"]
     reward_function: Annotated[str, Field(pattern=ID)]
     data: list[TryScore]
-    logs: Annotated[list[str], Field(description="Lines that the function printed, as far as they were kept.")]
     seconds: Annotated[float, Field(ge=0, description="Wall time of the whole.")]

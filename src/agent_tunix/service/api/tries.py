@@ -9,12 +9,16 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Score
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.answers import Json
-from agent_tunix.service.api.models import TryRequest
+from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.state import service_of
 from agent_tunix.service.trying import Row, cannot_be_tried, check_size
 
 
-async def try_function(request: Request, id: Annotated[str, Path(description="`rf_…`")], body: TryRequest) -> Response:
+async def try_function(
+    request: Request,
+    id: Annotated[str, Path(description="`rf_…`", json_schema_extra={"pattern": ID})],
+    body: TryRequest,
+) -> Response:
     """Have a function score completions, in a process of its own that can reach nothing."""
     service = service_of(request)
     functions = service.store.reward_functions
@@ -35,7 +39,7 @@ async def try_function(request: Request, id: Annotated[str, Path(description="`r
         for row, found in enumerate(tried.scores)
         for completion, score in enumerate(found)
     ]
-    return Json({"object": "try", "reward_function": id, "data": scores, "logs": [], "seconds": tried.seconds})
+    return Json({"object": "try", "reward_function": id, "data": scores, "seconds": tried.seconds})
 
 
 def score_data(score: Score) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""`agent-tunix serve` as a process: where it listens, when it refuses to, and how it ends."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.service.support import BREVITY, upload
+
+from agent_tunix.store import open_store
+
+SERVE = "from agent_tunix.cli import main; main()"
+PATIENT_S = 60
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty home."""
+    return tmp_path / "home"
+
+
+@contextlib.contextmanager
+def served(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A serving process and the URL that it says."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE, "serve", "--port", "0", *options],
+        env=os.environ | {"AGENT_TUNIX_HOME": str(home)},
+        cwd=home.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout
+            found = re.search(r"http://\S+", process.stdout.readline())
+            assert found
+            yield process, found[0]
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def refused(home: Path, *options: str) -> str:
+    """What it says on its way out with status 2."""
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE, "serve", *options],
+        env=os.environ | {"AGENT_TUNIX_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENT_S,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def make_key(home: Path) -> str:
+    with open_store(f"sqlite:///{home}/store.db") as store:
+        return store.keys.create("alice")[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_status_0(home: Path, number: signal.Signals) -> None:
+    secret = make_key(home)
+    with served(home) as (process, url):
+        assert url.startswith("http://127.0.0.1:")
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=PATIENT_S) as client:
+            assert upload(client).status_code == 201
+            process.send_signal(number)
+            assert process.wait(PATIENT_S) == 0
+    with open_store(f"sqlite:///{home}/store.db") as store:
+        assert [store.reward_functions.source(one.id) for one in store.reward_functions.list().data] == [BREVITY]
+
+
+def test_a_request_that_has_begun_is_answered_before_it_ends(home: Path) -> None:
+    secret = make_key(home)
+    with served(home) as (process, url):
+        address = httpx.URL(url)
+        with socket.create_connection((address.host, address.port), timeout=PATIENT_S) as connection:
+            body = b"x" * 10
+            connection.sendall(
+                f"POST /v1/reward_functions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n".encode()
+            )
+            httpx.get(f"{url}/openapi.json")  # by now the other request has come
+            process.send_signal(signal.SIGTERM)
+            connection.sendall(body)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 415 ")
+        assert process.wait(PATIENT_S) == 0
+
+
+def test_a_port_that_is_in_use_is_told_of(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        said = refused(home, "--port", port)
+    assert f"port {port} of 127.0.0.1 is in use" in said
+    assert "--port" in said
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_other_machines_are_let_in_only_once_there_is_a_key(home: Path, host: str) -> None:
+    assert "agent-tunix keys create NAME" in refused(home, "--host", host, "--port", "0")
+    secret = make_key(home)
+    with contextlib.suppress(OSError), socket.create_server((host, 0), family=_family(host)):
+        with served(home, "--host", host) as (_, url):
+            there = url.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")
+            headers = {"Authorization": f"Bearer {secret}"}
+            assert httpx.get(f"{there}/v1/reward_functions", headers=headers).status_code == 200
+        with open_store(f"sqlite:///{home}/store.db") as store:
+            store.keys.revoke("alice")
+        assert "there is no key" in refused(home, "--host", host, "--port", "0")
+
+
+def test_an_address_of_another_machine_is_told_of(home: Path) -> None:
+    make_key(home)
+    assert "192.0.2.1:8400 cannot be listened on" in refused(home, "--host", "192.0.2.1")
+
+
+def test_two_servers_of_one_store_see_the_same(home: Path) -> None:
+    secret = make_key(home)
+    headers = {"Authorization": f"Bearer {secret}"}
+    with served(home) as (_, one), served(home) as (_, other):
+        with httpx.Client(base_url=one, headers=headers, timeout=PATIENT_S) as client:
+            made = upload(client).json()
+        assert httpx.get(f"{other}/v1/reward_functions/{made['id']}", headers=headers).json() == made
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

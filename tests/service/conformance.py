@@ -1,0 +1,68 @@
+"""Requests of all kinds, put to a running server from its own OpenAPI document by Schemathesis."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+# Whether a file is a reward function, and whether a cursor was ever given, no schema can say: what follows the schema
+# is not always accepted.
+_LEFT_OUT = "positive_data_acceptance"
+# What a generator would never hit upon: ids that there are.
+_CONFIGURATION = """\
+[dictionaries.ids]
+values = {ids}
+
+[parameters]
+"path.id" = {{ dictionary = "ids", probability = 0.7 }}
+"query.after" = {{ dictionary = "ids", probability = 0.3 }}
+"""
+_PROGRAM = "from schemathesis.cli import schemathesis; schemathesis()"
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """What came of it.
+
+    Attributes:
+        holds: Whether every answer was one that the document has, and none was a failure of the server.
+        cases: How many requests were made.
+        text: What Schemathesis says.
+    """
+
+    holds: bool
+    cases: int
+    text: str
+
+
+def check_conformance(url: str, secret: str, directory: Path, max_examples: int, seed: int = 0) -> Conformance:
+    """Put requests to a server.
+
+    Args:
+        url: Where it is.
+        secret: A key that may do anything.
+        directory: Where files may be left.
+        max_examples: Of a kind of request, more or less.
+        seed: Of what is random.
+    """
+    headers = {"Authorization": f"Bearer {secret}"}
+    ids = [one["id"] for one in httpx.get(f"{url}/v1/reward_functions", headers=headers).json()["data"]]
+    configuration = directory / "schemathesis.toml"
+    configuration.write_text(_CONFIGURATION.format(ids=ids))
+    command = [sys.executable, "-c", _PROGRAM, "--config-file", str(configuration), "run", f"{url}/openapi.json"]
+    options = ["--max-examples", str(max_examples), "--seed", str(seed), "--exclude-checks", _LEFT_OUT]
+    done = subprocess.run(
+        [*command, "-H", f"Authorization: {headers['Authorization']}", *options],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=1800,
+    )
+    found = re.search(r"([\d,]+) generated", done.stdout)
+    cases = int(found[1].replace(",", "")) if found else 0
+    return Conformance(done.returncode == 0, cases, done.stdout)

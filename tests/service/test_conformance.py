@@ -1,0 +1,69 @@
+"""The OpenAPI document is true to what the service does. `scripts/proofs.py` puts ten times as many requests to it."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agent_tunix.service import Settings
+from agent_tunix.service.api import models
+from agent_tunix.store import open_store
+from tests.service.conformance import check_conformance
+from tests.service.support import new_name, running, upload
+
+METHODS = {"get", "post", "delete"}
+
+
+@pytest.fixture
+def document(client: httpx.Client) -> dict[str, Any]:
+    """The server's own."""
+    found: dict[str, Any] = client.get("/openapi.json").json()
+    return found
+
+
+def test_no_request_made_from_the_document_is_answered_otherwise_than_it_says(tmp_path: Path) -> None:
+    settings = Settings(requests_per_second=0)
+    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
+        with server.client() as client:
+            for _ in range(10):
+                upload(client, new_name())
+        seen = check_conformance(server.url, server.secret, tmp_path, max_examples=10)
+    assert seen.holds, seen.text
+    assert seen.cases >= 150
+
+
+def test_every_operation_has_the_errors_that_any_request_may_get(document: dict[str, Any]) -> None:
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert len(operations) == 6
+    for operation in operations:
+        assert {"400", "401", "403", "408", "429", "500", "503"} <= set(operation["responses"])
+        assert "422" not in operation["responses"]
+        for status, response in operation["responses"].items():
+            assert "X-Request-Id" in response["headers"]
+            if int(status) >= 400:
+                (content,) = response["content"].values()
+                assert content["schema"]["$ref"].endswith("/ErrorResponse")
+
+
+def test_every_operation_needs_a_key(document: dict[str, Any]) -> None:
+    assert document["security"] == [{"key": []}]
+    assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+
+
+def test_no_schema_of_the_document_has_fields_that_it_does_not_name(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert not {"HTTPValidationError", "ValidationError"} & set(schemas)
+    loose = [name for name, schema in schemas.items() if schema.get("additionalProperties") is not False]
+    assert [name for name in loose if not name.startswith("Body_")] == []
+
+
+def test_answers_are_what_the_models_say(client: httpx.Client) -> None:
+    made = upload(client, new_name())
+    one = f"/v1/reward_functions/{made.json()['id']}"
+    models.RewardFunction.model_validate_json(made.content)
+    models.RewardFunction.model_validate_json(client.get(one).content)
+    models.RewardFunctionList.model_validate_json(client.get("/v1/reward_functions").content)
+    models.TryResult.model_validate_json(client.post(f"{one}/try", json={"rows": [{"completions": ["a"]}]}).content)
+    models.DeletedRewardFunction.model_validate_json(client.delete(one).content)
+    models.ErrorResponse.model_validate_json(client.get(one).content)

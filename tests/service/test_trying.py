@@ -1,0 +1,105 @@
+"""Functions tried over HTTP: scored in processes of their own, and every failure told as an outcome."""
+
+import os
+from typing import Any
+
+import httpx
+import pytest
+
+from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.service import Settings, TryLimits
+from agent_tunix.service.trying import Row, try_reward
+from tests.service.support import BREVITY, new_name, upload
+
+
+def attempt(client: httpx.Client, source: bytes, *rows: dict[str, Any], format: str = "trl") -> httpx.Response:
+    id = upload(client, new_name(), source, format).json()["id"]
+    return client.post(f"/v1/reward_functions/{id}/try", json={"rows": rows})
+
+
+def one(client: httpx.Client, source: bytes, **row: Any) -> dict[str, Any]:
+    (score,) = attempt(client, source, {"completions": ["a"]} | row).json()["data"]
+    found: dict[str, Any] = score
+    return found
+
+
+def test_each_completion_of_each_row_gets_its_score_in_order(client: httpx.Client) -> None:
+    answer = attempt(client, BREVITY, {"completions": ["", "a" * 40]}, {"completions": ["a" * 80]}).json()
+    assert answer["object"] == "try"
+    assert [(score["row"], score["completion"], score["value"]) for score in answer["data"]] == [
+        (0, 0, 1.0),
+        (0, 1, 0.5),
+        (1, 0, 0.0),
+    ]
+    assert {score["outcome"] for score in answer["data"]} == {"scored"}
+
+
+def test_the_reference_and_other_columns_are_given_by_name(client: httpx.Client) -> None:
+    source = b"""\
+def reward(completions, answer, level, prompts, **kwargs):
+    return [float(a == c) + n / 10 + len(p) for c, a, n, p in zip(completions, answer, level, prompts)]
+"""
+    assert one(client, source, prompt="ab", completions=["4"], answer="4", columns={"level": 3})["value"] == 3.3
+
+
+def test_an_async_function_is_tried_as_well(client: httpx.Client) -> None:
+    source = b"async def reward(args, sample, **kwargs):\n    return float(sample.response == sample.label)\n"
+    (score,) = attempt(client, source, {"completions": ["4"], "answer": "4"}, format="miles").json()["data"]
+    assert score["value"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome", "told"),
+    [
+        ("    raise ValueError('no luck')", "error", "no luck"),
+        ("    return [None for _ in completions]", "not_applicable", ""),
+        ("    return 1", "error", "list"),
+        ("    return [float('nan')] * len(completions)", "error", "nan"),
+        ("    import os; os._exit(3)", "error", ""),
+    ],
+)
+def test_what_is_no_score_is_told_as_an_outcome(client: httpx.Client, body: str, outcome: str, told: str) -> None:
+    score = one(client, f"def reward(completions, **kwargs):\n{body}\n".encode())
+    assert (score["value"], score["outcome"]) == (None, outcome)
+    assert told in score["detail"]
+
+
+def test_a_column_that_no_row_has_is_told_of(client: httpx.Client) -> None:
+    response = attempt(
+        client, b"def reward(completions, rubric, **kwargs):\n    return [1.0]\n", {"completions": ["a"]}
+    )
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "cannot_be_tried"
+    assert "rubric" in response.json()["error"]["message"]
+
+
+def test_more_rows_or_completions_than_a_try_takes_are_refused(client: httpx.Client) -> None:
+    limits = TryLimits()
+    many = attempt(client, BREVITY, *[{"completions": ["a"]}] * (limits.max_rows + 1))
+    wide = attempt(client, BREVITY, {"completions": ["a"] * (limits.max_completions + 1)})
+    assert [response.json()["error"]["code"] for response in (many, wide)] == ["too_many_rows", "too_many_completions"]
+
+
+def test_half_a_surrogate_stops_nothing(client: httpx.Client) -> None:
+    source = b"def reward(completions, mark, **kwargs):\n    raise ValueError(mark[0])\n"
+    id = upload(client, new_name(), source).json()["id"]
+    body = b'{"rows": [{"completions": ["a"], "columns": {"mark": "\\ud800"}}]}'
+    answer = client.post(f"/v1/reward_functions/{id}/try", content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["data"][0]["outcome"] == "error"
+
+
+def test_the_functions_code_does_not_run_in_the_servers_process(client: httpx.Client) -> None:
+    source = b"import os\ndef reward(completions, **kwargs):\n    return [float(os.getpid()) for _ in completions]\n"
+    assert one(client, source)["value"] != os.getpid()
+
+
+def test_what_is_not_scored_when_the_whole_time_is_over_has_the_outcome_timeout() -> None:
+    slow = (
+        b"import time\ndef reward(completions, **kwargs):\n    time.sleep(60)\n    return [1.0 for _ in completions]\n"
+    )
+    source = UploadedSource("rf_" + "a" * 24, "slow", "trl", 1, slow, "a test")
+    rows = [Row("", ["a"]), Row("", ["b", "c"])]
+    tried = try_reward(source, rows, 0, TryLimits(timeout_s=30, total_timeout_s=3))
+    assert [[score.outcome for score in row] for row in tried.scores] == [["timeout"], ["timeout", "timeout"]]
+    assert "3 s" in tried.scores[1][0].detail
+    assert Settings().tries.total_timeout_s > Settings().tries.timeout_s
