@@ -64,6 +64,32 @@ def test_what_is_no_score_is_told_as_an_outcome(client: httpx.Client, body: str,
     assert told in score["detail"]
 
 
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        ("{1}", [1]),
+        ("float('nan')", "nan"),
+        ("float('-inf')", "-inf"),
+        ("b'\\xff'", "b'\\xff'"),
+        ("{(1, 2): 3}", {"(1, 2)": 3}),
+        ("2**70", hex(2**70)),
+        ("-(10**6000)", "…"),
+        ("[[[None]]]", [[[None]]]),
+        ("'\\ud800'", "?"),
+    ],
+)
+def test_whatever_a_function_logs_can_be_shown(client: httpx.Client, made: str, shown: Any) -> None:
+    body = f"    log_extra('seen', [{made}])\n    return [1.0]"
+    score = one(client, f"def reward(completions, log_extra, **kwargs):\n{body}\n".encode())
+    assert score["extras"] == {"seen": shown}
+
+
+def test_what_is_nested_beyond_all_reason_is_cut_off(client: httpx.Client) -> None:
+    body = "    d = []\n    for _ in range(300):\n        d = [d]\n    log_extra('seen', [d])\n    return [1.0]"
+    score = one(client, f"def reward(completions, log_extra, **kwargs):\n{body}\n".encode())
+    assert score["outcome"] in ("scored", "error")
+
+
 def test_a_column_that_no_row_has_is_told_of(client: httpx.Client) -> None:
     response = attempt(
         client, b"def reward(completions, rubric, **kwargs):\n    return [1.0]\n", {"completions": ["a"]}

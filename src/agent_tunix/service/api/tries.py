@@ -1,5 +1,7 @@
 """The endpoint under which an uploaded function is tried."""
 
+import math
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Path, Request
@@ -12,6 +14,9 @@ from agent_tunix.service.answers import Json
 from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.state import service_of
 from agent_tunix.service.trying import Row, cannot_be_tried, check_size
+
+_DEEPEST = 20
+_LONGEST_NUMBER = 200
 
 
 async def try_function(
@@ -51,5 +56,22 @@ def score_data(score: Score) -> dict[str, Any]:
         "seconds": score.seconds,
         "components": dict(score.components),
         "metrics": dict(score.metrics),
-        "extras": dict(score.extras),
+        "extras": {str(name): plain(value) for name, value in score.extras.items()},
     }
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """What JSON has for a value that somebody's code made; what it has nothing for becomes text."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else hex(value)[:_LONGEST_NUMBER]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth == _DEEPEST:
+        return "…"
+    if isinstance(value, Mapping):
+        return {str(key)[:_LONGEST_NUMBER]: plain(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one, depth + 1) for one in value]
+    return str(value)
