@@ -85,9 +85,9 @@ def test_what_is_logged_beyond_all_measure_is_an_error() -> None:
 def test_objects_of_its_own_stay_with_it() -> None:
     (score,) = score_upload(
         """
-        import os
         class Text(str):
-            def __reduce__(self): return os._exit, (9,)
+            def __str__(self): raise SystemExit
+            __len__ = __iter__ = __str__
         def reward(completions, log_extra, **kwargs):
             log_extra("text", [Text("mine")])
             log_extra("set", [{1, 2}])
