@@ -1,6 +1,6 @@
 """What the reward engine costs beside calling the function bare.
 
-    python benchmarks/reward_engine.py [--completions 1024] [--repeats 7]
+    python benchmarks/reward_engine.py [--completions 1024] [--repeats 7] [--uploads]
 
 Bare and ours alternate in one process, so that other load on the machine meets both; printed are medians. Each line
 ends with the bar that it should clear:
@@ -9,6 +9,9 @@ ends with the bar that it should clear:
   for a mixture with that one component;
 - an async reward that sleeps 50 ms over 256 completions, 64 at once, beside the ideal 0.2 s;
 - a reward that keeps a core busy, on as many workers as there are cores beside one worker.
+
+With `--uploads` instead what it costs to isolate uploaded code: the same function as a file of one's own and as an
+upload, on one worker; the time from nothing to its first score, that of a fresh worker, and of each completion.
 """
 
 import argparse
@@ -17,11 +20,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from agent_tunix.rewards import Sample, resolve_reward
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution import make_runner
+from agent_tunix.rewards.uploaded import UploadedSource
 
 CODE = """
 import asyncio, time
@@ -38,6 +43,10 @@ def busy(response):
 async def sleepy(args, sample):
     await asyncio.sleep(0.05)
     return 1.0
+"""
+UPLOAD = """
+def reward(completions, **kwargs):
+    return [float(len(completion)) for completion in completions]
 """
 ASYNC_COMPLETIONS, ASYNC_LIMIT, ASYNC_SLEEP_S = 256, 64, 0.05
 
@@ -111,14 +120,54 @@ def measure_scaling(directory: Path, repeats: int) -> float:
     return statistics.median(single) / statistics.median(several) / cores
 
 
+def measure_isolation(directory: Path, samples: Sequence[Sample], repeats: int) -> None:
+    """Print what an upload costs beside the same file of one's own."""
+    file = directory / "upload.py"
+    file.write_text(UPLOAD, encoding="utf-8")
+    upload = UploadedSource("rf_benchmark", "upload", "trl", 1, UPLOAD.encode(), "here")
+    rewards: list[Reward] = [
+        resolve_reward(f"{file}:reward", completions="text").components[0].reward,
+        resolve_reward("rf_benchmark", fetch=lambda _: upload, completions="text").components[0].reward,
+    ]
+
+    def start(reward: Reward) -> None:
+        with make_runner(reward, "process", num_workers=1) as runner:
+            runner.reward.score(samples[:1])
+
+    starts = alternate(repeats, *(partial(start, reward) for reward in rewards))
+    with (
+        make_runner(rewards[0], "process", num_workers=1, recycle_after=1) as own,
+        make_runner(rewards[1], "process", num_workers=1, recycle_after=1) as uploaded,
+    ):
+        # Each call waits for the worker that replaces that of the call before.
+        both = (own.reward, uploaded.reward)
+        fresh = alternate(10 * repeats, *(partial(reward.score, samples[:1]) for reward in both))
+    with (
+        make_runner(rewards[0], "process", num_workers=1) as own,
+        make_runner(rewards[1], "process", num_workers=1) as uploaded,
+    ):
+        calls = alternate(repeats, *(partial(reward.score, samples) for reward in (own.reward, uploaded.reward)))
+    for name, times, scale, unit in (
+        ("from nothing to a score", starts, 1e3, "ms"),
+        ("a fresh worker and a score", fresh, 1e3, "ms"),
+        ("a completion", calls, 1e6 / len(samples), "µs"),
+    ):
+        own_s, uploaded_s = (statistics.median(each) for each in times)
+        print(f"{name:27} own {own_s * scale:8.1f} {unit}; uploaded, isolated {uploaded_s * scale:8.1f} {unit}")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--completions", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--uploads", action="store_true", help="what isolating uploaded code costs")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
+        if arguments.uploads:
+            measure_isolation(directory, make_samples(arguments.completions), arguments.repeats)
+            return
         (directory / "rewards.py").write_text(CODE, encoding="utf-8")
         samples = make_samples(arguments.completions)
         for execution, bar in (("inline", 20), ("process", 200)):

@@ -123,6 +123,14 @@ EXPORTS: dict[str, list[str]] = {
         "Runner",
         "make_runner",
     ],
+    "agent_tunix.rewards.isolation": [
+        "Isolation",
+        "library_paths",
+        "lock",
+        "module_directories",
+        "problems",
+        "require_isolation",
+    ],
     "agent_tunix.rewards.diagnosis": [
         "NAMES",
         "ComponentContext",

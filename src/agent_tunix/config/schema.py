@@ -188,6 +188,11 @@ class RewardsConfig:
     max_concurrency: int = key(64, "Calls of an async reward that run at once.")
     recycle_after: int = key(10_000, "A worker is replaced after so many calls.")
     start_timeout_s: float = key(60.0, "Wall time that loading a reward's file in a worker may take.")
+    allow_unsandboxed: bool = key(
+        False,
+        "Whether uploaded rewards run without isolation on a machine that cannot isolate them, with everything that you"
+        " can read and do.",
+    )
     convention: str = key(
         "auto",
         "What a reward is whose signature does not tell: plain, trl, miles or environment; auto: it is refused.",

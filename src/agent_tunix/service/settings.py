@@ -16,7 +16,7 @@ class TryLimits:
         max_completions: Completions of a row.
         timeout_s: Wall time of a call, for each completion that it scores.
         total_timeout_s: Wall time of the whole; what is not scored by then has the outcome `timeout`.
-        memory_mb: What its process may allocate beyond what it holds once the function is loaded.
+        memory_mb: What its process may allocate beyond what it holds before the function is loaded.
         at_once: Tries that run at the same time; whoever comes when all are taken is told to come again.
     """
 

@@ -33,7 +33,7 @@ class Service:
     def of(cls, settings: Settings, store: Store) -> "Service":
         """Make what the settings say."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
-        return cls(settings, store, StoreCalls(store), buckets, Tries(settings.tries))
+        return cls(settings, store, StoreCalls(store), buckets, Tries(settings.tries, settings.allow_unsandboxed))
 
     def close(self) -> None:
         """Wait for what has begun; the store stays open."""

@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_tunix.errors import RewardError
+from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import ExecutionSettings, Runner
 from agent_tunix.rewards.execution.runner import IsolatedReward
@@ -50,10 +50,12 @@ class Tries:
 
     Args:
         limits: What one may take, and how many run at once.
+        allow_unsandboxed: Whether code runs where this machine cannot lock it in.
     """
 
-    def __init__(self, limits: TryLimits) -> None:
+    def __init__(self, limits: TryLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits
+        self._allow_unsandboxed = allow_unsandboxed
         self._threads = ThreadPoolExecutor(limits.at_once, "tries")
         self._running = 0
 
@@ -71,7 +73,9 @@ class Tries:
         self._running += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, try_reward, source, rows, step, self._limits)
+            return await loop.run_in_executor(
+                self._threads, try_reward, source, rows, step, self._limits, self._allow_unsandboxed
+            )
         finally:
             self._running -= 1
 
@@ -80,11 +84,16 @@ class Tries:
         self._threads.shutdown()
 
 
-def try_reward(source: UploadedSource, rows: Sequence[Row], step: int, limits: TryLimits) -> Tried:
-    """Score completions with an uploaded function in a worker of its own; blocks until all are scored or out of time.
+def try_reward(
+    source: UploadedSource, rows: Sequence[Row], step: int, limits: TryLimits, allow_unsandboxed: bool = False
+) -> Tried:
+    """Score completions with an uploaded function in an isolated worker of its own, which is gone afterwards.
+
+    Blocks until all are scored or out of time.
 
     Raises:
         RewardError: The function cannot be called at all.
+        SandboxUnavailableError: It cannot be isolated here, and is not allowed to run otherwise.
     """
     started = time.monotonic()
     (component,) = resolve_reward(source.id, fetch=lambda _: source).components
@@ -92,7 +101,12 @@ def try_reward(source: UploadedSource, rows: Sequence[Row], step: int, limits: T
     reward.check_parameters(set.intersection(*(set(row.columns) for row in rows)))
     groups = [_samples(row, number, step) for number, row in enumerate(rows)]
     settings = ExecutionSettings(
-        "process", limits.timeout_s, limits.memory_mb, num_workers=1, start_timeout_s=limits.total_timeout_s
+        "process",
+        limits.timeout_s,
+        limits.memory_mb,
+        num_workers=1,
+        start_timeout_s=limits.total_timeout_s,
+        allow_unsandboxed=allow_unsandboxed,
     )
     with Runner(reward, settings) as runner:
         placed: Any = runner.reward
@@ -147,5 +161,7 @@ def check_size(rows: Sequence[Row], limits: TryLimits) -> None:
 
 
 def cannot_be_tried(error: RewardError) -> Problem:
-    """The answer where a function cannot be called with the rows that were sent."""
+    """The answer where a function cannot be called with the rows that were sent, or cannot be locked in."""
+    if isinstance(error, SandboxUnavailableError):
+        return Problem(503, "sandbox_unavailable", str(error))
     return Problem(400, "cannot_be_tried", str(error), "rows")

@@ -17,6 +17,7 @@ from agent_tunix.policy.directory import find_model_directory, is_on_hub
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.mesh_choice import shape_problems
 from agent_tunix.rewards import Mixture, Sample, settle_completions
+from agent_tunix.rewards.uploaded import uploaded_source_of
 from agent_tunix.training.reward_setup import components_as_written, resolve_from_config
 
 _NO_LIMIT_MB = 2**30
@@ -107,10 +108,13 @@ def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Ma
         config: Gives the limits.
         fixed: Columns that are the same in all such rows; components that they exclude are left alone.
     """
-    # Code that is to run here has no limit there either.
-    memory_mb = _NO_LIMIT_MB if config.rewards.execution == "inline" else config.rewards.memory_mb
+    settings, sample = config.rewards, _sample_of(example, config)
     rewards = [component.reward for component in mixture.components if not component.route.excludes(fixed or {})]
-    settle_completions(rewards, _sample_of(example, config), memory_mb=memory_mb)
+    uploaded = [reward for reward in rewards if uploaded_source_of(reward) is not None]
+    own = [reward for reward in rewards if uploaded_source_of(reward) is None]
+    # Code that is to run here has no limit there either.
+    settle_completions(own, sample, memory_mb=_NO_LIMIT_MB if settings.execution == "inline" else settings.memory_mb)
+    settle_completions(uploaded, sample, memory_mb=settings.memory_mb, allow_unsandboxed=settings.allow_unsandboxed)
 
 
 def _sample_of(example: Example, config: Config) -> Sample:

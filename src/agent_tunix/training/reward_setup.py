@@ -60,4 +60,5 @@ def make_reward_runner(mixture: Mixture, rewards: RewardsConfig) -> Runner[Mixtu
         max_concurrency=rewards.max_concurrency,
         recycle_after=rewards.recycle_after,
         start_timeout_s=rewards.start_timeout_s,
+        allow_unsandboxed=rewards.allow_unsandboxed,
     )

@@ -127,7 +127,8 @@ def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True
             mixture.check_parameters(sample.columns)
         except RewardError as error:
             raise Unreplayable(f"the stored completions cannot be scored with it: {error}") from error
-        settle_completions((component.reward for component in mixture.components), sample)
+        rewards = [component.reward for component in mixture.components]
+        settle_completions(rewards, sample, allow_unsandboxed=config.rewards.allow_unsandboxed)
     return mixture
 
 

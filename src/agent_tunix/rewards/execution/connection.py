@@ -23,13 +23,16 @@ class Connection:
         source: Who prints what comes through the pipe.
         selector: By which its owner waits; its entries hold what to call with the events.
         listen: Called when there may be replies to read.
+        reader: Makes replies of what the worker writes.
 
     Attributes:
         remote_ends: The worker's ends, the connection's and the pipe's, until `hand_over`.
         is_open: Whether anything can still be said or heard.
     """
 
-    def __init__(self, source: str, selector: selectors.BaseSelector, listen: Callable[[], None]) -> None:
+    def __init__(
+        self, source: str, selector: selectors.BaseSelector, listen: Callable[[], None], reader: wire.FrameReader
+    ) -> None:
         self._selector = selector
         self._listen = listen
         self._socket, theirs = socket.socketpair()
@@ -37,7 +40,7 @@ class Connection:
         self._output = OutputPipe(source, selector)
         self.remote_ends = (theirs.detach(), self._output.remote_end)
         self.is_open = True
-        self._reader = wire.FrameReader()
+        self._reader = reader
         self._is_deaf = False
         self._unsent = bytearray()
         selector.register(self._socket, selectors.EVENT_READ, self._attend)

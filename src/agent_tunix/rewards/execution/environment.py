@@ -1,4 +1,4 @@
-"""The environment of a worker: that of the trainer, without its devices."""
+"""The environment of a worker: that of the trainer without its devices, or next to nothing of it."""
 
 from collections.abc import Mapping
 
@@ -12,3 +12,15 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What a worker finds in its environment."""
     kept = {name: value for name, value in environment.items() if not name.startswith(_DEVICES)}
     return {**_ONE_THREAD, **kept, **_NO_DEVICE}
+
+
+# What changes how Python finds libraries and how it computes, and says nothing about anybody.
+_HARMLESS = ("LD_LIBRARY_PATH", "PYTHONHASHSEED", "TZ")
+
+
+def isolated_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a worker finds in its environment that runs code of others: none of the trainer's secrets."""
+    kept = {name: environment[name] for name in _HARMLESS if name in environment}
+    fixed = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    # Each thread's own store of memory would take address space, of which there is a limit.
+    return {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "2", **_ONE_THREAD, **kept, **fixed, **_NO_DEVICE}

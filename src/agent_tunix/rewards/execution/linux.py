@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import resource
 import signal
@@ -16,6 +17,8 @@ IS_LINUX = sys.platform == "linux"
 _PAGE_BYTES = resource.getpagesize()
 # Processes and threads of the same user that are none of a worker's.
 _HEADROOM = 512
+
+_memory_file: int | None = None
 
 
 def die_with_parent() -> None:
@@ -33,19 +36,41 @@ def _prctl(option: int, argument: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0)
 
 
+def hold_memory_file(first_descriptor: int) -> int | None:
+    """Open what says how much memory this process holds, for a process that will no longer be able to.
+
+    Args:
+        first_descriptor: The lowest number that it may have.
+
+    Returns:
+        Its number; None where there is none.
+    """
+    global _memory_file
+    with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:
+        _memory_file = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, first_descriptor)
+    return _memory_file
+
+
 def resident_bytes() -> int:
     """Memory that this process holds; 0 where that is unknown."""
-    try:
-        return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
-    except OSError:
-        return 0
+    return _memory_field(1)
 
 
 def data_bytes() -> int:
     """Private memory that this process has asked for, which RLIMIT_DATA bounds; 0 where that is unknown."""
+    return _memory_field(5)
+
+
+def address_bytes() -> int:
+    """Address space that this process has asked for, which RLIMIT_AS bounds; 0 where that is unknown."""
+    return _memory_field(0)
+
+
+def _memory_field(place: int) -> int:
     try:
-        return int(Path("/proc/self/statm").read_bytes().split()[5]) * _PAGE_BYTES
-    except OSError:
+        text = Path("/proc/self/statm").read_bytes() if _memory_file is None else os.pread(_memory_file, 256, 0)
+        return int(text.split()[place]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):  # users' code may have closed it, and opened another file
         return 0
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from agent_tunix.errors import RewardError
+from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards.execution.executor import Closing, Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.supervision import Supervisor
@@ -70,6 +70,8 @@ class LocalExecutor(Closing):
 
     def _command(self, command: Callable[[], None]) -> None:
         with self._lock:
+            if isinstance(self._fault, SandboxUnavailableError):
+                raise self._fault
             if self._closing or self._fault is not None:
                 raise RewardError("the reward workers are closed") from self._fault
             self._commands.append(command)
@@ -93,6 +95,9 @@ class LocalExecutor(Closing):
                 while self._commands:
                     self._commands.popleft()()
                 self._supervisor.supervise()
+        except SandboxUnavailableError as fault:  # no worker ran anything
+            with self._lock:
+                self._fault = fault
         except BaseException as fault:  # a defect of ours: nobody may wait for ever
             with self._lock:
                 self._fault = fault

@@ -22,12 +22,15 @@ from typing import Any, NoReturn
 
 from agent_tunix.rewards.execution import linux, worker
 from agent_tunix.rewards.execution.worker import WorkerLimits
+from agent_tunix.rewards.isolation import Isolation, scratch
+from agent_tunix.rewards.isolation.locking import MOST_FILES
 
 # A worker with more processes than this is killed, wherever the kernel does not refuse them itself.
 MOST_PROCESSES = 64
 # How many new threads on the machine make the nursery count its own at once; it counts now and then in any case.
 _SUSPICIOUS_RISE = 48
 _COUNT_EVERY_S = 1.0
+_MEASURE_EVERY_S = 0.1
 _TICK_S = 0.05
 _BURIAL_S = 10.0
 _TRACE_S = 0.2
@@ -36,10 +39,11 @@ LARGEST_MESSAGE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The first message: how modules are found, and what workers may use."""
+    """The first message: how modules are found, what workers may use, and how they are isolated, if they are."""
 
     sys_path: list[str]
     limits: WorkerLimits
+    isolation: Isolation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Ended:
 class _Child:
     number: int
     trace_file: int
+    directory: str = ""
     trace: str = ""
     why: str = ""
 
@@ -89,8 +94,10 @@ class _Nursery:
         self._parent = os.getppid()
         self._children: dict[int, _Child] = {}
         self._limits: WorkerLimits
+        self._isolation: Isolation | None = None
         self._num_tasks = linux.count_tasks()
         self._next_count = 0.0
+        self._next_measurement = 0.0
         self._wakeup, wakeup_write = os.pipe()
         os.set_blocking(self._wakeup, False)
         os.set_blocking(wakeup_write, False)
@@ -109,10 +116,13 @@ class _Nursery:
                     break
                 self._reap()
                 self._look_for_bombs()
+                self._look_for_floods()
         finally:
             for pid, child in list(self._children.items()):
                 self._bury(pid, child)
             self._kill_orphans()
+            if self._isolation is not None:
+                scratch.remove(self._isolation.scratch)
 
     def _obey(self) -> bool:
         """Do what the trainer asks; False once it is gone."""
@@ -120,9 +130,9 @@ class _Nursery:
         if not data:
             return False
         match pickle.loads(data):
-            case Begin(sys_path, limits):
+            case Begin(sys_path, limits, isolation):
                 sys.path[:] = sys_path
-                self._limits = limits
+                self._limits, self._isolation = limits, isolation
             case Spawn(number):
                 self._spawn(number, *descriptors)
             case Kill(number, trace):
@@ -136,23 +146,29 @@ class _Nursery:
     def _spawn(self, number: int, connection: int, output: int) -> None:
         trace_file = os.memfd_create("trace") if linux.IS_LINUX else os.open(os.devnull, os.O_RDWR)
         parent = os.getpid()
+        directory = ""
         try:
+            if self._isolation is not None:
+                directory = os.path.join(self._isolation.scratch, str(number))
+                os.mkdir(directory, 0o700)
             pid = os.fork()
         except OSError as error:
             self._tell(Ended(number, f"could not be started: {os.strerror(error.errno or errno.EAGAIN)}"))
+            if directory:
+                scratch.remove(directory)
             for descriptor in (connection, output, trace_file):
                 os.close(descriptor)
             return
         if pid == 0:
             try:
-                self._become_worker(parent, connection, output, trace_file)
+                self._become_worker(parent, connection, output, trace_file, directory)
             finally:
                 os._exit(1)
         os.close(connection)
         os.close(output)
-        self._children[pid] = _Child(number, trace_file)
+        self._children[pid] = _Child(number, trace_file, directory)
 
-    def _become_worker(self, parent: int, connection: int, output: int, trace_file: int) -> None:
+    def _become_worker(self, parent: int, connection: int, output: int, trace_file: int, directory: str) -> None:
         linux.die_with_parent()
         if os.getppid() != parent:
             return
@@ -165,7 +181,8 @@ class _Nursery:
         os.close(self._wakeup)
         for child in self._children.values():
             os.close(child.trace_file)
-        worker.main(socket.socket(fileno=connection), output, trace_file, self._limits)
+        place = None if self._isolation is None else worker.Place(self._isolation, directory, parent)
+        worker.main(socket.socket(fileno=connection), output, trace_file, self._limits, place)
 
     def _reap(self) -> None:
         while True:
@@ -188,6 +205,8 @@ class _Nursery:
         del self._children[pid]
         os.close(child.trace_file)
         self._kill_orphans()
+        if child.directory:
+            scratch.remove(child.directory)
         self._tell(Ended(child.number, child.why or _describe_status(status), child.trace))
 
     def _kill_orphans(self) -> None:
@@ -219,6 +238,18 @@ class _Nursery:
         for pid, child in self._children.items():
             if sessions.count(pid) > MOST_PROCESSES:
                 child.why = f"started more than {MOST_PROCESSES} processes"
+                _kill_group(pid)
+
+    def _look_for_floods(self) -> None:
+        """Kill an isolated worker that fills the disk; where it has a root of its own, the system stops it first."""
+        now = time.monotonic()
+        if self._isolation is None or now < self._next_measurement:
+            return
+        self._next_measurement = now + _MEASURE_EVERY_S
+        size_bytes = self._isolation.disk_bytes
+        for pid, child in self._children.items():
+            if not child.why and scratch.holds_more(child.directory, size_bytes, MOST_FILES):
+                child.why = f"wrote more than {size_bytes // 2**20} MB or {MOST_FILES} files"
                 _kill_group(pid)
 
     def _tell(self, event: Ended) -> None:

@@ -8,15 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent_tunix.rewards.execution import linux, nursery
-from agent_tunix.rewards.execution.environment import worker_environment
+from agent_tunix.rewards.execution.environment import isolated_environment, worker_environment
 from agent_tunix.rewards.execution.output import OutputPipe
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.worker import WorkerLimits
+from agent_tunix.rewards.isolation import Isolation, library_paths, module_directories, scratch
 
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.rewards.execution import nursery;"
@@ -42,6 +44,8 @@ class NurseryClient:
         self._selector = selector
         self._mark = f"AGENT_TUNIX_WORKERS={os.getpid()}-{uuid.uuid4().hex}"
         self._is_open = True
+        self._isolation = _isolation(settings) if settings.sandboxed else None
+        environment = (worker_environment if self._isolation is None else isolated_environment)(os.environ)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._output = OutputPipe("nursery", selector)
         with theirs:
@@ -50,14 +54,18 @@ class NurseryClient:
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.remote_end,
                 stderr=self._output.remote_end,
-                env=worker_environment(os.environ) | dict([self._mark.split("=")]),
+                env=environment | dict([self._mark.split("=")]),
+                cwd=None if self._isolation is None else self._isolation.scratch,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
         os.close(self._output.remote_end)
         selector.register(self._control, selectors.EVENT_READ, lambda _: listen())
         limits = WorkerLimits(settings.memory_mb * 2**20, settings.recycle_after, linux.most_processes())
-        self._ask(nursery.Begin([entry for entry in sys.path if entry], limits))
+        path = [entry for entry in sys.path if entry]
+        if self._isolation is not None:
+            path = module_directories(path)
+        self._ask(nursery.Begin(path, limits, self._isolation))
 
     def spawn(self, number: int, ends: Sequence[int]) -> None:
         """Have a worker forked.
@@ -94,6 +102,8 @@ class NurseryClient:
             self._process.wait()
             self.sweep()
         self._output.close()
+        if self._isolation is not None:
+            scratch.remove(self._isolation.scratch)
 
     def sweep(self) -> None:
         """Kill what a nursery that was killed can no longer bury."""
@@ -109,3 +119,17 @@ class NurseryClient:
         if self._is_open:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is heard elsewhere
                 socket.send_fds(self._control, [pickle.dumps(request)], descriptors)
+
+
+def _isolation(settings: ExecutionSettings) -> Isolation:
+    # Workers are other users than this one where it is root: they pass through, and list nothing.
+    place = tempfile.mkdtemp(prefix="agent-tunix-")
+    os.chmod(place, 0o711)
+    return Isolation(
+        place,
+        library_paths(),
+        settings.memory_mb * 2**20,
+        settings.disk_mb * 2**20,
+        settings.cpu_s,
+        linux.most_processes(),
+    )

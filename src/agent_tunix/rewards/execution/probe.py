@@ -10,14 +10,21 @@ from functools import partial
 from agent_tunix.rewards.conventions.trl import Attempt, TrlReward
 from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.local import LocalExecutor
+from agent_tunix.rewards.execution.recipes import is_uploaded
 from agent_tunix.rewards.execution.settings import ExecutionSettings
+from agent_tunix.rewards.execution.uploads import make_uploads_executor
 from agent_tunix.rewards.sample import Sample
 
 TIMEOUT_S = 60.0
 
 
 def settle_completions(
-    rewards: Iterable[object], sample: Sample, *, timeout_s: float = TIMEOUT_S, memory_mb: int = 2048
+    rewards: Iterable[object],
+    sample: Sample,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    memory_mb: int = 2048,
+    allow_unsandboxed: bool = False,
 ) -> None:
     """Decide for each batch function that can still be given either, and say which it is.
 
@@ -27,17 +34,37 @@ def settle_completions(
         timeout_s: A function that has not returned by then decided nothing, and gets strings; as much again is allowed
             for loading it.
         memory_mb: What it may allocate beyond what it holds once it is loaded.
+        allow_unsandboxed: Whether uploaded ones may be tried without isolation where there is none.
+
+    Raises:
+        SandboxUnavailableError: An uploaded one cannot be isolated here, and may not be tried otherwise.
     """
     open_ones = [reward for reward in rewards if isinstance(reward, TrlReward) and reward.completions == "auto"]
     for reward in open_ones:
         if reward.recipe is None:
             reward.settle(reward.probe(sample))
-    elsewhere = [reward for reward in open_ones if reward.recipe is not None]
-    if elsewhere:
-        settings = ExecutionSettings("process", timeout_s, memory_mb, num_workers=1, start_timeout_s=timeout_s)
+    settings = ExecutionSettings(
+        "process",
+        timeout_s,
+        memory_mb,
+        num_workers=1,
+        start_timeout_s=timeout_s,
+        allow_unsandboxed=allow_unsandboxed,
+    )
+    own = [reward for reward in open_ones if reward.recipe is not None and not is_uploaded(reward.recipe)]
+    if own:
         with LocalExecutor(settings) as executor:
-            for reward in elsewhere:
-                reward.settle(reward.choose(partial(_try, executor, reward, sample)))
+            for reward in own:
+                choose_completions(reward, sample, executor)
+    for reward in open_ones:
+        if is_uploaded(reward.recipe):  # each in workers of its own
+            with make_uploads_executor(settings) as executor:
+                choose_completions(reward, sample, executor)
+
+
+def choose_completions(reward: TrlReward, sample: Sample, executor: Executor) -> None:
+    """Decide for one batch function, tried in these workers."""
+    reward.settle(reward.choose(partial(_try, executor, reward, sample)))
 
 
 def _try(executor: Executor, reward: TrlReward, sample: Sample, completions: str) -> Attempt:

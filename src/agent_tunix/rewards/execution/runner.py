@@ -17,9 +17,11 @@ from agent_tunix.rewards.execution.inline import EventLoopThread
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.recipes import is_builtin, is_uploaded, recipe_of
 from agent_tunix.rewards.execution.settings import ExecutionSettings
+from agent_tunix.rewards.execution.uploads import make_uploads_executor
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.uploaded import UploadedSource
 
 logger = logging.getLogger("agent_tunix.rewards")
 
@@ -48,7 +50,7 @@ class Runner(Closing, Generic[AnyReward]):
         self._settings = settings
         self._loop = EventLoopThread()
         self._executor: Executor | None = None
-        self._for_uploads: Executor | None = None
+        self._for_uploads: dict[UploadedSource, Executor] = {}
         self._models = contextlib.ExitStack()
         try:
             self.reward = cast(AnyReward, self._place(reward))
@@ -67,7 +69,7 @@ class Runner(Closing, Generic[AnyReward]):
 
     def _end(self) -> None:
         self._models.close()
-        for executor in (self._executor, self._for_uploads):
+        for executor in (self._executor, *self._for_uploads.values()):
             if executor is not None:
                 executor.close()
         self._loop.close()
@@ -107,11 +109,13 @@ class Runner(Closing, Generic[AnyReward]):
         return IsolatedReward(reward, recipe, self._executor)
 
     def _uploads_executor(self, recipe: RewardRecipe) -> Executor:
-        """Where uploaded code runs, whatever `rewards.execution` says."""
-        if self._for_uploads is None:
-            self._for_uploads = _make_executor(replace(self._settings, execution="process"))
-        self._for_uploads.prepare(recipe)
-        return self._for_uploads
+        """Where uploaded code runs, whatever `rewards.execution` says: no two uploads ever in the same process."""
+        assert recipe.uploaded is not None
+        executor = self._for_uploads.get(recipe.uploaded)
+        if executor is None:
+            executor = self._for_uploads[recipe.uploaded] = make_uploads_executor(self._settings)
+        executor.prepare(recipe)
+        return executor
 
 
 class PlacedReward:
@@ -233,6 +237,7 @@ def make_runner(
     max_concurrency: int = 64,
     recycle_after: int = 10_000,
     start_timeout_s: float = 60.0,
+    allow_unsandboxed: bool = False,
 ) -> Runner[AnyReward]:
     """Execute a mixture or reward; see `ExecutionSettings` for what can be set.
 
@@ -243,9 +248,17 @@ def make_runner(
 
     Raises:
         RewardError: A setting is out of range, or a reward cannot be made again in another process.
+        SandboxUnavailableError: A reward is an uploaded one, which cannot be isolated here and may not run otherwise.
     """
     settings = ExecutionSettings(
-        execution, timeout_s, memory_mb, num_workers, max_concurrency, recycle_after, start_timeout_s
+        execution,
+        timeout_s,
+        memory_mb,
+        num_workers,
+        max_concurrency,
+        recycle_after,
+        start_timeout_s,
+        allow_unsandboxed=allow_unsandboxed,
     )
     return Runner(reward, settings)
 

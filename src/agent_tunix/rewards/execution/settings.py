@@ -8,6 +8,8 @@ from agent_tunix.errors import RewardError
 
 PLACES = ("auto", "inline", "process", "ray")
 
+_CPU_CALLS, _CPU_BASE_S = 256, 60
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutionSettings:
@@ -22,6 +24,10 @@ class ExecutionSettings:
         max_concurrency: Calls of an async reward that run at once.
         recycle_after: A worker is replaced after so many calls.
         start_timeout_s: Wall time that loading a reward's file in a worker may take.
+        sandboxed: Whether workers run code of others: each gives up its rights first, and `memory_mb` then bounds what
+            loading the file takes too.
+        allow_unsandboxed: Whether uploaded code may run all the same where it cannot be isolated.
+        disk_mb: What files of a worker that runs code of others may take together.
     """
 
     execution: str = "auto"
@@ -31,11 +37,14 @@ class ExecutionSettings:
     max_concurrency: int = 64
     recycle_after: int = 10_000
     start_timeout_s: float = 60.0
+    sandboxed: bool = False
+    allow_unsandboxed: bool = False
+    disk_mb: int = 64
 
     def __post_init__(self) -> None:
         if self.execution not in PLACES:
             raise RewardError(f"rewards.execution must be one of {', '.join(PLACES)}, not {self.execution!r}")
-        for name in ("timeout_s", "memory_mb", "max_concurrency", "recycle_after", "start_timeout_s"):
+        for name in ("timeout_s", "memory_mb", "max_concurrency", "recycle_after", "start_timeout_s", "disk_mb"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise RewardError(f"rewards.{name} must be above 0 and finite, not {value}")
@@ -48,6 +57,11 @@ class ExecutionSettings:
     def workers(self) -> int:
         """How many worker processes that makes here."""
         return self.num_workers or _usable_cores()
+
+    @property
+    def cpu_s(self) -> int:
+        """Processor time at which a worker that runs code of others is ended; between calls it is replaced before."""
+        return math.ceil(_CPU_CALLS * self.timeout_s) + _CPU_BASE_S
 
 
 def _usable_cores() -> int:

@@ -11,6 +11,7 @@ Everything here belongs to one thread, which waits on the selector.
 
 import itertools
 import logging
+import math
 import pickle
 import selectors
 import time
@@ -19,8 +20,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_tunix.errors import RewardError
-from agent_tunix.rewards.execution import wire
+from agent_tunix.errors import RewardError, SandboxUnavailableError
+from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution.connection import Connection
 from agent_tunix.rewards.execution.executor import Job
 from agent_tunix.rewards.execution.nursery_client import NurseryClient
@@ -28,6 +29,7 @@ from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, renumber
 from agent_tunix.rewards.execution.traces import last_frame
 from agent_tunix.rewards.execution.worker import Build, Chunk
+from agent_tunix.rewards.isolation.requirements import unavailable
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
 
@@ -50,12 +52,14 @@ class _Worker:
         built: Keys of the rewards that it has loaded.
         attempted: Keys of those that it was told to load.
         building: The key of the reward that it loads now.
+        loads: Whether it has begun to.
         task: What it is to do.
         sent: Whether it was sent the task.
         ready: Whether it has begun with it.
         used: Whether it has ever made a call.
         deadline: When it will have been silent for too long, by `time.monotonic`; None: it may be.
         limit_s: How long it may be silent while it makes a call.
+        end: When its task must have ended, whatever it says meanwhile, by `time.monotonic`.
         verdict: What it did for which it has to end.
         timed_out: Whether it was killed for its silence.
         doomed: Whether it is to be killed.
@@ -67,12 +71,14 @@ class _Worker:
     built: set[int] = field(default_factory=set)
     attempted: set[int] = field(default_factory=set)
     building: int | None = None
+    loads: bool = False
     task: Task | None = None
     sent: bool = False
     ready: bool = False
     used: bool = False
     deadline: float | None = None
     limit_s: float = 0.0
+    end: float = math.inf
     verdict: str = ""
     timed_out: bool = False
     doomed: bool = False
@@ -195,6 +201,7 @@ class Supervisor:
 
     def _build(self, worker: _Worker, key: int) -> None:
         worker.building = key
+        worker.loads = False
         worker.attempted.add(key)
         worker.deadline = time.monotonic() + _DELIVERY_S
         worker.connection.send(Build(key, self._recipes[key]))
@@ -221,6 +228,8 @@ class Supervisor:
         try:
             for reply in worker.connection.replies():
                 self._hear(worker, reply)
+        except SandboxUnavailableError:
+            raise
         except (wire.BrokenFrameError, ValueError, TypeError) as error:
             worker.verdict = f"wrote to the connection with the trainer ({error})"
             worker.connection.ignore()
@@ -233,7 +242,10 @@ class Supervisor:
 
     def _hear(self, worker: _Worker, reply: tuple[Any, ...]) -> None:
         match reply:
-            case ("building", int(key)) if key == worker.building:
+            case ("refused", str(why)) if self._settings.sandboxed and not (worker.loads or worker.built):
+                raise unavailable(why)
+            case ("building", int(key)) if key == worker.building and not worker.loads:
+                worker.loads = True
                 worker.deadline = time.monotonic() + self._settings.start_timeout_s
             case ("built", int(key)) if key == worker.building:
                 worker.built.add(key)
@@ -251,19 +263,21 @@ class Supervisor:
                 raise wire.BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
             case ("ready",) if not worker.ready:
                 worker.ready = worker.used = True
+                worker.task.work.failed_deliveries = 0
+                worker.end = time.monotonic() + worker.task.longest_s(self._settings.timeout_s)
                 self._wait_for_call(worker, worker.task)
-            case ("began", int(number)) if number < len(worker.task.calls):
+            case ("began", int(number)) if worker.ready and worker.task.share and worker.task.has(number):
                 worker.task.begun.add(number)
                 self._wait_for_call(worker, worker.task)
-            case ("beat",):
+            case ("beat",) if worker.ready and worker.task.share:
                 self._wait_for_call(worker, worker.task)
-            case ("ended", int(number), list(plain)) if number < len(worker.task.calls):
+            case ("ended", int(number), list(plain)) if worker.ready and worker.task.has(number):
                 self._backlog.record(worker.task, number, [wire.from_plain(score) for score in plain])
                 self._wait_for_call(worker, worker.task)
             case ("broke", str(why)):
                 worker.verdict = f"had to end: {why}"
                 worker.connection.ignore()
-            case ("done", str(tired)):
+            case ("done", str(tired)) if worker.ready and (worker.task.ended or not worker.task.left):
                 self._finish(worker, worker.task, tired)
             case _:
                 raise wire.BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
@@ -271,7 +285,7 @@ class Supervisor:
     def _wait_for_call(self, worker: _Worker, task: Task) -> None:
         """The worker has shown that it lives: the clock of the call that runs now begins."""
         worker.limit_s = task.limit_s(self._settings.timeout_s)
-        worker.deadline = time.monotonic() + worker.limit_s
+        worker.deadline = min(time.monotonic() + worker.limit_s, worker.end)
 
     def _finish(self, worker: _Worker, task: Task, tired: str) -> None:
         worker.task = worker.deadline = None
@@ -298,7 +312,10 @@ class Supervisor:
 
     def _spawn(self) -> None:
         number = next(self._numbers)
-        connection = Connection(f"reward worker {number}", self._selector, lambda: self._listen(worker))
+        reader = wire.FrameReader()
+        if self._settings.sandboxed:
+            reader = wire.FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
+        connection = Connection(f"reward worker {number}", self._selector, lambda: self._listen(worker), reader)
         worker = self._workers[number] = _Worker(number, connection)
         self._nursery.spawn(number, connection.remote_ends)
         connection.hand_over()
@@ -342,12 +359,15 @@ class Supervisor:
                 if worker.task is not None:
                     self._backlog.put_back(worker.task)
                 return
-            where = last_frame(trace, "")
+            where = last_frame(trace, self._recipes[worker.building])
             self._settle_failed_build(worker, f"took longer than {self._settings.start_timeout_s:g} s{where}", how)
         elif worker.task is not None and worker.sent and worker.ready:
             limit_s = worker.limit_s if worker.timed_out else None
             self._backlog.settle_death(worker.task, Death(worker.verdict or how, limit_s, trace, all_died))
         elif worker.task is not None:
+            worker.task.work.failed_deliveries += 1
+            if worker.task.work.failed_deliveries > _MOST_FAILED_STARTS:
+                worker.task.work.broken = f"the worker process {worker.verdict or how} whenever it was to be called"
             self._backlog.put_back(worker.task)
             self._failed_starts += 1
         elif not worker.doomed:

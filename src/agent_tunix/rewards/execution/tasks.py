@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from agent_tunix.errors import RewardError
+from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards.execution.calls import Call, divide_concurrency, divide_into_chunks
 from agent_tunix.rewards.execution.executor import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.traces import last_frame
 from agent_tunix.rewards.execution.wire import BrokenFrameError
 from agent_tunix.rewards.sample import Outcome, Sample, Score
+
+# What a worker may take between calls, and to cancel those that took too long.
+_SLACK_S = 60.0
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class Work:
         scores: Those that are known, by position.
         remaining: Completions without a score.
         failed_builds: How often a worker could not load its reward.
+        failed_deliveries: How often in a row a worker that had loaded it was gone before it began with a task.
         broken: Why no worker can; "" as long as one may.
     """
 
@@ -37,6 +41,7 @@ class Work:
     scores: list[Score | None]
     remaining: int
     failed_builds: int = 0
+    failed_deliveries: int = 0
     broken: str = ""
 
 
@@ -72,6 +77,14 @@ class Task:
         if self.share is not None:
             return timeout_s * max(len(call) for call in self.calls)
         return timeout_s * len(self.calls[min(len(self.ended), len(self.calls) - 1)])
+
+    def longest_s(self, timeout_s: float) -> float:
+        """How long all of its calls may take together, if none waits beside another."""
+        return timeout_s * sum(len(call) for call in self.calls) + _SLACK_S
+
+    def has(self, number: int) -> bool:
+        """Whether that is the number of one of its calls."""
+        return 0 <= number < len(self.calls)
 
     def rest(self) -> "Task":
         """What is left of it, for another worker."""
@@ -185,14 +198,16 @@ class Backlog:
     def give_up(self, fault: BaseException | None) -> None:
         """Tell whoever still waits: of a fault of ours, or that it is over."""
         for work in self._running.values():
-            if fault is not None:
+            if isinstance(fault, SandboxUnavailableError):
+                work.future.set_exception(fault)
+            elif fault is not None:
                 work.future.set_exception(RewardError(f"the reward workers failed: {fault!r}"))
             else:
                 work.future.cancel()
 
     def _blame(self, task: Task, number: int, death: Death) -> None:
         if death.limit_s is not None:
-            where = last_frame(death.trace, task.work.job.recipe.spec)
+            where = last_frame(death.trace, task.work.job.recipe)
             detail = f"took longer than {death.limit_s:g} s (rewards.timeout_s){where}"
             score = Score.failed(Outcome.TIMEOUT, detail, death.limit_s)
         else:

@@ -5,22 +5,28 @@ import re
 import sysconfig
 from pathlib import Path
 
-_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in ')
+from agent_tunix.rewards.recipe import RewardRecipe
+
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in ')
 _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _OURS = str(Path(__file__).parents[1])
 
 
-def last_frame(trace: str, spec: str) -> str:
+def last_frame(trace: str, recipe: RewardRecipe) -> str:
     """` (rewards.py:12: return re.match(…))`: the innermost frame of the user's own code; "" if none is known.
 
     Args:
         trace: The traceback, innermost frame first.
-        spec: What the user wrote for the reward; a file named in it is theirs even among installed packages.
+        recipe: The reward. A file named in its `spec` is the user's even among installed packages; of an uploaded one
+            no other file is ever read here, since its code can write itself what is taken for a traceback.
     """
     frames = [(match["file"], int(match["line"])) for match in _FRAME.finditer(trace)]
-    own = [frame for frame in frames if not frame[0].startswith((*_LIBRARIES, _OURS, "<"))]
-    if not own:
-        name = Path(spec.partition(".py")[0] + ".py").name
+    if recipe.uploaded is not None:
+        own = [frame for frame in frames if frame[0] == recipe.uploaded.file]
+    else:
+        own = [frame for frame in frames if not frame[0].startswith((*_LIBRARIES, _OURS, "<"))]
+    if not own and recipe.uploaded is None:
+        name = Path(recipe.spec.partition(".py")[0] + ".py").name
         own = [frame for frame in frames if Path(frame[0]).name == name]
     if not own:
         return ""

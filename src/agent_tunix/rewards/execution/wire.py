@@ -1,13 +1,14 @@
 """What travels between this process and its workers: frames, and scores as plain data.
 
 A frame is a mark, a length and a pickle. What comes *from* a worker is read with an unpickler that makes built-in
-containers and numbers only: a user's class, whatever it does when it is unpickled, stays in the worker.
+containers and numbers only: a user's class, whatever it does when it is unpickled, stays in the worker. Workers that
+run code of others say what they say in `plain_wire`.
 """
 
 import io
 import pickle
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from agent_tunix.rewards.sample import Outcome, Score
@@ -16,7 +17,7 @@ _HEADER = struct.Struct("!4sI")
 _MARK = b"ATRW"
 HEADER_BYTES = _HEADER.size
 LARGEST_REPLY_BYTES = 64 * 2**20
-_LONGEST_DETAIL = 4000
+LONGEST_DETAIL = 4000
 _LONGEST_TEXT = 20_000
 _LARGEST_EXTRA_ITEMS = 10_000
 
@@ -50,9 +51,16 @@ def read_header(header: bytes) -> int:
 
 
 class FrameReader:
-    """Bytes in pieces → replies of a worker."""
+    """Bytes in pieces → replies of a worker.
 
-    def __init__(self) -> None:
+    Args:
+        load: Makes a reply of the content of a frame; None: `load_plain`.
+        largest_bytes: Of the content.
+    """
+
+    def __init__(self, load: Callable[[bytes], Any] | None = None, largest_bytes: int = LARGEST_REPLY_BYTES) -> None:
+        self._load = load or load_plain
+        self._largest_bytes = largest_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
@@ -65,12 +73,12 @@ class FrameReader:
         start = 0
         while len(self._buffer) - start >= HEADER_BYTES:
             length = read_header(bytes(self._buffer[start : start + HEADER_BYTES]))
-            if length > LARGEST_REPLY_BYTES:
+            if length > self._largest_bytes:
                 raise BrokenFrameError(f"a reply of {length} bytes")
             end = start + HEADER_BYTES + length
             if len(self._buffer) < end:
                 break
-            yield load_plain(bytes(self._buffer[start + HEADER_BYTES : end]))
+            yield self._load(bytes(self._buffer[start + HEADER_BYTES : end]))
             start = end
         del self._buffer[:start]
 
@@ -141,7 +149,7 @@ def _plain_items(values: Iterable[Any], budget: Iterator[int], depth: int) -> It
         yield _plain(value, budget, depth - 1)
 
 
-def _clip(text: object, longest: int = _LONGEST_DETAIL) -> str:
+def _clip(text: object, longest: int = LONGEST_DETAIL) -> str:
     # A subclass of str, and what encodes to no bytes, stay behind too.
     plain = str.__str__(text) if isinstance(text, str) else str(text)
     if len(plain) > longest:

@@ -27,10 +27,11 @@ import numpy as np
 
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
 from agent_tunix.rewards.calling import Reward
-from agent_tunix.rewards.execution import linux, wire
+from agent_tunix.rewards.execution import linux, plain_wire, wire
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
 from agent_tunix.rewards.faults import describe_fault
+from agent_tunix.rewards.isolation import Isolation, lock
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
@@ -60,6 +61,21 @@ class WorkerLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a worker is isolated.
+
+    Attributes:
+        isolation: What it may use.
+        directory: Its own.
+        parent: The process of the nursery.
+    """
+
+    isolation: Isolation
+    directory: str
+    parent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Build:
     """Load a reward."""
 
@@ -78,7 +94,9 @@ class Chunk:
     share: int | None
 
 
-def main(connection: socket.socket, output: int, trace: int, limits: WorkerLimits) -> NoReturn:
+def main(
+    connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: Place | None = None
+) -> NoReturn:
     """Work until the connection closes.
 
     Args:
@@ -86,27 +104,32 @@ def main(connection: socket.socket, output: int, trace: int, limits: WorkerLimit
         output: Where what users' code prints goes.
         trace: Where the traceback of a call that takes too long goes.
         limits: What the worker may use.
+        place: Where it isolates itself before anything else; None: it does not.
     """
     connection = _raise(connection)
     output = _raise_descriptor(output)
     trace = _raise_descriptor(trace)
     faulthandler.register(TRACE_SIGNAL, file=trace, all_threads=False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if limits.most_processes is not None and linux.IS_LINUX:
+    if place is None and limits.most_processes is not None and linux.IS_LINUX:
         _lower_limit(resource.RLIMIT_NPROC, limits.most_processes)
     random.seed()
     np.random.seed()
     set_thorough_runner(verify_here)  # no process of its own: this one has limits
-    worker = _Worker(connection, output, limits)
+    worker = _Worker(connection, output, limits, place)
+    if place is not None:
+        worker.isolate(place, [connection.fileno(), output, trace])
     while True:
         worker.answer(_receive(connection))
 
 
 class _Worker:
-    def __init__(self, connection: socket.socket, output: int, limits: WorkerLimits) -> None:
+    def __init__(self, connection: socket.socket, output: int, limits: WorkerLimits, place: Place | None) -> None:
         self._connection = connection
         self._process = os.getpid()
         self._limits = limits
+        self._cpu_s = None if place is None else place.isolation.cpu_s
+        self._pack = wire.pack if place is None else plain_wire.pack
         self._surroundings = _Surroundings(output)
         self._rewards: dict[int, Reward] = {}
         self._num_calls = 0
@@ -123,24 +146,38 @@ class _Worker:
             case Chunk(share=int(share)):
                 self._work_concurrently(message, share)
 
+    def isolate(self, place: Place, keep: list[int]) -> None:
+        """Give up all that code of others must not have; where that fails, say so and end."""
+        used = linux.address_bytes(), linux.data_bytes()
+        memory_file = linux.hold_memory_file(_FIRST_DESCRIPTOR)
+        if memory_file is not None:
+            keep.append(memory_file)
+        try:
+            lock(place.isolation, place.directory, place.parent, keep, used)
+        except (OSError, ValueError) as error:
+            self.send("refused", str(error))
+            os._exit(0)
+        self._surroundings.keep()
+
     def send(self, *reply: object) -> None:
         if os.getpid() != self._process:  # a call has forked, and this is its child
             os._exit(0)
         try:
-            self._connection.sendall(wire.pack(reply))
+            self._connection.sendall(self._pack(reply))
         except OSError:  # the trainer is gone, or users' code closed the connection
             os._exit(1)
 
     def _build(self, message: Build) -> None:
         self.send("building", message.key)
         try:
-            _lift_limit(resource.RLIMIT_DATA)
+            if self._cpu_s is None:
+                _lift_limit(resource.RLIMIT_DATA)
             self._rewards[message.key] = message.recipe.build()
         except BaseException as error:
             self.send("unbuilt", message.key, describe_fault(error))
             return
         self._surroundings.keep()
-        if linux.IS_LINUX:
+        if linux.IS_LINUX and self._cpu_s is None:
             _lower_limit(resource.RLIMIT_DATA, linux.data_bytes() + self._limits.memory_bytes)
         self._resident = linux.resident_bytes()
         self.send("built", message.key)
@@ -186,7 +223,13 @@ class _Worker:
 
     def ended(self, number: int, scores: list[Score]) -> None:
         self._num_calls += 1
-        self.send("ended", number, [_to_plain(score) for score in scores])
+        plain = [_to_plain(score) for score in scores]
+        if self._cpu_s is not None and len(self._pack(plain)) > plain_wire.LARGEST_REPLY_BYTES // 2:
+            detail = (
+                f"the scores and what was logged with them take more than {plain_wire.LARGEST_REPLY_BYTES >> 21} MB"
+            )
+            plain = [wire.to_plain(Score.failed(Outcome.ERROR, detail)) for _ in scores]
+        self.send("ended", number, plain)
 
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
@@ -225,6 +268,8 @@ class _Worker:
         """Why this worker should be replaced; "" if it need not be."""
         if self._num_calls >= self._limits.recycle_after:
             return f"made {self._num_calls} calls"
+        if self._cpu_s is not None and time.process_time() > self._cpu_s / 2:
+            return "used half of its processor time"
         if linux.resident_bytes() - self._resident > self._limits.memory_bytes * _GROWTH_SHARE:
             return "grew"
         if self._strays:

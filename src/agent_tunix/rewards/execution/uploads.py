@@ -1,0 +1,30 @@
+"""Where uploaded code runs: in isolated workers, or, if that is allowed where they cannot be had, in plain ones."""
+
+import logging
+from dataclasses import replace
+
+from agent_tunix.rewards.execution.local import LocalExecutor
+from agent_tunix.rewards.execution.settings import ExecutionSettings
+from agent_tunix.rewards.isolation import problems, require_isolation
+
+logger = logging.getLogger("agent_tunix.rewards")
+
+
+def make_uploads_executor(settings: ExecutionSettings) -> LocalExecutor:
+    """Workers for one upload and no other.
+
+    Args:
+        settings: Their limits and number; where its rewards run otherwise is of no account.
+
+    Raises:
+        SandboxUnavailableError: They cannot be isolated here, and `settings` does not allow them to be otherwise.
+    """
+    if settings.allow_unsandboxed and (found := problems()):
+        logger.warning(
+            "uploaded code runs with everything that this user can read and do, as that has been allowed: it cannot be"
+            " isolated here (%s)",
+            "; ".join(found),
+        )
+        return LocalExecutor(replace(settings, execution="process", sandboxed=False))
+    require_isolation()
+    return LocalExecutor(replace(settings, execution="process", sandboxed=True))

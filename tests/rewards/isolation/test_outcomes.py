@@ -1,0 +1,300 @@
+"""What becomes of completions whose uploaded reward misbehaves, and of all others: they have their own scores."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from agent_tunix.rewards import Outcome, Sample
+from agent_tunix.rewards.execution import make_runner, tasks
+from agent_tunix.rewards.isolation import problems
+from tests.rewards.execution.leftovers import check_nothing_left, take_stock
+from tests.rewards.isolation.uploads import attack, resolve_uploads, score_upload, upload
+
+pytestmark = pytest.mark.skipif(bool(problems()), reason="; ".join(problems()))
+
+# Bodies of a function that misbehaves, the outcome, and what the detail says.
+MISBEHAVIOUR: dict[str, tuple[str, Outcome, str]] = {
+    "an endless loop": ("while True: pass", Outcome.TIMEOUT, "took longer than 0.5 s"),
+    "sys.exit": ("import sys; sys.exit(3)", Outcome.ERROR, "SystemExit"),
+    "os._exit": ("import os; os._exit(7)", Outcome.ERROR, "exited with status 7"),
+    "a segmentation fault": ("import ctypes; ctypes.string_at(0)", Outcome.ERROR, "died of SIGSEGV"),
+    "a signal to itself": ("import signal; signal.raise_signal(9)", Outcome.ERROR, ""),
+    "ten gigabytes": ("return [float(len(bytearray(10 << 30)))]", Outcome.ERROR, "MemoryError"),
+    "endless recursion": ("def f(): f()\n    f()", Outcome.ERROR, "RecursionError"),
+    "a list without end": ("return iter(int, 1)", Outcome.ERROR, "list"),
+    "more values than completions": ("return [0.0] * 10_000_000", Outcome.ERROR, ""),
+    "infinity": ("return [float('inf')]", Outcome.ERROR, ""),
+    "a number of ten thousand digits": ("return [10 ** 10_000]", Outcome.ERROR, ""),
+    "a value that does something when it is read": (
+        "class Evil(float):\n        def __float__(self): raise SystemExit\n        __reduce__ = __float__\n"
+        "    return [Evil(1)]",
+        Outcome.ERROR,
+        "SystemExit",
+    ),
+    "closing every descriptor": ("import os; os.closerange(0, 4096)", Outcome.ERROR, "exited with status 1"),
+    "writing to every descriptor": (
+        "import os\n    for fd in range(3, 300):\n        try: os.write(fd, b'x' * 64)\n        except OSError: pass\n"
+        "    return [1.0]",
+        Outcome.ERROR,
+        "wrote to the connection",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISBEHAVIOUR)
+def test_it_costs_its_own_completion_alone(name: str) -> None:
+    body, outcome, detail = MISBEHAVIOUR[name]
+    code = f"def misbehave():\n    {body}\ndef reward(completions, **kwargs):\n"
+    code += "    return [1.0] if completions[0] == 'good' else misbehave()\n"
+    mixture = resolve_uploads(upload(code))
+    samples = [Sample("good", group_id=0), Sample("bad", group_id=1), Sample("good", group_id=2)]
+    with make_runner(mixture.components[0].reward, num_workers=1, timeout_s=0.5, memory_mb=256) as runner:
+        good, bad, also_good = runner.reward.score(samples)
+    assert good.value == also_good.value == 1.0
+    assert bad.outcome is outcome
+    assert detail in bad.detail
+
+
+def test_what_is_printed_without_end_is_read_and_cut() -> None:
+    (score,) = score_upload(
+        """
+        def reward(completions, **kwargs):
+            for _ in range(2000):
+                print("x" * 10_000)
+            return [1.0]
+        """
+    )
+    assert score.value == 1.0
+
+
+def test_what_is_logged_beyond_all_measure_is_an_error() -> None:
+    (score,) = score_upload(
+        """
+        def reward(completions, log_extra, **kwargs):
+            for number in range(1000):
+                log_extra(f"column_{number}", ["x" * 20_000])
+            return [1.0]
+        """
+    )
+    assert score.outcome is Outcome.ERROR
+    assert "take more than 4 MB" in score.detail
+
+
+def test_objects_of_its_own_stay_with_it() -> None:
+    (score,) = score_upload(
+        """
+        class Text(str):
+            def __str__(self): raise SystemExit
+            __len__ = __iter__ = __str__
+        def reward(completions, log_extra, **kwargs):
+            log_extra("text", [Text("mine")])
+            log_extra("set", [{1, 2}])
+            return [1.0]
+        """
+    )
+    assert score.value == 1.0
+    assert type(score.extras["text"]) is str
+    assert score.extras["set"] == [1, 2]
+
+
+def test_loading_that_never_ends_is_an_error_of_each() -> None:
+    scores = score_upload(
+        "while True: pass\ndef reward(completions, **kwargs): return [1.0]", "ab", start_timeout_s=0.5
+    )
+    assert {score.outcome for score in scores} == {Outcome.ERROR}
+    assert "could not be loaded" in scores[0].detail
+
+
+def test_an_async_function_has_its_event_loop_and_threads() -> None:
+    code = """
+        import asyncio
+        async def reward(args, sample, **kwargs):
+            await asyncio.sleep(0.01)
+            return await asyncio.to_thread(len, sample.response) / 10
+    """
+    scores = score_upload(code, ["a", "abc", "abcde"], format="miles")
+    assert [score.value for score in scores] == [0.1, 0.3, 0.5]
+
+
+def test_libraries_are_imported_after_the_lock_too() -> None:
+    (score,) = score_upload(
+        """
+        def reward(completions, **kwargs):
+            import decimal, difflib, json, numpy, sqlite3, zoneinfo
+            from agent_tunix.rewards.helpers import clip01
+            assert sqlite3.connect(":memory:").execute("select 1").fetchone() == (1,)
+            assert zoneinfo.ZoneInfo("Europe/Paris")
+            return [clip01(float(numpy.linalg.norm(numpy.eye(200) @ numpy.ones(200))))]
+        """
+    )
+    assert score.detail == ""
+    assert score.value == 1.0
+
+
+def test_a_file_of_many_is_refused_before_the_disk_is_full() -> None:
+    said = attack(
+        """
+        def attack():
+            for number in range(100_000):
+                with open(f"file_{number}", "wb") as file:
+                    file.write(bytes(1 << 18))
+        """
+    )
+    assert said.startswith("refused: OSError 28 ") or "wrote more than 64 MB" in said
+
+
+def test_processor_time_is_bounded_beyond_calls() -> None:
+    said = attack("import resource\ndef attack(): return resource.getrlimit(resource.RLIMIT_CPU)", timeout_s=1.0)
+    assert said.startswith("succeeded: (316, 316) ")
+
+
+def test_two_uploads_are_never_in_one_process_and_see_nothing_of_each_other() -> None:
+    code = """
+        import os
+        def reward(completions, log_extra, **kwargs):
+            open("mine", "a").write("x")
+            log_extra("process", [os.getpid()] * len(completions))
+            log_extra("user", [os.getuid()] * len(completions))
+            log_extra("found", [os.listdir(".")] * len(completions))
+            return [{number}.0] * len(completions)
+    """
+    first, second = upload(code.format(number=1), 1), upload(code.format(number=2), 2)
+    mixture = resolve_uploads(first, second)
+    names = [component.name for component in mixture.components]
+    with make_runner(mixture, num_workers=2) as runner:
+        scores = runner.reward.score([Sample(str(number), group_id=number) for number in range(40)])
+    parts = [[score.parts[name] for score in scores] for name in names]
+    processes = [{part.extras["process"] for part in of_one} for of_one in parts]
+    assert not processes[0] & processes[1]
+    assert {tuple(part.extras["found"]) for of_one in parts for part in of_one} == {("mine",)}
+    assert [{part.value for part in of_one} for of_one in parts] == [{1.0}, {2.0}]
+
+
+def test_nothing_is_left_of_workers_or_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o711)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    score_upload("def reward(completions, **kwargs): return [1.0]")  # what the first use starts for good
+    before = take_stock()
+    score_upload(
+        """
+        import os, threading, time
+        def reward(completions, **kwargs):
+            threading.Thread(target=time.sleep, args=(60,), daemon=False).start()
+            for _ in range(30):
+                os.mkdir("inner", 0o000 if _ == 29 else 0o700)
+                if _ < 29: os.chdir("inner")
+            return [1.0]
+        """
+    )
+    check_nothing_left(before)
+    assert list(place.iterdir()) == []
+    place.rmdir()
+
+
+def test_lying_about_its_own_scores_is_all_that_it_can() -> None:
+    liar = upload(
+        """
+        import agent_tunix.rewards.execution.wire as wire
+        wire.to_plain = lambda score: (1e6, "scored", "", {}, 0.0, {}, {})
+        def reward(completions, **kwargs): return [0.0] * len(completions)
+        """,
+        1,
+    )
+    honest = upload("def reward(completions, **kwargs): return [0.5] * len(completions)", 2)
+    mixture = resolve_uploads(liar, honest)
+    names = [component.name for component in mixture.components]
+    with make_runner(mixture, num_workers=1) as runner:
+        (score,) = runner.reward.score([Sample("x")])
+    assert [score.parts[name].value for name in names] == [1e6, 0.5]
+
+
+_GOOD_SCORE = [9.0, "scored", "", {}, 0.0, {}, {}]
+
+# What code writes to the connection of its worker, as if it were the worker, and the outcomes that can come of it.
+FORGED: dict[str, tuple[list[object], set[Outcome]]] = {
+    "it lives, for ever": (["beat"], {Outcome.ERROR}),
+    "the call began": (["began", 0], {Outcome.ERROR}),
+    "it loads, for ever": (["building", 0], {Outcome.ERROR}),
+    "it is done without a score": (["done", ""], {Outcome.ERROR}),
+    "it is done and tired": (["done", "tired"], {Outcome.ERROR}),
+    "it could not be isolated": (["refused", "no"], {Outcome.ERROR}),
+    "it could not be loaded": (["unbuilt", 0, "no"], {Outcome.ERROR}),
+    "the loop broke": (["broke", "no"], {Outcome.TIMEOUT}),
+    "scores of a call before the first": (["ended", -1, [_GOOD_SCORE]], {Outcome.ERROR}),
+    "scores of a call that it was not given": (["ended", 7, [_GOOD_SCORE]], {Outcome.ERROR}),
+    "more scores than completions": (["ended", 0, [_GOOD_SCORE] * 2], {Outcome.ERROR}),
+    "its own score": (["ended", 0, [_GOOD_SCORE]], {Outcome.SCORED}),
+}
+
+
+@pytest.mark.parametrize("when", ["called", "loaded"])
+@pytest.mark.parametrize("name", FORGED)
+def test_forging_replies_leads_to_an_end_and_spares_others(name: str, when: str) -> None:
+    reply, outcomes = FORGED[name]
+    code = f"""
+import json, os, stat, struct, time
+
+def forge():
+    for fd in range(200, 300):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode): break
+        except OSError: pass
+    content = json.dumps({reply!r}).encode()
+    while True:
+        os.write(fd, struct.pack("!4sI", b"ATRW", len(content)) + content)
+        time.sleep(0.05)
+
+if {when!r} == "loaded":
+    forge()
+
+def reward(completions, **kwargs):
+    return [0.5] if completions[0] == "good" else forge()
+"""
+    reward = resolve_uploads(upload(code)).components[0].reward
+    samples = [Sample("good", group_id=0), Sample("bad", group_id=1)]
+    started = time.monotonic()
+    with make_runner(reward, num_workers=1, timeout_s=0.5, start_timeout_s=1.0) as runner:
+        good, bad = runner.reward.score(samples)
+    assert time.monotonic() - started < 30
+    if when == "loaded":
+        assert {good.outcome, bad.outcome} == {Outcome.ERROR}
+    else:
+        assert good.value == 0.5
+        assert bad.outcome in outcomes
+
+
+def test_an_async_call_ends_whatever_its_worker_says_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_SLACK_S", 1.0)
+    (score,) = score_upload(
+        """
+        import json, os, stat, struct, time
+        async def reward(args, sample, **kwargs):
+            for fd in range(200, 300):
+                try:
+                    if stat.S_ISSOCK(os.fstat(fd).st_mode): break
+                except OSError: pass
+            while True:
+                content = json.dumps(["beat"]).encode()
+                os.write(fd, struct.pack("!4sI", b"ATRW", len(content)) + content)
+                time.sleep(0.01)
+        """,
+        format="miles",
+        timeout_s=0.5,
+    )
+    assert score.outcome is Outcome.TIMEOUT
+
+
+def test_a_worker_that_dies_before_each_call_does_not_go_on_for_ever() -> None:
+    (score,) = score_upload(
+        """
+        import os
+        import agent_tunix.rewards.execution.worker as worker
+        worker._Worker._begin = lambda *_: os._exit(3)
+        def reward(completions, **kwargs): return [1.0]
+        """
+    )
+    assert score.outcome is Outcome.ERROR
+    assert "exited with status 3 whenever it was to be called" in score.detail

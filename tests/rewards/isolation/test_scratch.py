@@ -1,0 +1,47 @@
+"""The directories of workers: measured, and removed whatever is in them."""
+
+import os
+from pathlib import Path
+
+from agent_tunix.rewards.isolation import scratch
+
+
+def test_a_directory_is_measured_by_size_number_and_depth(tmp_path: Path) -> None:
+    assert not scratch.holds_more(str(tmp_path), 1 << 20, 10)
+    (tmp_path / "large").write_bytes(b"x" * (2 << 20))
+    assert scratch.holds_more(str(tmp_path), 1 << 20, 10)
+    assert not scratch.holds_more(str(tmp_path), 4 << 20, 10)
+    for number in range(10):
+        (tmp_path / str(number)).touch()
+    assert scratch.holds_more(str(tmp_path), 4 << 20, 10)
+
+
+def test_one_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    here = os.getcwd()
+    try:
+        os.chdir(top)
+        for _ in range(3000):
+            os.mkdir("d" * 10)
+            os.chdir("d" * 10)
+        Path("file").touch()
+    finally:
+        os.chdir(here)
+    assert scratch.holds_more(str(top), 1 << 30, 1 << 30)
+    scratch.remove(str(top))
+    assert not top.exists()
+
+
+def test_links_are_not_followed_and_modes_do_not_matter(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    top = tmp_path / "top"
+    (top / "inner" / "locked").mkdir(parents=True)
+    (top / "link").symlink_to(kept)
+    (top / "inner" / "locked").chmod(0)
+    (top / "inner").chmod(0)
+    scratch.remove(str(top))
+    assert not top.exists()
+    assert (kept / "file").exists()

@@ -1,0 +1,94 @@
+"""Replies that no worker sends: each is refused, and none of them is ever run or believed."""
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from agent_tunix.rewards import Outcome, Score
+from agent_tunix.rewards.execution import plain_wire, wire
+
+GOOD = [1.0, "scored", "", {}, 0.1, {}, {}]
+
+
+def with_part(place: int, value: Any) -> bytes:
+    score = [*GOOD[:place], value, *GOOD[place + 1 :]]
+    return json.dumps(["ended", 0, [score]]).encode()
+
+
+def deep(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+FORGED = {
+    "a pickle": pickle.dumps(("ended", 0, [])),
+    "a pickle that would run a program": b"cos\nsystem\n(S'true'\ntR.",
+    "no text": b"\xff\xfe",
+    "nothing": b"",
+    "a mapping": b'{"ended": 0}',
+    "an empty list": b"[]",
+    "a kind that is no text": b"[[]]",
+    "a mapping as a part": b'["unbuilt", 0, {}]',
+    "brackets without end": b"[" * 1_000_000,
+    "a number of a million digits": b'["ended", ' + b"9" * 1_000_000 + b"]",
+    "a score that is none": b'["ended", 0, [{}]]',
+    "a score with parts left out": b'["ended", 0, [[1.0, "scored"]]]',
+    "a value that is a text": with_part(0, "1.0"),
+    "a value that is a truth": with_part(0, True),
+    "a value beyond bounds": with_part(0, 1e61),
+    "a value that is no number": b'["ended", 0, [[NaN, "scored", "", {}, 0.1, {}, {}]]]',
+    "no value of a score": with_part(0, None),
+    "an outcome that is none": with_part(1, "won"),
+    "an outcome that is a list": with_part(1, []),
+    "a failure with a value": with_part(1, "error"),
+    "a detail that is a number": with_part(2, 3),
+    "extras that are a list": with_part(3, []),
+    "extras too deep": with_part(3, {"x": deep(500)}),
+    "seconds that are a text": with_part(4, "long"),
+    "negative seconds": with_part(4, -1.0),
+    "a component that is a text": with_part(5, {"x": "y"}),
+    "a metric that is a list": with_part(6, {"x": []}),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_it_is_refused(name: str) -> None:
+    with pytest.raises(wire.BrokenFrameError):
+        plain_wire.load(FORGED[name])
+
+
+def test_a_reply_too_large_is_refused_before_it_has_come() -> None:
+    reader = wire.FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
+    with pytest.raises(wire.BrokenFrameError, match="bytes"):
+        list(reader.feed(b"ATRW" + (plain_wire.LARGEST_REPLY_BYTES + 1).to_bytes(4, "big")))
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        Score(0.5),
+        Score(
+            0.25, {"a": 1.0, "b": None}, extras={"text": "é\ud800", "list": [1, None, {"x": 2.5}]}, metrics={"m": 3.0}
+        ),
+        Score.failed(Outcome.TIMEOUT, "too long", 3.0),
+    ],
+)
+def test_a_score_arrives_as_it_was_sent(score: Score) -> None:
+    plain = wire.to_plain(score)
+    ((kind, number, (read,)),) = wire.FrameReader(plain_wire.load).feed(plain_wire.pack(("ended", 3, [plain])))
+    assert (kind, number) == ("ended", 3)
+    assert wire.from_plain(read) == wire.from_plain(plain)
+
+
+def test_what_a_terminal_would_obey_is_written_out() -> None:
+    ((_, _, detail, *_),) = plain_wire.load(with_part(2, "\x1b]0;mine\x07\nnext line"))[2]
+    assert detail == r"\x1b]0;mine\x07\x0anext line"
+
+
+def test_a_long_detail_is_cut() -> None:
+    _, _, why = plain_wire.load(json.dumps(["unbuilt", 0, "x" * 100_000]).encode())
+    assert len(why) == wire.LONGEST_DETAIL
