@@ -49,7 +49,8 @@ def check_conformance(url: str, secret: str, directory: Path, max_examples: int,
         seed: Of what is random.
     """
     headers = {"Authorization": f"Bearer {secret}"}
-    ids = [one["id"] for one in httpx.get(f"{url}/v1/reward_functions", headers=headers).json()["data"]]
+    lists = ("reward_functions", "runs")
+    ids = [one["id"] for name in lists for one in httpx.get(f"{url}/v1/{name}", headers=headers).json()["data"]]
     configuration = directory / "schemathesis.toml"
     configuration.write_text(_CONFIGURATION.format(ids=ids))
     command = [sys.executable, "-c", _PROGRAM, "--config-file", str(configuration), "run", f"{url}/openapi.json"]

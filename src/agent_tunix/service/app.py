@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import FastAPI
 
 from agent_tunix import __version__
-from agent_tunix.service.api import documentation, failures, functions
+from agent_tunix.service.api import documentation, failures, functions, runs
 from agent_tunix.service.bodies import Bodies
 from agent_tunix.service.envelope import Envelope
 from agent_tunix.service.gate import Gate
@@ -16,7 +16,8 @@ from agent_tunix.service.state import Service
 from agent_tunix.store.opening import Store
 
 _DESCRIPTION = (
-    "Reward functions of a team: uploaded, listed, tried. Every call needs a key: `Authorization: Bearer vk_…`."
+    "Reward functions of a team: uploaded, listed, tried; and its runs, to look into. Every call needs a key:"
+    " `Authorization: Bearer vk_…`."
 )
 
 
@@ -45,6 +46,7 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     )
     app.state.service = service
     functions.add_routes(app)
+    runs.add_routes(app)
     failures.add_handlers(app)
     app.openapi = partial(documentation.make_document, app)  # type: ignore[method-assign]  # FastAPI's own way
     # The last to be added is the first to see a request.

@@ -6,6 +6,8 @@ from starlette.requests import Request
 
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.calls import StoreCalls
+from agent_tunix.service.runs.index import RunIndex
+from agent_tunix.service.runs.reads import RunReads
 from agent_tunix.service.settings import Settings
 from agent_tunix.service.trying import Tries
 from agent_tunix.store.opening import Store
@@ -21,6 +23,8 @@ class Service:
         calls: How the store is called from the event loop.
         buckets: How many requests each key has left.
         tries: Where uploaded functions are tried.
+        runs: The runs that can be looked into.
+        run_reads: How they are read from the event loop.
     """
 
     settings: Settings
@@ -28,16 +32,20 @@ class Service:
     calls: StoreCalls
     buckets: TokenBuckets
     tries: Tries
+    runs: RunIndex
+    run_reads: RunReads
 
     @classmethod
     def of(cls, settings: Settings, store: Store) -> "Service":
         """Make what the settings say."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
-        return cls(settings, store, StoreCalls(store), buckets, Tries(settings.tries, settings.allow_unsandboxed))
+        tries = Tries(settings.tries, settings.allow_unsandboxed)
+        return cls(settings, store, StoreCalls(store), buckets, tries, RunIndex(settings.runs), RunReads())
 
     def close(self) -> None:
         """Wait for what has begun; the store stays open."""
         self.tries.close()
+        self.run_reads.close()
         self.calls.close()
 
 

@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from agent_tunix.service.api.models import ErrorResponse
 
-# What may happen to any request, to one with a body, to one for a function.
+# What may happen to any request, to one with a body, to one for a function or a run.
 ANY = (400, 401, 403, 408, 429, 500, 503)
 BODY = (413, 415)
 FUNCTION = (404,)
@@ -17,7 +17,7 @@ _DESCRIPTIONS = {
     400: "The request cannot be understood, or asks for what cannot be",
     401: "The key is missing, not valid, or revoked",
     403: "The key lacks the scope: `read` to look, `write` to upload and delete, `try` to try",
-    404: "There is no such reward function",
+    404: "There is no such reward function or run",
     408: "The request did not come in time",
     409: "The name belongs to another key",
     413: "The body or the file is too large",

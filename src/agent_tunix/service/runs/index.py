@@ -1,0 +1,169 @@
+"""Which runs there are: found under the directories that the service was given, known by ids that hold no path.
+
+A run is looked at again only where its files have changed; a thousand runs cost a few calls of the system each.
+"""
+
+import base64
+import hashlib
+import os
+import stat
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_tunix.service.problems import Problem
+from agent_tunix.service.runs.files import plain_status
+from agent_tunix.service.runs.summary import RunSummary, summarise_run
+from agent_tunix.service.runs.view import RunView
+
+MAX_LIMIT = 100
+_DEEPEST = 6
+_MOST_DIRECTORIES = 20_000
+_LOOK_AGAIN_S = 2.0
+_VIEWS = 64
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run's directory.
+
+    Attributes:
+        id: `run_` and 24 letters and digits, from where it lies.
+        name: Its path within the root, or the root's own name.
+        root: The directory.
+        started_ns: When its configuration was written.
+    """
+
+    id: str
+    name: str
+    root: Path
+    started_ns: int
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """Some runs, newest first; `has_more`: there are older ones."""
+
+    data: list[RunSummary]
+    has_more: bool
+
+
+class RunIndex:
+    """Finds runs; may be used by several threads.
+
+    Args:
+        roots: Directories under which runs are looked for, to a depth of six; no link in them is followed.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = [root.resolve() for root in roots]
+        self._lock = threading.Lock()
+        self._found: dict[str, FoundRun] = {}
+        self._looked_at = -_LOOK_AGAIN_S
+        self._summaries: dict[str, tuple[object, RunSummary]] = {}
+        self._views: OrderedDict[str, RunView] = OrderedDict()
+
+    def list(self, limit: int = 20, after: str | None = None) -> RunPage:
+        """Runs, newest first.
+
+        Args:
+            limit: At most so many, 1 to 100.
+            after: Only those older than the run of this id.
+
+        Raises:
+            Problem: There is no run of that id, or the limit is out of range.
+        """
+        if not 1 <= limit <= MAX_LIMIT:
+            raise Problem(400, "invalid_limit", f"limit must be 1 to {MAX_LIMIT}, not {limit}", "limit")
+        found = self._look()
+        first = 0
+        if after is not None:
+            if after not in found:
+                raise Problem(400, "invalid_cursor", "after must be the id of a run of the list", "after")
+            first = list(found).index(after) + 1
+        chosen = list(found.values())[first : first + limit]
+        return RunPage([self._summary(run) for run in chosen], first + limit < len(found))
+
+    def get(self, id: str) -> RunView:
+        """A run, to look into.
+
+        Raises:
+            Problem: There is none of that id.
+        """
+        run = self._find(id)
+        with self._lock:
+            view = self._views.pop(id, None) or RunView(run.id, run.name, run.root)
+            self._views[id] = view
+            while len(self._views) > _VIEWS:
+                self._views.popitem(last=False)
+        return view
+
+    def summary(self, id: str) -> RunSummary:
+        """What a list says of a run.
+
+        Raises:
+            Problem: There is none of that id.
+        """
+        return self._summary(self._find(id))
+
+    def _find(self, id: str) -> FoundRun:
+        run = self._look().get(id)
+        if run is None or plain_status(run.root / "config.yaml") is None:
+            raise Problem(404, "run_not_found", "there is no run of this id", "id")
+        return run
+
+    def _summary(self, run: FoundRun) -> RunSummary:
+        names = ("config.yaml", "metrics.jsonl", "status.json")
+        statuses = [plain_status(run.root / name) for name in names]
+        key = [one and (one.st_ino, one.st_size, one.st_mtime_ns) for one in statuses]
+        known = self._summaries.get(run.id)
+        # Whether a run that said it runs still does, only its lock knows.
+        if known is None or known[0] != key or known[1].state == "running":
+            known = (key, summarise_run(run.id, run.name, run.root, run.started_ns))
+            self._summaries[run.id] = known
+        return known[1]
+
+    def _look(self) -> dict[str, FoundRun]:
+        """Id → run, newest first; at most two seconds old."""
+        with self._lock:
+            if time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
+                runs = {run.id: run for root in self._roots for run in _walk(root)}
+                ordered = sorted(runs.values(), key=lambda run: (-run.started_ns, run.id))
+                self._found = {run.id: run for run in ordered}
+                for gone in self._summaries.keys() - self._found.keys():
+                    del self._summaries[gone]
+                for gone in self._views.keys() - self._found.keys():
+                    del self._views[gone]
+                self._looked_at = time.monotonic()
+            return self._found
+
+
+def _walk(root: Path) -> Iterator[FoundRun]:
+    """The runs under a directory; what lies in a run is its own."""
+    waiting = [(root, 0)]
+    looked_at = 0
+    while waiting and looked_at < _MOST_DIRECTORIES:
+        directory, depth = waiting.pop()
+        looked_at += 1
+        config = plain_status(directory / "config.yaml")
+        if config and (plain_status(directory / "metrics.jsonl") or plain_status(directory / "status.json")):
+            name = directory.relative_to(root).as_posix()
+            yield FoundRun(_id_of(directory), root.name if name == "." else name, directory, config.st_mtime_ns)
+        elif depth < _DEEPEST and plain_status(directory, stat.S_IFDIR):
+            waiting += [(found, depth + 1) for found in _directories(directory)]
+
+
+def _directories(directory: Path) -> list[Path]:
+    try:
+        with os.scandir(directory) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _id_of(directory: Path) -> str:
+    digest = hashlib.sha256(os.fsencode(directory)).digest()[:15]
+    return f"run_{base64.b32encode(digest).decode().lower()}"

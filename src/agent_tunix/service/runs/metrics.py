@@ -1,0 +1,141 @@
+"""`metrics.jsonl` while it grows: where each row lies is kept, the rows are not.
+
+A look at the file reads only what was added since the last one. A run that resumes replaces the file, without the rows
+that its checkpoint does not know; that begins anew, and shows in `version`.
+"""
+
+import bisect
+import os
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.service.runs.files import open_plain, parse_object
+
+MAX_ROWS = 5000
+_MAX_BYTES = 4 * 2**20
+_CHUNK = 2**20
+# As the run writes it. Other JSON is parsed.
+_STEP = re.compile(rb'\{"step": (\d{1,15})[,}]')
+_LONGEST_LINE = 8 * 2**20
+
+
+@dataclass(frozen=True)
+class MetricsPage:
+    """Some rows.
+
+    Attributes:
+        rows: Objects with `step`, in the file's order.
+        next: The step after which to go on, where there are later rows by now; None where there are not.
+        version: Another one than before: earlier rows may have been replaced, and are to be asked for again.
+        damaged: Lines so far that are no row.
+    """
+
+    rows: list[dict[str, Any]]
+    next: int | None
+    version: str
+    damaged: int
+
+
+class MetricsTail:
+    """Reads the rows of a `metrics.jsonl`, which need not be there yet; may be used by several threads.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._inode: int | None = None
+        self._resets = 0
+        self._forget()
+
+    def page(self, after: int | None = None, limit: int = 1000) -> MetricsPage:
+        """The rows of later steps than `after`, at most `limit`, and 4 MB unless a single one is longer."""
+        with self._lock:
+            self._catch_up()
+            first = 0 if after is None else bisect.bisect_right(self._steps, after)
+            last = first
+            size = 0
+            while last < min(len(self._steps), first + limit):
+                size += self._ends[last] - self._starts[last]
+                if last > first and size > _MAX_BYTES:
+                    break
+                last += 1
+            following = self._steps[last - 1] if last < len(self._steps) else None
+            return MetricsPage(self._read(first, last), following, self._version(), self._damaged)
+
+    def last_rows(self, count: int) -> list[dict[str, Any]]:
+        """The last rows, at most `count`."""
+        with self._lock:
+            self._catch_up()
+            return self._read(max(len(self._steps) - count, 0), len(self._steps))
+
+    def _version(self) -> str:
+        return f"{self._inode or 0:x}-{self._resets}"
+
+    def _forget(self) -> None:
+        self._steps: list[int] = []  # never decreasing
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._offset = 0
+        self._damaged = 0
+
+    def _catch_up(self) -> None:
+        """Look at the lines that are new; one without its end is left for later."""
+        try:
+            with open_plain(self._path) as file:
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._inode or status.st_size < self._offset:
+                    if self._inode is not None:
+                        self._resets += 1
+                    self._inode = status.st_ino
+                    self._forget()
+                if status.st_size == self._offset:
+                    return
+                file.seek(self._offset)
+                rest = b""
+                while chunk := file.read(_CHUNK):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        self._add(line)
+                    if len(rest) > _LONGEST_LINE:
+                        return
+        except OSError:  # not there yet, being replaced, or not ours to read
+            if self._inode is not None:
+                self._resets += 1
+            self._inode = None
+            self._forget()
+
+    def _add(self, line: bytes) -> None:
+        start, self._offset = self._offset, self._offset + len(line) + 1
+        found = _STEP.match(line)
+        row = None if found and line.endswith(b"}") else parse_object(line)
+        step = int(found[1]) if found and line.endswith(b"}") else (row or {}).get("step")
+        if type(step) is not int:
+            self._damaged += 1
+            return
+        self._steps.append(max(step, self._steps[-1]) if self._steps else step)
+        self._starts.append(start)
+        self._ends.append(self._offset)
+
+    def _read(self, first: int, last: int) -> list[dict[str, Any]]:
+        if first >= last:
+            return []
+        try:
+            with open_plain(self._path) as file:
+                if os.fstat(file.fileno()).st_ino != self._inode:  # replaced just now: the next look begins anew
+                    return []
+                file.seek(self._starts[first])
+                content = file.read(self._ends[last - 1] - self._starts[first])
+        except OSError:
+            return []
+        base = self._starts[first]
+        rows = (
+            parse_object(content[start - base : end - base])
+            for start, end in zip(self._starts[first:last], self._ends[first:last], strict=True)
+        )
+        return [row for row in rows if row is not None and type(row.get("step")) is int]

@@ -1,0 +1,44 @@
+"""Reads of run directories from the event loop."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from agent_tunix.service.problems import Problem
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_READERS = 4
+_MOST_WAITING = 64
+
+
+class RunReads:
+    """Reads in a few threads of their own, so that no large run holds up other requests."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_READERS, "run-reads")
+        self._waiting = 0
+
+    async def make(
+        self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Make a read.
+
+        Raises:
+            Problem: Too many are waiting.
+        """
+        if self._waiting >= _MOST_WAITING:
+            raise Problem(503, "busy", f"{self._waiting} reads of runs are waiting for their turn; try again")
+        done = asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
+        self._waiting += 1
+        done.add_done_callback(self._count_down)
+        return await done
+
+    def _count_down(self, _: object) -> None:
+        self._waiting -= 1
+
+    def close(self) -> None:
+        """Wait for the reads that have begun."""
+        self._threads.shutdown(cancel_futures=True)

@@ -1,0 +1,211 @@
+"""Pages of a run's rollouts, of which there may be millions: a page reads what it shows, and little more.
+
+Which steps a file has stands in its name, and how large each is in its footer. Of a step, first only the columns are
+read that decide which rows are wanted, and if there are any, those that are shown. What a page reads is bounded:
+where few rows match, a page may have fewer than were asked for, or none, and still go on.
+"""
+
+import contextlib
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agent_tunix.service.runs.files import open_plain, plain_status
+from agent_tunix.service.runs.queries import Position, RolloutQuery, read_cursor, write_cursor
+from agent_tunix.service.runs.selection import SHOWN, Reading, choose, read, show
+from agent_tunix.tracking.rollouts.files import RolloutFile, list_files
+from agent_tunix.tracking.rollouts.schema import COLUMNS, arrow_type, read_settings
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+_BUDGET_BYTES = 128 * 2**20
+_BUDGET_STEPS = 500
+_FOOTERS = 256
+
+
+@dataclass(frozen=True)
+class RolloutPage:
+    """Some completions.
+
+    Attributes:
+        rows: With the columns of `SHOWN`; `components` is a list of objects.
+        next: The cursor of what follows; None: that is all.
+        problems: Files that were left out, and why.
+    """
+
+    rows: list[dict[str, Any]]
+    next: str | None
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class SharedPrompt:
+    """A prompt that two steps have, and its group in each."""
+
+    prompt: str
+    group: int
+    other_group: int
+
+
+class StoredRollouts:
+    """The completions of a run; may be used by several threads.
+
+    Args:
+        directory: `rollouts/` of the run's directory; it need not exist.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._footers: OrderedDict[tuple[int, int, int], dict[int, int]] = OrderedDict()
+
+    def span(self) -> tuple[int, int] | None:
+        """The first and the last step that lie there; None where none does."""
+        files = self._files()
+        return (files[0].first, max(file.last for file in files)) if files else None
+
+    def page(
+        self, query: RolloutQuery, limit: int = 20, after: str | None = None, reading: Reading | None = None
+    ) -> RolloutPage:
+        """Some of the completions that a query asks for.
+
+        Args:
+            query: Which, and in which order.
+            limit: At most so many.
+            after: The `next` of the page before.
+            reading: Where to count what is read.
+
+        Raises:
+            Problem: The cursor is none of this query.
+        """
+        start = None if after is None else read_cursor(query, after)
+        reading = reading or Reading()
+        rows: list[dict[str, Any]] = []
+        steps = self._steps(query.step, start.step if start else None, reading)
+        for looked_at, (file, source, step, place) in enumerate(steps):
+            if looked_at and (looked_at >= _BUDGET_STEPS or reading.num_bytes >= _BUDGET_BYTES):
+                return RolloutPage(rows, write_cursor(query, Position(step, None, -1)), reading.problems)
+            with _told(file, reading):
+                here = start if start and start.step == step and start.row >= 0 else None
+                wanted, keys = choose(source, place, query, here, reading)
+                taken = wanted[: limit - len(rows)]
+                rows += show(source, place, taken, reading)
+                if len(rows) >= limit:
+                    last = int(taken[-1])
+                    if len(taken) == len(wanted) and not self._has_after(step, query):
+                        break
+                    key = float(keys[last])
+                    position = Position(step, None if np.isnan(key) else key, last)
+                    return RolloutPage(rows, write_cursor(query, position), reading.problems)
+        return RolloutPage(rows, None, reading.problems)
+
+    def group(self, step: int, group: int, reading: Reading | None = None) -> RolloutPage:
+        """The completions of a prompt of a step, in the order in which they were scored."""
+        return self.page(RolloutQuery(step=step, group=group), limit=10_000, reading=reading)
+
+    def shared_prompts(self, step: int, other: int, limit: int = 100) -> tuple[list[SharedPrompt], list[str]]:
+        """The prompts that two steps have, by which they can be compared, and what could not be read."""
+        reading = Reading()
+        first, second = (self._prompts(one, reading) for one in (step, other))
+        shared = [SharedPrompt(prompt, group, second[prompt]) for prompt, group in first.items() if prompt in second]
+        return shared[:limit], reading.problems
+
+    def _prompts(self, step: int, reading: Reading) -> dict[str, int]:
+        for file, source, _, place in self._steps(step, None, reading):
+            with _told(file, reading):
+                table = read(source, place, ["group", "prompt"], reading)
+                groups: dict[str, int] = {}
+                for prompt, group in zip(table["prompt"].to_pylist(), table["group"].to_pylist(), strict=True):
+                    groups.setdefault(prompt, group)
+                return groups
+        return {}
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def _files(self) -> list[RolloutFile]:
+        if plain_status(self._directory, stat.S_IFDIR) is None:
+            return []
+        try:
+            return [file for file in list_files(self._directory) if plain_status(file.path)]
+        except (OSError, ValueError):
+            return []
+
+    def _steps(
+        self, only: int | None, first: int | None, reading: Reading
+    ) -> "Iterator[tuple[RolloutFile, pq.ParquetFile, int, int]]":
+        """The steps that are wanted, in order: the file, open, the step, and its row group."""
+        import pyarrow.parquet as pq
+
+        done = -1 if first is None else first - 1
+        for file in self._files():
+            if file.last <= done or (only is not None and not file.first <= only <= file.last):
+                continue
+            with contextlib.ExitStack() as stack:
+                places: dict[int, int] = {}
+                with _told(file, reading):
+                    stream = stack.enter_context(open_plain(file.path))
+                    source = pq.ParquetFile(stream)
+                    reading.files += 1
+                    places = self._row_groups(os.fstat(stream.fileno()), source)
+                for step, place in sorted(places.items()):
+                    # A step that two files have is the same in both: cutting one in two was interrupted.
+                    if step > done and (only is None or step == only):
+                        done = step
+                        yield file, source, step, place
+
+    def _has_after(self, step: int, query: RolloutQuery) -> bool:
+        return query.step is None and any(file.last > step for file in self._files())
+
+    def _row_groups(self, status: os.stat_result, source: "pq.ParquetFile") -> dict[int, int]:
+        """Step → row group, of a file of this status.
+
+        Raises:
+            ValueError: The file holds something else than rollouts.
+        """
+        key = (status.st_ino, status.st_size, status.st_mtime_ns)
+        with self._lock:
+            if key not in self._footers:
+                schema = source.schema_arrow
+                read_settings(schema.metadata)
+                types = {column.name: arrow_type(column.type) for column in COLUMNS}
+                if schema.names[:1] != ["step"] or any(schema.field(name).type != types[name] for name in SHOWN):
+                    raise ValueError("its columns are not those of rollouts")
+                self._footers[key] = {_step_of(source, number): number for number in range(source.num_row_groups)}
+                while len(self._footers) > _FOOTERS:
+                    self._footers.popitem(last=False)
+            return self._footers[key]
+
+
+def _step_of(source: "pq.ParquetFile", place: int) -> int:
+    """The step that a row group holds, from its rows: statistics that are damaged end the process.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    steps = np.unique(source.read_row_group(place, ["step"])["step"].to_numpy())
+    if len(steps) != 1 or steps[0] < 0:
+        raise ValueError(f"row group {place} is not of one step")
+    return int(steps[0])
+
+
+@contextlib.contextmanager
+def _told(file: RolloutFile, reading: Reading) -> Iterator[None]:
+    """End the body where what it reads is damaged, and keep that for who asked."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except FileNotFoundError:  # a run that resumes has just cut it
+        pass
+    except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException) as error:
+        said = f"{file.path.name} cannot be read as a whole; what cannot is left out ({type(error).__name__})"
+        if said not in reading.problems:
+            reading.problems.append(said)

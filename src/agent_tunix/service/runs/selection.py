@@ -1,0 +1,135 @@
+"""Of one step's rollouts: which rows a query wants, in which order, and what is shown of them.
+
+Columns are read only where they decide, or are shown.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agent_tunix.service.runs.files import finite
+from agent_tunix.service.runs.queries import Position, RolloutQuery
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+SHOWN = (
+    "step",
+    "group",
+    "rollout_id",
+    "prompt",
+    "response",
+    "outcome",
+    "detail",
+    "total",
+    "advantage",
+    "num_tokens",
+    "stop_reason",
+    "components",
+)
+_COMPONENT_SHOWN = ("name", "value", "outcome", "detail", "weight", "weighed")
+_KEYS = {"reward": "total", "length": "num_tokens"}
+_LARGEST_STEP_BYTES = 512 * 2**20
+_MOST_ROWS = 10_000_000
+
+
+@dataclass
+class Reading:
+    """What was read for a page.
+
+    Attributes:
+        files: Files that were opened.
+        row_groups: Row groups of which columns were read.
+        num_bytes: Of these columns, in memory.
+        problems: What could not be read.
+    """
+
+    files: int = 0
+    row_groups: int = 0
+    num_bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def read(source: "pq.ParquetFile", place: int, columns: Sequence[str], reading: Reading) -> "pa.Table":
+    """Columns of a row group.
+
+    Raises:
+        ValueError: They are larger than one page may read.
+    """
+    # Column by column, damaged metadata makes PyArrow end the process; what is asked for here does not.
+    size = source.metadata.row_group(place).total_byte_size
+    if size > _LARGEST_STEP_BYTES:
+        raise ValueError(f"a step has {size:,} bytes")
+    table = source.read_row_group(place, list(columns))
+    reading.row_groups += 1
+    reading.num_bytes += table.nbytes
+    return table
+
+
+def choose(
+    source: "pq.ParquetFile", place: int, query: RolloutQuery, start: Position | None, reading: Reading
+) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
+    """The numbers of the rows that are wanted, in their order, and what every row of the step is ordered by.
+
+    Raises:
+        ValueError: They are more than one page may read.
+    """
+    import pyarrow.compute as pc
+
+    key = _KEYS.get(query.order.lstrip("-"))
+    bounded = query.least is not None or query.most is not None
+    asked = {"group": query.group is not None, "outcome": query.outcome is not None, "response": bool(query.text)}
+    columns = [name for name, wanted in asked.items() if wanted]
+    columns += ["total"] if bounded or key == "total" else []
+    columns += ["num_tokens"] if key == "num_tokens" else []
+    num_rows = source.metadata.row_group(place).num_rows
+    if num_rows > _MOST_ROWS:  # a damaged footer
+        raise ValueError(f"a step has {num_rows:,} rows")
+    keep = np.ones(num_rows, bool)
+    keys = np.zeros(num_rows)
+    if columns:
+        table = read(source, place, columns, reading)
+        if query.group is not None:
+            keep &= table["group"].to_numpy() == query.group
+        if query.outcome is not None:
+            keep &= pc.equal(table["outcome"], query.outcome).to_numpy()
+        if query.text:
+            keep &= pc.match_substring(table["response"], query.text, ignore_case=True).to_numpy()
+        totals = table["total"].to_numpy().astype(float) if "total" in columns else None
+        if totals is not None and query.least is not None:
+            keep &= totals >= query.least
+        if totals is not None and query.most is not None:
+            keep &= totals <= query.most
+        if key is not None:
+            keys = table[key].to_numpy().astype(float)
+    sign = -1.0 if query.order.startswith("-") else 1.0
+    order = np.lexsort((np.arange(num_rows), sign * keys))  # NaN, of those without a reward, comes last
+    if start is not None:
+        order = order[_follows(sign * keys[order], order, None if start.key is None else sign * start.key, start.row)]
+    return order[keep[order]], keys
+
+
+def _follows(
+    keys: "np.ndarray[Any, Any]", rows: "np.ndarray[Any, Any]", key: float | None, row: int
+) -> "np.ndarray[Any, Any]":
+    """Which rows come after one in their order."""
+    missing = np.isnan(keys)
+    if key is None:
+        return np.asarray(missing & (rows > row))
+    return np.asarray(missing | (keys > key) | ((keys == key) & (rows > row)))
+
+
+def show(source: "pq.ParquetFile", place: int, rows: "np.ndarray[Any, Any]", reading: Reading) -> list[dict[str, Any]]:
+    """What is shown of some rows."""
+    import pyarrow as pa
+
+    if not len(rows):
+        return []
+    table = read(source, place, SHOWN, reading).take(pa.array(rows))
+    shown: list[dict[str, Any]] = finite(table.to_pylist())
+    for row in shown:
+        row["components"] = [{name: one[name] for name in _COMPONENT_SHOWN} for one in row["components"]]
+    return shown

@@ -1,0 +1,126 @@
+"""What a list of runs says of each, from a bounded look at its files."""
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.service.runs.files import open_plain, parse_object, plain_status
+from agent_tunix.tracking.outcome import Outcome, RunStatus, read_outcome
+
+# Of metrics.jsonl its end, in which several rows lie.
+_TAIL_BYTES = 256 * 1024
+_MAX_CONFIG_BYTES = 2**20
+_MOST_NODES = 20_000
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run, in a list.
+
+    Attributes:
+        id: `run_…`
+        name: Where it lies within the directory of runs.
+        state: `running`, `finished`, `stopped`, `failed` or `unreadable`.
+        detail: Why it failed or stopped; "" where it did not.
+        started_at: Seconds since 1970, of its configuration.
+        step: The last step with a row; None where there is none.
+        reward: The mean total reward of the last step that has one.
+        method: `grpo.loss` of its configuration; None where that cannot be read.
+    """
+
+    id: str
+    name: str
+    state: str
+    detail: str
+    started_at: int
+    step: int | None
+    reward: float | None
+    method: str | None
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON says it."""
+        return {"object": "run", **asdict(self)}
+
+
+def summarise_run(id: str, name: str, root: Path, started_ns: int) -> RunSummary:
+    """Look at a run; never fails on account of its files."""
+    outcome = _outcome(root)
+    rows = read_tail(root / "metrics.jsonl")
+    rewards = (row.get("rewards/total/mean") for row in reversed(rows))
+    reward = next((value for value in rewards if type(value) in (int, float)), None)
+    step = next((row["step"] for row in reversed(rows) if type(row.get("step")) is int), None)
+    method = _method(read_config(root))
+    detail = outcome.detail.replace(f"{root}/", "")
+    return RunSummary(
+        id, _text(name), outcome.status.value, _text(detail), max(started_ns // 10**9, 0), step, reward, method
+    )
+
+
+def read_tail(path: Path) -> list[dict[str, Any]]:
+    """The whole rows in the last 256 KB of a file of rows; none where it cannot be read."""
+    try:
+        with open_plain(path) as file:
+            start = max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0)
+            file.seek(start)
+            lines = file.read(_TAIL_BYTES).split(b"\n")[:-1]
+    except OSError:
+        return []
+    rows = [parse_object(line) for line in (lines[1:] if start else lines)]
+    return [row for row in rows if row is not None]
+
+
+def read_config(root: Path) -> dict[str, Any] | None:
+    """A run's configuration as plain values; None where it cannot be read, or is no configuration of a run."""
+    import yaml
+
+    try:
+        with open_plain(root / "config.yaml") as file:
+            content = file.read(_MAX_CONFIG_BYTES + 1)
+        if len(content) > _MAX_CONFIG_BYTES:
+            return None
+        loaded = yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        _count_nodes(loaded)
+        plain = parse_object(json.dumps(loaded, default=str).encode())
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError):
+        return None
+    return plain
+
+
+def _count_nodes(value: Any) -> None:
+    """See that a value is of bounded size once its aliases are written out.
+
+    Raises:
+        ValueError: It is not.
+    """
+    waiting, seen = [value], 0
+    while waiting:
+        one = waiting.pop()
+        seen += 1 + (len(one) // 64 if isinstance(one, str) else 0)
+        if seen > _MOST_NODES:
+            raise ValueError("too large")
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+def _outcome(root: Path) -> Outcome:
+    for name in ("status.json", ".lock"):
+        path = root / name
+        if plain_status(path) is None and os.path.lexists(path):
+            return Outcome(RunStatus.UNREADABLE, detail=f"{name} is no regular file")
+    return read_outcome(root)
+
+
+def _method(config: dict[str, Any] | None) -> str | None:
+    grpo = (config or {}).get("grpo")
+    loss = grpo.get("loss") if isinstance(grpo, dict) else None
+    return _text(loss) if isinstance(loss, str) else None
+
+
+def _text(text: str) -> str:
+    """Valid Unicode, of which nothing is too long to be shown."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)[:500]

@@ -1,0 +1,78 @@
+"""One run, to look into while it goes on or later."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.rewards.diagnosis import Finding
+from agent_tunix.service.runs.files import open_plain, parse_object
+from agent_tunix.service.runs.metrics import MetricsPage, MetricsTail
+from agent_tunix.service.runs.rollouts import StoredRollouts
+from agent_tunix.service.runs.summary import read_config
+
+_COMPONENT = re.compile(r"rewards/([^/]+)/mean")
+_EVALUATION = "eval/"
+_MAX_FINDINGS_BYTES = 4 * 2**20
+
+
+class RunView:
+    """A run; may be used by several threads.
+
+    Args:
+        id: Its id.
+        name: Its name.
+        root: Its directory.
+    """
+
+    def __init__(self, id: str, name: str, root: Path) -> None:
+        self.id = id
+        self.name = name
+        self._root = root
+        self._metrics = MetricsTail(root / "metrics.jsonl")
+        self.rollouts = StoredRollouts(root / "rollouts")
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """Its configuration; None where that cannot be read."""
+        return read_config(self._root)
+
+    def metrics(self, after: int | None = None, limit: int = 1000) -> MetricsPage:
+        """The rows of later steps than `after`, at most `limit`."""
+        return self._metrics.page(after, limit)
+
+    def components(self) -> list[str]:
+        """The reward's components, in the order of the last rows' metrics, of each of which there are
+
+        `rewards/<component>/mean`, `/p10`, `/p50`, `/p90` and the like; the total is not among them.
+        """
+        found = (_COMPONENT.fullmatch(name) for row in self._metrics.last_rows(3) for name in row)
+        return [name for name in dict.fromkeys(one[1] for one in found if one) if name != "total"]
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Of the rows that have evaluations, the step and the metrics under `eval/`, in order."""
+        found: list[dict[str, Any]] = []
+        after: int | None = None
+        while True:
+            page = self._metrics.page(after)
+            for row in page.rows:
+                metrics = {name: value for name, value in row.items() if name.startswith(_EVALUATION)}
+                if metrics:
+                    found.append({"step": row["step"]} | metrics)
+            if page.next is None:
+                return found
+            after = page.next
+
+    def findings(self) -> tuple[list[Finding], int]:
+        """What was diagnosed, in order, and how many lines are no finding."""
+        try:
+            with open_plain(self._root / "findings.jsonl") as file:
+                *lines, _ = file.read(_MAX_FINDINGS_BYTES).split(b"\n")  # what follows the last end is half a line
+        except OSError:
+            return [], 0
+        found = []
+        for line in lines:
+            try:
+                found.append(Finding.from_data(parse_object(line) or {}))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+        return found, len(lines) - len(found)

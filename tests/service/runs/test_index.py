@@ -1,0 +1,152 @@
+"""Which runs are found, in which order, and that an id opens nothing else."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_tunix.service.problems import Problem
+from agent_tunix.service.runs import index
+from agent_tunix.service.runs.index import RunIndex
+from agent_tunix.training.run_directory import hold
+from tests.tracking.report.support import write_run
+
+
+def _touch(root: Path, started: int) -> Path:
+    os.utime(root / "config.yaml", (started, started))
+    return root
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Path:
+    """Three runs, the last of them the newest."""
+    for number, name in enumerate(("first", "day/second", "day/hour/third")):
+        root = tmp_path / "runs" / name
+        root.parent.mkdir(parents=True, exist_ok=True)
+        write_run(root, num_steps=2)
+        _touch(root, 1000 + number)
+    return tmp_path / "runs"
+
+
+def test_runs_are_listed_newest_first(roots: Path) -> None:
+    page = RunIndex([roots]).list()
+    assert [run.name for run in page.data] == ["day/hour/third", "day/second", "first"]
+    assert not page.has_more
+
+
+def test_pages_hold_every_run_once(roots: Path) -> None:
+    index = RunIndex([roots, roots / "day"])
+    seen, after = [], None
+    while True:
+        page = index.list(1, after)
+        seen += [run.id for run in page.data]
+        if not page.has_more:
+            break
+        after = page.data[-1].id
+    assert len(seen) == len(set(seen)) == 3
+
+
+def test_a_summary_has_the_last_step_the_reward_and_the_method(roots: Path) -> None:
+    (run, *_) = RunIndex([roots]).list().data
+    rows = [json.loads(line) for line in (roots / run.name / "metrics.jsonl").read_text().splitlines()]
+    assert (run.step, run.reward, run.method) == (2, rows[-1]["rewards/total/mean"], "grpo")
+
+
+def test_a_state_is_what_the_run_left_and_its_lock(roots: Path) -> None:
+    index = RunIndex([roots])
+    status = {"overrides": [], "detail": "", "status": "running"}
+    (roots / "first" / "status.json").write_text(json.dumps(status))
+    with hold(roots / "first"):
+        assert index.list().data[-1].state == "running"
+    assert index.list().data[-1].state == "stopped"
+    (roots / "first" / "status.json").write_text(json.dumps(status | {"status": "finished"}))
+    assert index.list().data[-1].state == "finished"
+    (roots / "first" / "status.json").write_text("{")
+    assert index.list().data[-1].state == "unreadable"
+
+
+def test_what_has_not_changed_is_not_read_again(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = RunIndex([roots])
+    first = found.list()
+    monkeypatch.setattr(index, "summarise_run", None)
+    assert found.list() == first
+
+
+def test_ids_tell_nothing_and_stay(roots: Path) -> None:
+    ids = {run.id for run in RunIndex([roots]).list().data}
+    assert ids == {run.id for run in RunIndex([roots / "day", roots]).list().data}
+    assert all(len(id) == 28 and id.startswith("run_") for id in ids)
+
+
+def test_links_are_not_followed(roots: Path, tmp_path: Path) -> None:
+    write_run(tmp_path / "elsewhere", num_steps=1)
+    (roots / "link").symlink_to(tmp_path / "elsewhere")
+    (roots / "files").mkdir()
+    for name in ("config.yaml", "metrics.jsonl"):
+        (roots / "files" / name).symlink_to(tmp_path / "elsewhere" / name)
+    assert len(RunIndex([roots]).list().data) == 3
+
+
+def test_files_of_a_run_that_lead_elsewhere_are_not_read(roots: Path, tmp_path: Path) -> None:
+    write_run(tmp_path / "elsewhere", num_steps=3)
+    root = roots / "first"
+    for name in ("metrics.jsonl", "status.json", "findings.jsonl", "rollouts"):
+        if (root / name).is_dir():
+            (root / name).rename(root / "kept")
+        else:
+            (root / name).unlink(missing_ok=True)
+        (root / name).symlink_to(tmp_path / "elsewhere" / name)
+    (root / "status.json").unlink()
+    os.mkfifo(root / "status.json")
+    index = RunIndex([root.parent])
+    assert len(index.list().data) == 2
+    (root / "metrics.jsonl").unlink()
+    (root / "metrics.jsonl").write_text("")
+    index = RunIndex([root.parent])
+    run = index.list().data[-1]
+    view = index.get(run.id)
+    assert (run.state, run.step, view.rollouts.span(), view.findings()) == ("unreadable", None, None, ([], 0))
+
+
+def test_a_missing_root_has_no_runs(tmp_path: Path) -> None:
+    assert RunIndex([tmp_path / "nowhere"]).list().data == []
+
+
+HOSTILE = [
+    "",
+    "..",
+    "../../etc",
+    "/etc/passwd",
+    "run_",
+    "run_" + "a" * 24,
+    "first",
+    "\0",
+    "run_" + "é" * 24,
+    "a" * 9999,
+]
+
+
+@pytest.mark.parametrize("id", HOSTILE)
+def test_an_unknown_id_is_not_found(roots: Path, id: str) -> None:
+    with pytest.raises(Problem) as caught:
+        RunIndex([roots]).get(id)
+    assert (caught.value.status, caught.value.code) == (404, "run_not_found")
+
+
+@pytest.mark.parametrize("after", HOSTILE)
+def test_an_unknown_cursor_is_refused(roots: Path, after: str) -> None:
+    with pytest.raises(Problem) as caught:
+        RunIndex([roots]).list(after=after)
+    assert (caught.value.status, caught.value.param) == (400, "after")
+
+
+def test_a_configuration_that_grows_out_of_bounds_is_not_shown(roots: Path) -> None:
+    bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+    for one, other in zip("bcdefgh", "abcdefg", strict=True):
+        bomb += f"{one}: &{one} [{', '.join([f'*{other}'] * 10)}]\n"
+    (roots / "first" / "config.yaml").write_text(bomb)
+    index = RunIndex([roots])
+    run = next(run for run in index.list().data if run.name == "first")
+    assert run.method is None
+    assert index.get(run.id).config is None

@@ -1,0 +1,108 @@
+"""A run's metrics, findings and evaluations while its files grow, are cut, or are damaged."""
+
+import json
+from pathlib import Path
+
+from agent_tunix.rewards.diagnosis import Finding, Severity
+from agent_tunix.service.runs.metrics import MetricsTail
+from agent_tunix.service.runs.view import RunView
+from agent_tunix.tracking.findings_file import FindingsFile
+from agent_tunix.tracking.metrics_file import MetricsFile, cut_after
+from tests.tracking.report.support import write_run
+
+
+def _write(path: Path, *steps: int) -> None:
+    with MetricsFile(path) as file:
+        for step in steps:
+            file.write(step, {"a": step / 2})
+
+
+def _steps(tail: MetricsTail, after: int | None = None, limit: int = 1000) -> list[int]:
+    return [row["step"] for row in tail.page(after, limit).rows]
+
+
+def test_rows_come_as_they_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    tail = MetricsTail(path)
+    assert _steps(tail) == []
+    _write(path, 0, 1, 2)
+    assert tail.page().rows == [{"step": step, "a": step / 2} for step in (0, 1, 2)]
+    _write(path, 3, 4)
+    assert _steps(tail, after=2) == [3, 4]
+    assert tail.page().version == tail.page(4).version
+
+
+def test_pages_hold_every_row_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    _write(path, *range(10))
+    tail = MetricsTail(path)
+    first = tail.page(None, 4)
+    second = tail.page(first.next, 4)
+    third = tail.page(second.next, 4)
+    assert [row["step"] for page in (first, second, third) for row in page.rows] == list(range(10))
+    assert third.next is None
+
+
+def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "a": 1}\n{"step": 2, "a"')
+    tail = MetricsTail(path)
+    assert _steps(tail) == [1]
+    with path.open("ab") as file:
+        file.write(b": 2}\n")
+    assert _steps(tail) == [1, 2]
+
+
+def test_a_file_that_a_resume_has_cut_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    _write(path, *range(10))
+    tail = MetricsTail(path)
+    before = tail.page()
+    cut_after(path, 4)
+    _write(path, 5)
+    after = tail.page()
+    assert [row["step"] for row in after.rows] == list(range(6))
+    assert after.version != before.version
+
+
+def test_lines_that_are_no_rows_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(
+        b'{"step": 1}\n\xff\n[]\n{"step": "x"}\n' + b"[" * 99999 + b'\n{"step": 2, "a": NaN, "b": 1e999}\n'
+    )
+    page = MetricsTail(path).page()
+    assert page.rows == [{"step": 1}, {"step": 2, "a": None, "b": None}]
+    assert page.damaged == 4
+
+
+def test_only_what_is_new_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    _write(path, *range(1000))
+    tail = MetricsTail(path)
+    tail.page(999)
+    size = path.stat().st_size
+    with path.open("r+b") as file:  # what was read once is not looked at again
+        file.write(b"x" * (size - 1))
+    _write(path, 1000)
+    assert _steps(tail, after=999) == [1000]
+
+
+def test_components_evaluations_and_configuration(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", num_steps=6)
+    view = RunView("run_", "run", tmp_path / "run")
+    assert view.components() == ["brevity", "correct"]
+    assert [row["step"] for row in view.evaluations()] == [0, 6]
+    assert view.evaluations()[1]["eval/accuracy"] == 0.95
+    assert view.config is not None
+    assert view.config["grpo"]["loss"] == "grpo"
+
+
+def test_findings_are_those_of_the_run_without_damaged_lines(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", num_steps=1)
+    path = tmp_path / "run" / "findings.jsonl"
+    finding = Finding("dead_component", next(iter(Severity)), 3, "It is dead.", "brevity", {"share": 0.5}, ("3_0_1",))
+    with FindingsFile(path, None) as file:
+        file.write(finding)
+    with path.open("a") as damaged:
+        damaged.write("nothing\n" + json.dumps({"step": 4}) + "\n" + '{"name": "half')
+    assert RunView("run_", "run", tmp_path / "run").findings() == ([finding], 2)
