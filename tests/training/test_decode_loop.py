@@ -113,7 +113,7 @@ def test_rows_end_at_different_places_in_this_test(model: Any) -> None:
     """Otherwise nothing above were tested."""
     lengths = run(model, Sampling(T)).lengths
     assert len(set(lengths.tolist())) > 4
-    assert lengths.min() <= 2
+    assert lengths.min() < STAGES[0].length  # before the first stage is full
     assert lengths.max() == T
 
 
