@@ -32,6 +32,8 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 LENGTH = 512
 GROUP = 8
 BAR = 0.5
@@ -112,41 +114,21 @@ def child(program: str, directory: Path, sequences: int, words: int, remat: bool
 
 def take_bare_steps(config: Any, words: int) -> None:
     """Two steps of Tunix's own learner and sampler, on the same model and optimiser."""
-    import jax.numpy as jnp
     from made_model import make_prompts, reward
-    from tunix.models.qwen3 import model as qwen3
-    from tunix.models.qwen3 import params
     from tunix.rl import rl_cluster as rl_cluster_lib
     from tunix.rl.grpo import grpo_learner
     from tunix.rl.rollout import base_rollout
 
-    from agent_tunix.policy.mesh import make_mesh
     from agent_tunix.policy.optimizer import make_optimizer
     from agent_tunix.policy.tokenizer import Tokenizer
+    from benchmarks.peers.bare_tunix import load_model, make_mesh
 
-    directory, mesh = Path(config.model.path), make_mesh([1, 1])
-    facts = json.loads((directory / "config.json").read_text())
-    shape = qwen3.ModelConfig(
-        num_layers=facts["num_hidden_layers"],
-        vocab_size=facts["vocab_size"],
-        embed_dim=facts["hidden_size"],
-        hidden_dim=facts["intermediate_size"],
-        num_heads=facts["num_attention_heads"],
-        head_dim=facts["head_dim"],
-        num_kv_heads=facts["num_key_value_heads"],
-        rope_theta=int(facts["rope_theta"]),
-        norm_eps=facts["rms_norm_eps"],
-        use_tied_embedding=facts["tie_word_embeddings"],
-    )
-
-    def load() -> Any:
-        return params.create_model_from_safe_tensors(str(directory), shape, mesh, dtype=jnp.float32)
-
+    directory, mesh = Path(config.model.path), make_mesh()
     generation, prompts = config.generation, config.training.batch_size
     roles = (rl_cluster_lib.Role.ACTOR, rl_cluster_lib.Role.REFERENCE, rl_cluster_lib.Role.ROLLOUT)
     cluster = rl_cluster_lib.RLCluster(
-        actor=load(),
-        reference=load(),
+        actor=load_model(directory, mesh),
+        reference=load_model(directory, mesh),
         tokenizer=Tokenizer(directory),
         cluster_config=rl_cluster_lib.ClusterConfig(
             role_to_mesh=dict.fromkeys(roles, mesh),

@@ -14,6 +14,14 @@ from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.training import devices
 
 
+def make_mesh() -> Any:
+    """The first device alone, with the axes that Tunix's models name."""
+    import jax
+    import numpy as np
+
+    return jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp"))
+
+
 def load_model(directory: Path, mesh: Any) -> Any:
     """Tunix's Qwen 3 with the weights of the directory."""
     import json
@@ -41,7 +49,6 @@ def load_model(directory: Path, mesh: Any) -> Any:
 def build(scenario: Scenario) -> Any:
     """The cluster and the learner."""
     import jax
-    import numpy as np
     import optax
     from tunix.rl import rl_cluster as rl_cluster_lib
     from tunix.rl.grpo import grpo_learner
@@ -50,7 +57,7 @@ def build(scenario: Scenario) -> Any:
     from agent_tunix.policy.tokenizer import Tokenizer
 
     directory = Path(scenario.model)
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp"))
+    mesh = make_mesh()
     roles = (rl_cluster_lib.Role.ACTOR, rl_cluster_lib.Role.REFERENCE, rl_cluster_lib.Role.ROLLOUT)
     warm_up = int(scenario.warmup_ratio * scenario.num_steps)
     schedule = optax.warmup_cosine_decay_schedule(0.0, scenario.learning_rate, warm_up, scenario.num_steps)

@@ -51,7 +51,14 @@ class Scenario:
         if self.reward == "variety":
             return lambda completion, _: len(set(completion)) / (1 + len(completion))
         reward = get_reward_function(self.reward)
-        return lambda completion, answer: float(reward(completion, answer=answer) or 0.0)  # type: ignore[arg-type]
+
+        def score(completion: str, answer: str) -> float:
+            value = reward(completion, answer=answer)
+            if not isinstance(value, (int, float)):
+                raise TypeError(f"the reward {self.reward} must give a number here, it gave {value!r}")
+            return float(value)
+
+        return score
 
     def to_json(self) -> str:
         """What `from_json` reads."""

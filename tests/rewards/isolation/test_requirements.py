@@ -126,7 +126,8 @@ if __name__ == "__main__":
     (flooded,) = score_upload(flood, timeout_s=20.0)
     print(json.dumps([score.value, score.detail, score.extras, flooded.outcome.value, flooded.detail]))
 """
-# Gives an ordinary user the way to this Python, wherever it lies: in mounts that nobody else sees.
+# Gives an ordinary user the way to this Python, its packages and this checkout, wherever they lie: in mounts that
+# nobody else sees.
 _AS_NOBODY = """
 set -e
 mount --make-rprivate /
@@ -140,8 +141,12 @@ if ! setpriv --reuid=65534 --regid=65534 --clear-groups test -r "$1"; then
     if test -d "$name" && ! test -L "$name"; then mkdir "$home/$name"; mount --rbind "$name" "$home/$name"; fi
   done
 fi
-cd "$3"
-exec setpriv --reuid=65534 --regid=65534 --clear-groups "$4" "$2/program.py" "$5"
+mkdir "$2/checkout" "$2/environment"
+mount --bind "$3" "$2/checkout"
+mount --bind "$4" "$2/environment"
+cd "$2/checkout"
+export PYTHONPATH="$2/checkout/src:$2/checkout"
+exec setpriv --reuid=65534 --regid=65534 --clear-groups "$2/environment/bin/python" "$2/program.py" "$5"
 """
 
 
@@ -163,7 +168,7 @@ def test_isolation_as_whom_and_with_what(user: str, namespaces: str) -> None:
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{checkout}/src:{checkout}", "HOME": "/nonexistent"}
         command = [sys.executable, f"{place}/program.py", namespaces]
         if user == "nobody":
-            arguments = [library, place, str(checkout), sys.executable, namespaces]
+            arguments = [library, place, str(checkout), sys.prefix, namespaces]
             command = ["unshare", "--mount", "sh", "-c", _AS_NOBODY, "sh", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     finally:

@@ -49,7 +49,7 @@ class StoredStep:
         scores: What the mixture said of each.
         advantages: [N] float32, as they trained.
         logprobs: [N] float32, the sum over a completion's tokens of their log-probabilities under the policy that
-            sampled them, at the sampling temperature and before top-k and top-p; NaN where it is not known.
+            sampled them, at the sampling temperature and before top-k, top-p and min-p; NaN where it is not known.
         settings: How totals and advantages follow from the scores.
         groups_in_step: Groups that the step had; more than are here where `rollouts.share` left some out.
     """
@@ -145,7 +145,7 @@ COLUMNS = (
         "logprob",
         "float32",
         "Sum of the tokens' log-probabilities under the policy that sampled them, at the sampling temperature and"
-        " before top-k and top-p; null where it is not known.",
+        " before top-k, top-p and min-p; null where it is not known.",
         True,
     ),
     Column("tokens", "list<int32>", "The completion's token ids."),
