@@ -1,5 +1,7 @@
 """The repairs of Tunix 0.1.7, each with the defect it mends: where that no longer shows, the repair can go."""
 
+import gc
+import inspect
 import json
 import subprocess
 import sys
@@ -9,11 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from tests.policy.support import make_directory
 from tunix.models.qwen3 import model as qwen3
 from tunix.models.qwen3 import params
+from tunix.rl import rl_cluster as rl_cluster_lib
+from tunix.sft import utils
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy import compat
@@ -106,6 +111,24 @@ def modules_after(code: str) -> set[str]:
 
 NARROWLY = "from agent_tunix.policy import compat; compat.import_narrowly()"
 NOT_NEEDED = {"pandas", "google.cloud.storage", "tunix.distillation", "tunix.rl.agentic"}
+
+
+def test_tunix_still_sums_up_the_gradients_of_a_single_micro_batch() -> None:
+    config = rl_cluster_lib.RLTrainingConfig(
+        actor_optimizer=optax.sgd(0.1), eval_every_n_steps=1, mini_batch_size=4, train_micro_batch_size=4
+    )
+    assert config.gradient_accumulation_steps == 1  # with which its trainer takes `optax.MultiSteps`
+    compat.accumulate_only_where_needed(config)
+    assert config.gradient_accumulation_steps is None
+
+
+def test_nothing_is_told_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    monkeypatch.setattr(utils, "show_hbm_usage", inspect.unwrap(utils.show_hbm_usage))
+    compat.report_no_memory()
+    utils.show_hbm_usage("a title")
+    assert not collected
 
 
 def test_a_submodule_of_tunix_loads_all_of_it() -> None:

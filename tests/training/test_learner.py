@@ -13,6 +13,7 @@ from flax import nnx
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardFailureRateError
 from agent_tunix.policy import compat
+from agent_tunix.policy.programs import Call
 from agent_tunix.policy.variables import Parts
 from agent_tunix.training import learner as learner_module
 from agent_tunix.training.logps import logps_under
@@ -216,7 +217,7 @@ def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monk
         ready.append(begun[0].is_ready())
         return type(reward).score(reward, samples)
 
-    monkeypatch.setattr(learner_module, "reference_logps", begin)
+    monkeypatch.setattr(learner_module, "reference_call", lambda *args: Call("late", begin, args))
     monkeypatch.setattr(reward, "score", score)
     found = two_iterations.run_step(1)
     assert ready == [False]

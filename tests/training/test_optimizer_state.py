@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -67,6 +69,31 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_the_unbroken_one(
     assert_same(bench.state(), expected)
     still = {name for name in expected["weights"] if name not in changed(expected, bench.initial)}
     assert still == {name for name in expected["weights"] if groups and "embed_tokens" in name}
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_run_goes_on_with_another_number_of_micro_batches(make_bench: BenchMaker, kind: str) -> None:
+    optimizer = OptimizerConfig(kind=kind, learning_rate=1e-3)
+    whole, halves = (bench_of(make_bench, optimizer, micro_batch_size=size, num_iterations=1) for size in (None, 2))
+    for bench, other in ((whole, halves), (halves, whole)):
+        bench.reset()
+        take_step(bench, 1)
+        write_state(other.learner, jax.tree.map(jnp.copy, read_state(bench.learner)))
+        assert_same(other.state(), bench.state())
+        assert other.learner.num_updates == 1
+        completions = bench.sample(seed=2)
+        for one in (bench, other):
+            one.update(completions, ADVANTAGES)
+        assert bench.learner.num_updates == other.learner.num_updates == 2
+        for name, found in other.state()["weights"].items():
+            np.testing.assert_allclose(found, bench.state()["weights"][name], atol=2e-5)
+
+
+def test_gradients_are_summed_up_only_where_an_update_has_several_micro_batches(make_bench: BenchMaker) -> None:
+    for size, sums in ((None, False), (2, True)):
+        bench = bench_of(make_bench, OptimizerConfig(), micro_batch_size=size)
+        assert hasattr(bench.learner.rl_cluster.actor_trainer.optimizer.opt_state, "acc_grads") is sums
+        assert not any("acc_grads" in name for name in read_state(bench.learner)["optimizer"])
 
 
 def test_a_checkpoint_of_another_optimiser_is_refused(make_bench: BenchMaker, tmp_path: Path) -> None:

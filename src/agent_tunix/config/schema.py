@@ -467,7 +467,7 @@ class TrackingConfig:
     mlflow_uri: str | None = key(
         None, "MLflow's store; null: MLFLOW_TRACKING_URI, or else sqlite:///mlflow.db in the working directory."
     )
-    report: bool = key(True, "Draw report.html and plots/*.png as the run ends.")
+    report: bool = key(True, "Draw report.html as the run ends.")
     profile_steps: list[int] = key(
         [3, 5], "With profile=true, the first and the last step that is traced; past the run's end, its last step."
     )

@@ -173,9 +173,8 @@ def _accumulated_norm(before: Any, gradients: Any, counted: Sequence[bool] | Non
         gradients: Those of a micro-batch.
         counted: Whether each array counts; None: all.
     """
-    state = before["opt_state"]
     leaves = jax.tree.leaves(gradients)
-    if "acc_grads" in state:
+    if (state := _held_in(before)) is not before:
         done = state["mini_step"].get_value()
         means = jax.tree.leaves(state["acc_grads"])
         leaves = [mean + (new - mean) / (done + 1) for mean, new in zip(means, leaves, strict=True)]
@@ -206,21 +205,92 @@ def update_reference(worker: Any, state: Any) -> None:
     worker._model_states["reference"] = nnx.split(worker.get_model("reference"))
 
 
+def report_no_memory() -> None:
+    """Leave out what Tunix tells of the memory of its devices.
+
+    Defect: it collects garbage for it, a fifth of a second as a run starts, and on a CPU it says no more than that a
+    package for TPUs may be missing.
+    """
+    from tunix.sft import utils
+
+    utils.show_hbm_usage = lambda title="": None
+
+
+def accumulate_only_where_needed(config: Any) -> None:
+    """Let an update of a single micro-batch take its gradient as it is.
+
+    Defect: Tunix sums gradients up in `optax.MultiSteps` there too, which takes as much memory as the weights that
+    train, and eleven small programs to begin with.
+
+    Args:
+        config: Of the training, before the cluster is made.
+    """
+    if config.gradient_accumulation_steps == 1:
+        config.gradient_accumulation_steps = None
+
+
+def read_optimizer(optimizer: Any) -> dict[str, Any]:
+    """The optimiser's state between two updates, the same whether it accumulates gradients or not.
+
+    Returns:
+        `step`, how many updates it has made, and `opt_state`, if it has one.
+    """
+    state: Any = nnx.state(optimizer)
+    step, held = state["step"], _held_in(state)
+    if held is not state:
+        step = step.replace(held["gradient_step"].get_value().astype(step.get_value().dtype))
+    name = _name_in(held, state)
+    return {"step": step} | ({"opt_state": held[name]} if name in held else {})
+
+
+def write_optimizer(optimizer: Any, read: dict[str, Any], accumulation: int) -> None:
+    """Put what `read_optimizer` gave into an optimiser, which may accumulate over another number of micro-batches.
+
+    Args:
+        optimizer: Takes it; gradients that it has accumulated are forgotten.
+        read: What an optimiser of the same kind gave.
+        accumulation: Micro-batches of an update.
+    """
+    state: Any = nnx.state(optimizer)
+    held, updates = _held_in(state), read["step"].get_value()
+    if held is not state:
+        _forget(held)
+        done = held["gradient_step"]
+        held["gradient_step"] = done.replace(updates.astype(done.get_value().dtype))
+    if "opt_state" in read:
+        held[_name_in(held, state)] = read["opt_state"]
+    # Flax counts micro-batches.
+    state["step"] = state["step"].replace(updates * accumulation)
+    nnx.update(optimizer, state)
+
+
+def _held_in(state: Any) -> Any:
+    """What the state of the optimiser proper is in: `optax.MultiSteps`, or where there is none, `nnx.Optimizer`."""
+    return state["opt_state"] if "opt_state" in state and "acc_grads" in state["opt_state"] else state
+
+
+def _name_in(held: Any, state: Any) -> str:
+    return "opt_state" if held is state else "inner_opt_state"
+
+
 def reset_accumulation(optimizer: Any) -> None:
     """Forget gradients of micro-batches whose update has not happened.
 
-    Tunix wraps the optimiser in `optax.MultiSteps`; a step that stops half-way leaves its sum there.
+    Tunix sums them up in `optax.MultiSteps`; a step that stops half-way leaves its sum there.
     """
-    state = optimizer.opt_state
-    if hasattr(state, "acc_grads"):
-        current: Any = nnx.state(optimizer)
-        zeros = jax.tree.map(jax.numpy.zeros_like, current["opt_state"])
+    state: Any = nnx.state(optimizer)
+    if (held := _held_in(state)) is not state:
         # Flax counts micro-batches; those whose gradients are forgotten have not been.
-        current["step"] = jax.tree.map(
+        state["step"] = jax.tree.map(
             lambda step, mini_step: step - mini_step.astype(step.dtype),
-            current["step"],
-            current["step"].replace(current["opt_state"]["mini_step"].get_value()),
+            state["step"],
+            state["step"].replace(held["mini_step"].get_value()),
         )
-        for name in ("mini_step", "acc_grads"):
-            current["opt_state"][name] = zeros[name]
-        nnx.update(optimizer, current)
+        _forget(held)
+        nnx.update(optimizer, state)
+
+
+def _forget(state: Any) -> None:
+    """Set the sum of `optax.MultiSteps` to nothing."""
+    for name in ("mini_step", "acc_grads"):
+        state[name] = jax.tree.map(jax.numpy.zeros_like, state[name])

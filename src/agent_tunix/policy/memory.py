@@ -46,7 +46,8 @@ class MemoryPlan:
         weights: The policy's, quantised or not, without adapter.
         adapter: A and B of every adapted projection.
         reference: What the reference policy has for itself: a copy of what trains; 0 without a KL penalty.
-        optimizer: Moments of all that trains, as many as the optimiser has, and the sum of accumulated gradients.
+        optimizer: Moments of all that trains, as many as the optimiser has, and the sum of gradients where an
+            update has several micro-batches.
         cache: Sampling: keys and values of the prompts and completions of a step, or of an evaluation where those are
             more.
         sampling: Sampling: a layer that reads the prompts, and the logits of the tokens that are drawn.
@@ -122,12 +123,12 @@ def plan_memory(
     prompts, completions = _share(batch, shape), _share(batch * group, shape)
     numbers_read = prompts * prompt * _numbers_read(a, shape) + prompts * _part(a.num_heads, shape.tp) * prompt**2
     layer = _layer_bytes(a, config, compute_bytes, shape)
+    accumulates = micro_batch_size(config) < batch
     return MemoryPlan(
         weights=weights,
         adapter=adapter,
         reference=trained if config.grpo.beta != 0.0 else 0,
-        # Tunix accumulates gradients even where an update has one micro-batch.
-        optimizer=(_MOMENTS[config.optimizer.kind] + 1) * trained,
+        optimizer=(_MOMENTS[config.optimizer.kind] + accumulates) * trained,
         cache=plan_cache(a, config, compute_bytes, shape).bytes,
         sampling=numbers_read * compute_bytes
         + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32),

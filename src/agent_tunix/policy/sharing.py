@@ -11,6 +11,7 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.policy.mesh import sharding_over
+from agent_tunix.policy.programs import Call, Programs
 from agent_tunix.policy.variables import Variables, held_by
 
 
@@ -23,7 +24,7 @@ def release_anchor(cluster: Any) -> None:
     cluster._anchor_policy_state = None
 
 
-def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
+def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh, programs: Programs, name: str = "update") -> None:
     """Make the trainer's step take frozen weights and give back none.
 
     Defect: the compiled step gives back every weight, so that the first one puts a copy of the frozen base into the
@@ -34,8 +35,14 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
     those of one training step can all be begun before any of them is looked at: after one that was not finite the
     others change nothing.
 
-    The trainer gains `compile_step`, which compiles the step for inputs, given as arrays or as their shapes, and does
-    nothing else.
+    The trainer gains `compile_step`, which has the step's program ready for inputs, given as arrays or as their shapes,
+    and does nothing else.
+
+    Args:
+        trainer: Whose step it is.
+        mesh: Where the policy lies.
+        programs: Has the step's compiled programs.
+        name: Theirs: that of no other step of a run of the same configuration.
     """
     model, optimizer = trainer.model, trainer.optimizer
     wrt = optimizer.wrt
@@ -53,15 +60,18 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh) -> None:
         told = step(model, optimizer, inputs, healthy)
         return told, held_by(nnx.state(model, wrt)), held_by(nnx.state(optimizer))
 
+    def call(inputs: Any, healthy: Any) -> Call:
+        shapes = tuple(leaf.shape for leaf in jax.tree.leaves(inputs))
+        return Call(name, update, (trained.read(), moments.read(), frozen.read(), healthy, inputs), shapes=shapes)
+
     def train_step(inputs: Any, healthy: Any = None) -> Any:
-        healthy = at_first if healthy is None else healthy
-        told, weights, state = update(trained.read(), moments.read(), frozen.read(), healthy, inputs)
+        told, weights, state = programs.run(call(inputs, at_first if healthy is None else healthy))
         trained.write(weights)
         moments.write(state)
         return told
 
     def compile_step(inputs: Any) -> None:
-        update.lower(trained.read(), moments.read(), frozen.read(), at_first, inputs).compile()
+        programs.prepare(call(inputs, at_first))
 
     trainer._jitted_train_step_fn = train_step
     trainer.compile_step = compile_step

@@ -1,5 +1,6 @@
 """Configuration → what a run works on: prompts, their order, the policy, the learner, the reward's workers."""
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from agent_tunix.policy.model import (
 from agent_tunix.policy.model_digest import digest_model
 from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
+from agent_tunix.policy.programs import Programs, identity, kept_directory
 from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
@@ -43,6 +45,16 @@ from agent_tunix.training.sampling import Sampling
 from agent_tunix.training.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
+
+# Of the configuration, what no compiled program follows from; whatever is not named here is taken to matter.
+_NOT_COMPILED = (
+    *("data", "prompt", "rewards", "reward", "stopping", "evaluation", "tracking", "rollouts"),
+    *("seed", "project_name", "wandb_disabled", "profile"),
+)
+_NOT_COMPILED_OF_TRAINING = (
+    *("reward_function", "checkpoint_dir", "log_dir", "resume", "init_checkpoint", "save_interval_steps"),
+    *("eval_every_n_steps", "num_test_batches", "log_reward_stats", "log_rewards", "save_reward_analysis", "log_level"),
+)
 
 
 @dataclass(kw_only=True)
@@ -103,12 +115,23 @@ def build_material(config: Config, mixture: Mixture, *, num_rows: int | None = N
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
     with spend("learner"):
         optimizer = make_optimizer(config.optimizer, schedule)
-        learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config))
+        programs = Programs(kept_directory(), _identify(config, directory, batches.num_steps))
+        learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config), programs)
     prompting = fingerprint_prompts(config.prompt, tokenizer)
     # Compiled as a whole, where each operation of it would be a program of its own.
     return Material(
         config, prompting, directory, digest_model(directory), batches, held_out, learner, jax.jit(schedule), mesh
     )
+
+
+def _identify(config: Config, directory: Path, num_steps: int) -> str:
+    """What the compiled programs of a run follow from, besides their arguments."""
+    compiled = dataclasses.asdict(config)
+    for name in _NOT_COMPILED:
+        del compiled[name]
+    for name in _NOT_COMPILED_OF_TRAINING:
+        del compiled["training"][name]
+    return identity(config=compiled, architecture=(directory / "config.json").read_text(), num_steps=num_steps)
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:
@@ -158,12 +181,25 @@ def build_learner(
     optimizer: optax.GradientTransformation,
     mixture: Mixture,
     micro_batch: int,
+    programs: Programs | None = None,
 ) -> GrpoLearner:
     """The cluster of policy, reference and sampler, and the learner on it."""
     compat.check_version()
+    compat.report_no_memory()
     bridge.register_with_tunix()
     training, grpo = config.training, config.grpo
     roles = (rl_cluster_lib.Role.ACTOR, rl_cluster_lib.Role.REFERENCE, rl_cluster_lib.Role.ROLLOUT)
+    training_config = rl_cluster_lib.RLTrainingConfig(
+        actor_optimizer=optimizer,
+        # Evaluation, metrics and checkpoints are the run's; Tunix's are switched off.
+        eval_every_n_steps=1,
+        metrics_logging_options=None,
+        checkpoint_root_directory=None,
+        mini_batch_size=training.batch_size,
+        train_micro_batch_size=micro_batch,
+        data_sharding_axis=(ROWS,),
+    )
+    compat.accumulate_only_where_needed(training_config)
     cluster = rl_cluster_lib.RLCluster(
         actor=policy,
         reference=copy_reference(policy) if grpo.beta != 0.0 else None,
@@ -172,16 +208,7 @@ def build_learner(
             role_to_mesh=dict.fromkeys(roles, mesh),
             rollout_engine=Rollout,
             rollout_config=_rollout_config(config),
-            training_config=rl_cluster_lib.RLTrainingConfig(
-                actor_optimizer=optimizer,
-                # Evaluation, metrics and checkpoints are the run's; Tunix's are switched off.
-                eval_every_n_steps=1,
-                metrics_logging_options=None,
-                checkpoint_root_directory=None,
-                mini_batch_size=training.batch_size,
-                train_micro_batch_size=micro_batch,
-                data_sharding_axis=(ROWS,),
-            ),
+            training_config=training_config,
         ),
     )
     learner = GrpoLearner(
@@ -208,7 +235,8 @@ def build_learner(
         frozen=[group.name for group in groups if group.freeze],
     )
     sharing.release_anchor(cluster)
-    sharing.update_trained_only(cluster.actor_trainer, mesh)
+    cluster.rollout.programs = programs or Programs()
+    sharing.update_trained_only(cluster.actor_trainer, mesh, cluster.rollout.programs)
     return learner
 
 

@@ -67,6 +67,9 @@ class Compilations(Closing):
     def __init__(self) -> None:
         import jax
 
+        from agent_tunix.policy.programs import LOADED_EVENT
+
+        self._loaded = LOADED_EVENT
         self.count = self.from_cache = 0
         self.seconds = 0.0
         jax.monitoring.register_event_duration_secs_listener(self._compiled)
@@ -89,6 +92,10 @@ class Compilations(Closing):
     def _compiled(self, event: str, duration_secs: float, **_: object) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             self.count += 1
+            self.seconds += duration_secs
+        elif event == self._loaded:
+            self.count += 1
+            self.from_cache += 1
             self.seconds += duration_secs
 
     def _happened(self, event: str, **_: object) -> None:

@@ -41,13 +41,14 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import RewardFailureRateError
 from agent_tunix.policy import compat
 from agent_tunix.policy.mesh import fetch, place_rows
+from agent_tunix.policy.programs import Call, Programs
 from agent_tunix.policy.variables import Parts
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
 from agent_tunix.training.keys import derive_key
-from agent_tunix.training.logps import bucket, compile_reference_logps, reference_logps
+from agent_tunix.training.logps import bucket, reference_call
 from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
 from agent_tunix.training.profiling import phase
@@ -209,7 +210,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             arrays = self._to_device(rows, completions)
             logps: Any = None
             if self.algo_config.beta != 0.0:
-                logps = compile_reference_logps(self._reference_parts, *arrays, self.algo_config.temperature)
+                logps = self.programs.prepare(self._reference_call(arrays))
         return _Part(rows, *arrays, logps)
 
     def _compile_update(self, completions: Completions, part: "_Part") -> None:
@@ -231,9 +232,12 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
     @property
     def num_updates(self) -> int:
         """Updates that the optimiser has made, those of the run before a resumed one included."""
-        trainer = self.rl_cluster.actor_trainer
-        accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
-        return int(trainer.optimizer.step.get_value()) // int(accumulation)
+        return int(self.rl_cluster.actor_trainer.optimizer.step.get_value()) // self.accumulation
+
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches of an update."""
+        return int(self.rl_cluster.actor_trainer.config.get_with_default("gradient_accumulation_steps", 1))
 
     def _mesh(self) -> jax.sharding.Mesh:
         mesh: jax.sharding.Mesh = self.rl_cluster.r2m[rl_cluster_lib.Role.ACTOR]
@@ -287,7 +291,6 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         trainer = self.rl_cluster.actor_trainer
         self.ahead.wait((_UPDATE, *_slots(completions)))
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
-        accumulation = trainer.config.get_with_default("gradient_accumulation_steps", 1)
         mask, weights = self._weigh(completions)
         micro_batches = [
             self._make_example(part, completions, advantages, mask, weights * len(parts)) for part in parts
@@ -304,10 +307,10 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         policy = describe_updates(
             records,
             np.resize([int(mask[part.rows].sum()) for part in parts], len(records)),
-            accumulation,
+            self.accumulation,
             total_weight=float((weights * mask.sum(axis=1)).sum()),
         )
-        return policy, finite, (len(records) - (not finite)) // accumulation
+        return policy, finite, (len(records) - (not finite)) // self.accumulation
 
     def _weigh(self, completions: Completions) -> tuple[np.ndarray, np.ndarray]:
         """[N, T] the tokens that take part in the loss, and [N] what each token of a completion counts for."""
@@ -330,9 +333,18 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
                 arrays = self._to_device(rows, completions)
                 logps = None
                 if self.algo_config.beta != 0.0:
-                    logps = reference_logps(self._reference_parts, *arrays, self.algo_config.temperature)
+                    logps = self.programs.run(self._reference_call(arrays))
                 parts.append(_Part(rows, *arrays, logps))
         return parts
+
+    def _reference_call(self, arrays: tuple[jax.Array, jax.Array, jax.Array]) -> Call:
+        return reference_call(self._reference_parts, *arrays, self.algo_config.temperature)
+
+    @property
+    def programs(self) -> Programs:
+        """The compiled programs of the run."""
+        rollout: Rollout = self.rl_cluster.rollout
+        return rollout.programs
 
     @functools.cached_property
     def _reference_parts(self) -> Parts:

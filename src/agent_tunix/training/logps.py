@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.memory import CHUNK_NUMBERS
 from agent_tunix.policy.mesh import row_parts
+from agent_tunix.policy.programs import Call, Programs
 from agent_tunix.policy.variables import Parts
 
 # Lengths that arrays are cut to, as shares of the longest there may be. Each pair of them is a program to compile.
@@ -97,25 +98,21 @@ def _reference_logps(graphdef: Any, state: Any, arrays: Any, temperature: float)
     return completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=temperature).logps
 
 
-def reference_logps(
+def reference_call(
     model: Parts,
     prompt_BP: Int[Array, "B P"],
     prompt_lengths_B: Int[Array, " B"],
     tokens_nT: Int[Array, "n T"],
     temperature: float,
-) -> Float[Array, "n T"]:
-    """Log-probabilities under a model that does not train; the device begins, and nothing waits for it."""
-    logps: jax.Array = _reference_logps(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
-    return logps
-
-
-def compile_reference_logps(
-    model: Parts, prompt_BP: jax.Array, prompt_lengths_B: jax.Array, tokens_nT: jax.Array, temperature: float
-) -> jax.ShapeDtypeStruct:
-    """Compile `reference_logps` for arguments like these; what it gives, as a shape on its devices."""
-    lowered = _reference_logps.lower(*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT), temperature)
-    shardings = lowered.compile().output_shardings
-    return jax.ShapeDtypeStruct(tokens_nT.shape, lowered.out_info.dtype, sharding=shardings)  # type: ignore[no-untyped-call]
+) -> Call:
+    """What gives the [n, T] log-probabilities under a model that does not train; nothing waits for it."""
+    return Call(
+        "reference",
+        _reference_logps,
+        (*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT)),
+        {"temperature": temperature},
+        shapes=(prompt_BP.shape, tokens_nT.shape),
+    )
 
 
 def logps_under(
@@ -125,8 +122,9 @@ def logps_under(
     tokens_nT: Int[Array, "n T"],
     temperature: float,
 ) -> Float[Array, "n T"]:
-    """`reference_logps` of a model that is asked once."""
-    return reference_logps(Parts(model), prompt_BP, prompt_lengths_B, tokens_nT, temperature)
+    """[n, T] log-probabilities under a model that does not train and is asked once."""
+    logps: jax.Array = Programs().run(reference_call(Parts(model), prompt_BP, prompt_lengths_B, tokens_nT, temperature))
+    return logps
 
 
 def _in_chunks(

@@ -6,6 +6,8 @@ from typing import Any
 from agent_tunix.config.compose import find_conf_directory
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.rewards import Mixture, resolve_reward
+from agent_tunix.rewards.answers.verifiers import VERIFIERS
+from agent_tunix.rewards.builtin import correctness
 from agent_tunix.rewards.execution import Runner, make_runner
 from agent_tunix.rewards.resolve import read_components
 from agent_tunix.training.uploaded_rewards import make_fetch
@@ -47,6 +49,19 @@ def _spec(config: Config) -> Any:
 
 def _reward_directories(working_directory: Path) -> list[Path]:
     return [working_directory / "conf" / "reward", find_conf_directory() / "reward"]
+
+
+def begin_verifiers(mixture: Mixture) -> None:
+    """Start the process that difficult answers are compared in, where a component compares answers.
+
+    It takes a second, in which the first step would wait.
+
+    Args:
+        mixture: The reward, before it is placed in workers.
+    """
+    targets = (getattr(component.reward, "target", None) for component in mixture.components)
+    if any(getattr(target, "__module__", None) == correctness.__name__ for target in targets):
+        VERIFIERS.begin()
 
 
 def make_reward_runner(mixture: Mixture, rewards: RewardsConfig) -> Runner[Mixture]:

@@ -24,6 +24,7 @@ from tunix.rl.rollout import base_rollout
 
 from agent_tunix.policy.cache_plan import Stage, plan_stages
 from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
+from agent_tunix.policy.programs import Call, Programs
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.policy.variables import Parts
 from agent_tunix.training.decode_loop import generate
@@ -89,9 +90,13 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
     """Samples from the policy that is being trained, sharing its weights."""
 
     def __init__(self, rollout_actor: nnx.Module, tokenizer: Any, mesh: jax.sharding.Mesh, rollout_config: Any) -> None:
-        """Take the model as it is; Tunix calls this with its own adapter around our tokenizer."""
+        """Take the model as it is; Tunix calls this with its own adapter around our tokenizer.
+
+        Where compiled programs are kept, `programs` is replaced by those of the run.
+        """
         self._model = rollout_actor
         self._mesh = mesh
+        self.programs = Programs()
         self._tokenizer: Tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         self._temperature: float = rollout_config.temperature
         self._eos_ids: tuple[int, ...] = tuple(rollout_config.eos_tokens or self._tokenizer.eos_ids)
@@ -116,7 +121,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         """
         N = len(prompts) * num_generations
         prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
-        sampled = fetch(self._generation(prompt_BP, length_B, key, sampling, num_generations)())
+        sampled = fetch(self.programs.run(self._generation(prompt_BP, length_B, key, sampling, num_generations)))
         tokens_NT, logps_NT, lengths_N, ended_N = (array[:N] for array in sampled)
         return Completions(
             prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0)[:N],
@@ -139,8 +144,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
     ) -> None:
         """Compile what `sample` runs with these arguments."""
         padded = self._pad(prompts, num_generations, max_prompt_length)
-        call = self._generation(*padded, key, sampling, num_generations)
-        generate.lower(*call.args, **call.keywords).compile()
+        self.programs.prepare(self._generation(*padded, key, sampling, num_generations))
 
     def _pad(
         self, prompts: Sequence[Sequence[int]], num_generations: int, max_prompt_length: int
@@ -156,19 +160,21 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
 
     def _generation(
         self, prompt_BP: np.ndarray, length_B: np.ndarray, key: jax.Array, sampling: Sampling, num_generations: int
-    ) -> "functools.partial[Any]":
-        """The compiled call: [N, T] tokens and log-probabilities, [N] lengths and whether they ended."""
+    ) -> Call:
+        """What samples: [N, T] tokens and log-probabilities, [N] lengths and whether they ended."""
         width = bucket(int(length_B.max()), prompt_BP.shape[1])
-        return functools.partial(
+        return Call(
+            "generate",
             generate,
-            *self._parts.split(),
-            *place_rows(self._mesh, (prompt_BP[:, -width:], length_B)),
-            key,
-            num_generations=num_generations,
-            stages=self._stages(len(prompt_BP), num_generations, width, sampling.max_new_tokens),
-            sampling=sampling,
-            pad_id=self.pad_id(),
-            eos_ids=self._eos_ids,
+            (*self._parts.split(), *place_rows(self._mesh, (prompt_BP[:, -width:], length_B)), key),
+            {
+                "num_generations": num_generations,
+                "stages": self._stages(len(prompt_BP), num_generations, width, sampling.max_new_tokens),
+                "sampling": sampling,
+                "pad_id": self.pad_id(),
+                "eos_ids": self._eos_ids,
+            },
+            shapes=(len(prompt_BP), width),
         )
 
     @functools.cached_property

@@ -18,6 +18,7 @@ from agent_tunix.training.opening import Opened, open_run
 from agent_tunix.training.preflight import Checked
 from agent_tunix.training.processes.sharing import shared_rewards, why_first_scores
 from agent_tunix.training.resuming import GRPO, check_reward
+from agent_tunix.training.reward_setup import begin_verifiers
 from agent_tunix.training.steps import Learned, Run, Summary
 from agent_tunix.training.storing import scoring_settings, to_stored
 
@@ -40,6 +41,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         open_run(checked, root, overrides) as opened,
         shared_rewards(checked.mixture, checked.config.rewards, opened.processes) as mixture,
     ):
+        begin_verifiers(checked.mixture)
         # From here on the mixture is the one that the workers serve; they start while the model loads.
         checked = replace(opened.checked, mixture=mixture)
         _LOGGER.info("reward: %s", checked.mixture.describe())

@@ -29,7 +29,7 @@ _PROMPTS_CHANGED = (
 def read_state(learner: GrpoLearner) -> dict[str, dict[str, jax.Array]]:
     """`weights` that train, the `optimizer`'s state, and the `reference` where it moves, each name → array."""
     trainer = learner.rl_cluster.actor_trainer
-    state = {"weights": read_weights(trainer.model), "optimizer": _named(nnx.state(trainer.optimizer))}
+    state = {"weights": read_weights(trainer.model), "optimizer": _named(compat.read_optimizer(trainer.optimizer))}
     if learner.reference_moves:
         state["reference"] = read_weights(learner.rl_cluster.inference_worker.get_model("reference"))
     return state
@@ -39,7 +39,8 @@ def write_state(learner: GrpoLearner, state: State) -> None:
     """Put what `read_state` gave into the learner."""
     trainer = learner.rl_cluster.actor_trainer
     write_weights(trainer.model, state["weights"])
-    nnx.update(trainer.optimizer, _unnamed(nnx.state(trainer.optimizer), state["optimizer"]))
+    read = _unnamed(compat.read_optimizer(trainer.optimizer), state["optimizer"])
+    compat.write_optimizer(trainer.optimizer, read, learner.accumulation)
     if learner.reference_moves:
         worker = learner.rl_cluster.inference_worker
         reference = worker.get_model("reference")

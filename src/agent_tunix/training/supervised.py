@@ -93,7 +93,8 @@ class SupervisedTeacher:
         self._trainer = self._cluster.actor_trainer
         self._trainer.with_loss_fn(_loss, has_aux=True)
         self._trainer.with_gen_model_input_fn(lambda x: {"example": x})
-        sharing.update_trained_only(self._trainer, self._cluster.r2m[rl_cluster_lib.Role.ACTOR])
+        mesh = self._cluster.r2m[rl_cluster_lib.Role.ACTOR]
+        sharing.update_trained_only(self._trainer, mesh, self._rollout.programs, "update_supervised")
 
     def run_step(self, step: int, batch: PromptBatch) -> SupervisedResult:
         """One update with the targets of a batch.

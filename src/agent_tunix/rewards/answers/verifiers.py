@@ -6,6 +6,7 @@ interpreter costs its own verdict and nothing else. All of a process share them 
 """
 
 import atexit
+import contextlib
 import logging
 import os
 import threading
@@ -67,6 +68,14 @@ class Verifiers:
             else:
                 rulings += self._rule_few(questions[len(rulings) : len(rulings) + _ASKED_AT_ONCE])
         return rulings
+
+    def begin(self) -> None:
+        """Start a process, so that the first question need not wait for it; nothing waits for it here."""
+        from agent_tunix.rewards.execution.executor import Job
+
+        easy = Sample("2*x", columns={"answer": "x*2"})
+        with contextlib.suppress(RewardError, OSError):  # the first question will say why there is none
+            self._started().submit(Job(_RECIPE, [easy], [(0,)]))
 
     def hold(self) -> None:
         """Let the processes, once they are started, run until everyone who holds them has called `release`."""

@@ -28,12 +28,13 @@ MAX_READ = 200_000
 SEVERITIES = ("error", "warning", "info")
 
 
-def write_report(run: StoredRun, directory: Path) -> Path:
+def write_report(run: StoredRun, directory: Path, *, plots: bool = True) -> Path:
     """Write `report.html` and `plots/`, each file whole or not at all.
 
     Args:
         run: As it lies on the disk now.
         directory: Where they go; made if it does not exist.
+        plots: Whether the charts are drawn as pictures too, which takes longer than all else.
 
     Returns:
         The page.
@@ -76,7 +77,8 @@ def write_report(run: StoredRun, directory: Path) -> Path:
     )
     page = directory / "report.html"
     write_whole(page, html.encode())
-    _write_plots(pictures, directory / "plots")
+    if plots:
+        _write_plots(pictures, directory / "plots")
     return page
 
 

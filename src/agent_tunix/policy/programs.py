@@ -1,0 +1,247 @@
+"""Compiled programs that a later run takes from the disk without tracing what they are made from.
+
+JAX keeps what it has compiled by the text of a program, so that every start traces and lowers each function again to
+have that text: seconds of Python in which a small model does nothing. Here the digest of the text is kept too, by what
+the text follows from: the identity of the run (`identity`: sources, versions, configuration, architecture, devices),
+the function's name, its static arguments, and paths, shapes, types and places of its arrays. Two runs of which that
+differs may share a program, once it is traced.
+
+A file that is damaged, or of another JAX, is a program that is compiled again. As with JAX's own cache, whoever may
+write the directory may run code here.
+"""
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import logging
+import os
+import pickle
+import re
+import time
+import zlib
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.experimental import serialize_executable
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+
+LOADED_EVENT = "/agent_tunix/program_loaded"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# As JAX's own files, so that the least recently used of both go first.
+_SUFFIX = "-cache"
+_DISTRIBUTIONS = ("jax", "jaxlib", "flax", "optax", "google-tunix", "qwix", "numpy")
+_ROOM = Path(__file__).parents[1]
+# Those whose functions are traced, or decide what is.
+_TRACED = ("config", "policy", "training")
+_VARIABLES = ("JAX_", "XLA_", "LIBTPU_", "TPU_", "CUDA_", "NVIDIA_", "TF_XLA_")
+# They say where compiled programs lie and what is told of them, and nothing of the programs.
+_OTHERWISE = ("JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE", "JAX_TRACEBACK", "JAX_LOGGING")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a jitted function.
+
+    Attributes:
+        name: Of the function, for people and for the file.
+        function: As `jax.jit` gives it.
+        args: Arrays, or trees of them; for `Programs.prepare` shapes will do.
+        statics: Its static arguments, by name; each has a `repr` that says all of it.
+        shapes: What tells two calls with the same statics apart in one process: the shapes that vary.
+    """
+
+    name: str
+    function: Any
+    args: tuple[Any, ...]
+    statics: Mapping[str, Hashable] = field(default_factory=dict)
+    shapes: Hashable = ()
+
+    @property
+    def key(self) -> Hashable:
+        """What its program is found by in one process."""
+        return self.name, tuple(self.statics.items()), self.shapes
+
+
+class Programs:
+    """The compiled programs of a process; may be used by several threads, though not for one program at a time.
+
+    Args:
+        directory: Where they are kept; None: they are JAX's own matter, as with several processes, which would have to
+            find the same ones.
+        identity: Of the run, as `identity` gives it.
+    """
+
+    def __init__(self, directory: Path | None = None, identity: str = "") -> None:
+        self._kept = None if directory is None else _Kept(directory)
+        self._identity = identity
+        self._ready: dict[Hashable, Any] = {}
+
+    def run(self, call: Call) -> Any:
+        """What the function returns."""
+        if self._kept is None and call.key not in self._ready:
+            return call.function(*call.args, **call.statics)
+        return self._prepared(call)(*call.args)
+
+    def prepare(self, call: Call) -> Any:
+        """Have a program ready, and do nothing else.
+
+        Returns:
+            What the function would return, as shapes on their devices.
+        """
+        compiled = self._prepared(call)
+        return jax.tree.map(
+            lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),  # type: ignore[no-untyped-call]
+            compiled.out_info,
+            compiled.output_shardings,
+        )
+
+    def _prepared(self, call: Call) -> Any:
+        if (compiled := self._ready.get(call.key)) is None:
+            if self._kept is None:
+                compiled = call.function.lower(*call.args, **call.statics).compile()
+            else:
+                compiled = self._kept.find(call, self._identity)
+            self._ready[call.key] = compiled
+        return compiled
+
+
+class _Kept:
+    """The programs of a directory, by the digest of their text; and which text belongs to which call of which run."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._machine = identity()
+
+    def find(self, call: Call, run: str) -> Any:
+        """The program of a call: from the disk, or else compiled and kept."""
+        place = self._directory / f"agent_tunix_{call.name}-{_digest_call(call, run)}{_SUFFIX}"
+        text = _read_text(place)
+        if text is not None and (compiled := _load(self._path(text), call)) is not None:
+            return compiled
+        lowered = call.function.lower(*call.args, **call.statics)
+        text = hashlib.sha256(f"{self._machine}\0{lowered.as_text()}".encode()).hexdigest()
+        path = self._path(text)
+        compiled = _load(path, call)
+        if compiled is None:
+            compiled = lowered.compile(compiler_options=_unheard_of())
+            if not _store(path, compiled):
+                return compiled
+        _write_whole(place, text.encode())
+        return compiled
+
+    def _path(self, text: str) -> Path:
+        return self._directory / f"agent_tunix_program-{text}{_SUFFIX}"
+
+
+def _digest_call(call: Call, run: str) -> str:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(call.args)
+    arrays = [
+        (jax.tree_util.keystr(path), leaf.shape, str(leaf.dtype), str(getattr(leaf, "sharding", None)))
+        for path, leaf in leaves
+    ]
+    return hashlib.sha256(repr((run, sorted(call.statics.items()), arrays)).encode()).hexdigest()
+
+
+def identity(**facts: Any) -> str:
+    """What programs follow from besides their arguments, as a digest.
+
+    Args:
+        facts: Of the run, ready for JSON: the configuration, the architecture, whatever else is traced as a constant.
+    """
+    told = {
+        "versions": {name: importlib.metadata.version(name) for name in _DISTRIBUTIONS},
+        "source": _source_digest(),
+        "devices": [(device.platform, device.device_kind) for device in jax.devices()],
+        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "environment": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(_VARIABLES) and not name.startswith(_OTHERWISE)
+        },
+        "jax": {name: repr(value) for name, value in sorted(jax.config.values.items()) if "cache" not in name},
+        **facts,
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def kept_directory() -> Path | None:
+    """Where compiled programs are kept, if they are, and one process is at work."""
+    directory = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    return Path(directory) if directory and jax.process_count() == 1 else None
+
+
+@functools.cache
+def _source_digest() -> str:
+    digest = hashlib.sha256()
+    for room in _TRACED:
+        for path in sorted((_ROOM / room).rglob("*.py")):
+            digest.update(f"{path.relative_to(_ROOM)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _load(path: Path, call: Call) -> Any:
+    """The program of a file; None where there is none, or none that can be used."""
+    started = time.perf_counter()
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        program, out_tree = pickle.loads(zlib.decompress(content))
+        in_tree = jax.tree.structure((call.args, {}))
+        compiled = serialize_executable.deserialize_and_load(program, in_tree, out_tree)
+    except Exception as error:  # a file may hold anything; the program is compiled instead
+        _LOGGER.debug("%s is of no use (%s: %s)", path, type(error).__name__, error)
+        return None
+    jax.monitoring.record_event_duration_secs(LOADED_EVENT, time.perf_counter() - started)
+    return compiled
+
+
+def _read_text(path: Path) -> str | None:
+    """The digest that a file holds."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return None
+    return text if _DIGEST.fullmatch(text) else None
+
+
+def _unheard_of() -> dict[str, int]:
+    """Options with which JAX takes what it compiles from nowhere.
+
+    On a CPU XLA cannot write what it has read, since functions are missing from it then. So an option that has no
+    meaning there is another each time.
+    """
+    return {"xla_gpu_redzone_padding_bytes": time.time_ns() % 2**31} if jax.default_backend() == "cpu" else {}
+
+
+def _store(path: Path, compiled: Any) -> bool:
+    """Keep a program; whether that was possible."""
+    try:
+        program, _, out_tree = serialize_executable.serialize(compiled)
+        content = zlib.compress(pickle.dumps((program, out_tree)), 1)
+    except Exception as error:  # of the many that pickle and XLA raise, none is a reason to fail
+        _LOGGER.debug("%s was not kept (%s: %s)", path, type(error).__name__, error)
+        return False
+    return _write_whole(path, content)
+
+
+def _write_whole(path: Path, content: bytes) -> bool:
+    """Write a file whole or not at all; whether that was possible."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError as error:
+        _LOGGER.debug("%s was not written: %s", path, error)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""Programs that a later process finds on the disk: found where they are the same, and only there."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agent_tunix.policy import programs as module
+from agent_tunix.policy.programs import Call, Programs, identity, kept_directory
+
+X = np.arange(6, dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def unheard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs of each test are such as JAX's own cache does not have."""
+    monkeypatch.setattr(Traced, "name", f"scale_{uuid.uuid4().hex}")
+
+
+class Traced:
+    """A jitted function that knows how often it was traced."""
+
+    name = "scale"
+
+    def __init__(self, **options: Any) -> None:
+        self.count = 0
+
+        def scale(state: Any, x: jax.Array, factor: int = 2) -> Any:
+            self.count += 1
+            return {"scaled": x * factor + state["bias"], "sum": (x.sum(),)}
+
+        scale.__name__ = self.name
+        self.function = jax.jit(scale, static_argnames="factor", **options)
+
+    def call(self, x: Any = X, factor: int = 2, bias: Any = 1.0) -> Call:
+        args = ({"bias": jnp.float32(bias)}, jnp.asarray(x))
+        return Call("scale", self.function, args, {"factor": factor}, shapes=np.shape(x))
+
+
+def check(found: Any, factor: int = 2) -> None:
+    np.testing.assert_array_equal(found["scaled"], X * factor + 1)
+    assert float(found["sum"][0]) == X.sum()
+
+
+def test_another_process_does_not_trace_again(tmp_path: Path) -> None:
+    first, second = Traced(), Traced()
+    check(Programs(tmp_path, "run").run(first.call()))
+    programs = Programs(tmp_path, "run")
+    check(programs.run(second.call()))
+    check(programs.run(second.call()))
+    assert (first.count, second.count) == (1, 0)
+
+
+def test_what_is_prepared_tells_what_will_come_of_it(tmp_path: Path) -> None:
+    for _ in range(2):
+        traced, programs = Traced(), Programs(tmp_path, "run")
+        shapes = programs.prepare(traced.call())
+        assert (shapes["scaled"].shape, shapes["scaled"].dtype, shapes["sum"][0].shape) == ((6,), np.float32, ())
+        assert shapes["scaled"].sharding == programs.run(traced.call())["scaled"].sharding
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda traced, path: Programs(path, "another").run(traced.call()),
+        lambda traced, path: Programs(path, "run").run(traced.call(factor=3)),
+        lambda traced, path: Programs(path, "run").run(traced.call(X[:4])),
+        lambda traced, path: Programs(path, "run").run(traced.call(X.astype(np.int32))),
+    ],
+    ids=["identity", "static argument", "shape", "type"],
+)
+def test_a_program_of_something_else_is_not_taken(other: Callable[[Traced, Path], Any], tmp_path: Path) -> None:
+    Programs(tmp_path, "run").run(Traced().call())
+    traced = Traced()
+    other(traced, tmp_path)
+    assert traced.count == 1
+
+
+def test_nor_one_for_arrays_that_lie_elsewhere(tmp_path: Path) -> None:
+    mesh = jax.make_mesh((1,), ("rows",))
+    placed = jax.device_put(X, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows")))
+    Programs(tmp_path, "run").run(Traced().call())
+    traced = Traced()
+    check(Programs(tmp_path, "run").run(traced.call(placed)))
+    assert traced.count == 1
+
+
+def test_one_process_has_programs_for_several_shapes(tmp_path: Path) -> None:
+    programs, traced = Programs(tmp_path, "run"), Traced()
+    for _ in range(2):
+        for length in (6, 4, 5):
+            assert programs.run(traced.call(X[:length]))["scaled"].shape == (length,)
+    assert traced.count == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"x\x9c\x00", b"half"], ids=["empty", "cut", "another"])
+def test_a_damaged_file_is_replaced(content: bytes, tmp_path: Path) -> None:
+    Programs(tmp_path, "run").run(Traced().call())
+    for path in tmp_path.iterdir():
+        path.write_bytes(content)
+    again, last = Traced(), Traced()
+    check(Programs(tmp_path, "run").run(again.call()))
+    check(Programs(tmp_path, "run").run(last.call()))
+    assert (again.count, last.count) == (1, 0)
+
+
+def test_runs_that_differ_share_what_is_the_same_in_both(tmp_path: Path) -> None:
+    Programs(tmp_path, "run").run(Traced().call())
+    check(Programs(tmp_path, "another").run(Traced().call()))
+    assert len(list(tmp_path.glob("agent_tunix_program-*"))) == 1
+
+
+def test_what_jax_has_in_its_own_cache_can_be_kept_too(tmp_path: Path) -> None:
+    """On a CPU what XLA has read lacks functions when it is written."""
+    call = Traced().call()
+    call.function(*call.args, **call.statics)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        for expected in (1, 0):
+            traced = Traced()
+            check(Programs(tmp_path / name, "run").run(traced.call()))
+            assert traced.count == expected
+
+
+def test_where_nothing_can_be_kept_it_runs_all_the_same(tmp_path: Path) -> None:
+    check(Programs(tmp_path / "absent", "run").run(Traced().call()))
+
+
+def test_without_a_directory_jax_does_as_it_does(tmp_path: Path) -> None:
+    traced, programs = Traced(), Programs()
+    check(programs.run(traced.call()))
+    check(programs.run(traced.call()))
+    programs.prepare(traced.call(factor=3))
+    check(programs.run(traced.call(factor=3)), factor=3)
+    assert traced.count == 2
+
+
+def test_arrays_that_are_given_away_are_given_away(tmp_path: Path) -> None:
+    for _ in range(2):
+        call = Traced(donate_argnums=1).call()
+        check(Programs(tmp_path, "run").run(call))
+        assert call.args[1].is_deleted()
+
+
+def test_the_identity_follows_facts_and_what_jax_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [identity(config={"a": 1}), identity(config={"a": 2})]
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    found.append(identity(config={"a": 1}))
+    jax.config.update("jax_default_matmul_precision", "highest")
+    try:
+        found.append(identity(config={"a": 1}))
+    finally:
+        jax.config.update("jax_default_matmul_precision", None)
+    monkeypatch.setattr(module, "_source_digest", lambda: "other sources")
+    found.append(identity(config={"a": 1}))
+    assert len(set(found)) == 5
+    assert found[-1] == identity(config={"a": 1})
+
+
+def test_where_a_program_lies_does_not_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = identity()
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    assert identity() == before
+    assert kept_directory() == Path("elsewhere")
+
+
+def test_several_processes_leave_it_to_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "somewhere")
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert kept_directory() is None
