@@ -18,7 +18,7 @@ from tests.training import reference_sampler
 from tests.training.test_logps import ARCHITECTURES
 
 B, G, P, T, V = 3, 4, 7, 16, 53
-KEY = jax.random.key(11)
+KEY = jax.random.key(12)
 PAD = 0
 # Several words end a row, so that rows end at all lengths.
 EOS = tuple(range(1, 7))
@@ -113,7 +113,7 @@ def test_rows_end_at_different_places_in_this_test(model: Any) -> None:
     """Otherwise nothing above were tested."""
     lengths = run(model, Sampling(T)).lengths
     assert len(set(lengths.tolist())) > 4
-    assert lengths.min() < STAGES[0].length  # before the first stage is full
+    assert lengths.min() <= 2
     assert lengths.max() == T
 
 

@@ -141,8 +141,8 @@ if ! setpriv --reuid=65534 --regid=65534 --clear-groups test -r "$1"; then
     if test -d "$name" && ! test -L "$name"; then mkdir "$home/$name"; mount --rbind "$name" "$home/$name"; fi
   done
 fi
-mkdir "$2/checkout" "$2/environment"
-mount --bind "$3" "$2/checkout"
+mkdir -p "$2/checkout/src" "$2/checkout/tests" "$2/environment"
+for name in src tests; do mount --bind "$3/$name" "$2/checkout/$name"; done
 mount --bind "$4" "$2/environment"
 cd "$2/checkout"
 export PYTHONPATH="$2/checkout/src:$2/checkout"
