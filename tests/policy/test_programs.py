@@ -83,7 +83,7 @@ def test_a_program_of_something_else_is_not_taken(other: Callable[[Traced, Path]
 
 def test_nor_one_for_arrays_that_lie_elsewhere(tmp_path: Path) -> None:
     mesh = jax.make_mesh((1,), ("rows",))
-    placed = jax.device_put(X, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows")))
+    placed = jax.device_put(X, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows")))  # type: ignore[no-untyped-call]
     Programs(tmp_path, "run").run(Traced().call())
     traced = Traced()
     check(Programs(tmp_path, "run").run(traced.call(placed)))
@@ -151,11 +151,11 @@ def test_the_identity_follows_facts_and_what_jax_was_told(monkeypatch: pytest.Mo
     found = [identity(config={"a": 1}), identity(config={"a": 2})]
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     found.append(identity(config={"a": 1}))
-    jax.config.update("jax_default_matmul_precision", "highest")
+    jax.config.update("jax_default_matmul_precision", "highest")  # type: ignore[no-untyped-call]
     try:
         found.append(identity(config={"a": 1}))
     finally:
-        jax.config.update("jax_default_matmul_precision", None)
+        jax.config.update("jax_default_matmul_precision", None)  # type: ignore[no-untyped-call]
     monkeypatch.setattr(module, "_source_digest", lambda: "other sources")
     found.append(identity(config={"a": 1}))
     assert len(set(found)) == 5
