@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from agent_tunix.tracking.closing import Closing
 
 _T = TypeVar("_T")
-# As many as a step has programs: one may wait for another.
-_MAX_THREADS = 3
+# The evaluation's, and as many as a step has: one may wait for another.
+_MAX_THREADS = 4
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 

@@ -1,6 +1,8 @@
 """Held-out problems through the policy: which ones, how often, and how they are sampled; `judging` has the verdicts."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 
@@ -9,10 +11,14 @@ from agent_tunix.policy import compat
 from agent_tunix.rewards import Sample
 from agent_tunix.training.judging import Evaluation, judge
 from agent_tunix.training.keys import derive_key
-from agent_tunix.training.learner import make_samples
+from agent_tunix.training.learner import PromptBatch, make_samples
 from agent_tunix.training.prompting import Prompts
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.sampling import Sampling
+
+# What `compile_evaluation` is called where it is compiled ahead.
+EVALUATION = "evaluation"
+_T = TypeVar("_T")
 
 # (temperature, top-k, top-p); "greedy" is meant as 1e-4/1/1.0, which is the likeliest token.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
@@ -33,6 +39,13 @@ def choose_rows(config: Config, num_rows: int) -> range:
     return range(limit)
 
 
+def compile_evaluation(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.sharding.Mesh) -> None:
+    """Have ready what `evaluate` runs with these arguments first."""
+    rows, size = _divide(config, prompts)
+    with compat.entered(mesh):
+        _ask(rollout.compile, prompts.batch(list(rows[:size])), config, derive_key(config.seed, 0, 0))
+
+
 def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.sharding.Mesh) -> Evaluation:
     """Complete the held-out problems and judge the completions.
 
@@ -42,9 +55,7 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
         config: Gives the sampling, the number of problems and of passes.
         mesh: Where the policy lives.
     """
-    rows = choose_rows(config, len(prompts.examples))
-    size = min(config.evaluation.batch_size, len(rows))
-    sampling = evaluation_sampling(config.evaluation, config.generation.max_generation_steps)
+    rows, size = _divide(config, prompts)
     samples: list[list[Sample]] = [[] for _ in rows]
     for number in range(config.evaluation.num_passes):
         for chunk, start in enumerate(range(0, len(rows), size)):
@@ -53,16 +64,27 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
             padded = [*wanted, *[wanted[-1]] * (size - len(wanted))]
             batch = prompts.batch(padded)
             with compat.entered(mesh):
-                completions = rollout.sample(
-                    batch.token_ids,
-                    derive_key(config.seed, number, chunk),
-                    sampling,
-                    num_generations=1,
-                    max_prompt_length=config.generation.max_prompt_length,
-                )
+                completions = _ask(rollout.sample, batch, config, derive_key(config.seed, number, chunk))
             made = make_samples(0, 0, batch, completions, config, num_generations=1)
             for row, sample in zip(wanted, made, strict=False):
                 # The samples of a problem are a group, for rewards that compare them.
                 named = {"group_id": row, "rollout_id": f"0_{row}_{number}", "index": None}
                 samples[row].append(dataclasses.replace(sample, **named))  # type: ignore[arg-type]
     return judge(samples)
+
+
+def _divide(config: Config, prompts: Prompts) -> tuple[range, int]:
+    """The rows that are asked about, and how many at once."""
+    rows = choose_rows(config, len(prompts.examples))
+    return rows, min(config.evaluation.batch_size, len(rows))
+
+
+def _ask(act: Callable[..., _T], batch: PromptBatch, config: Config, key: jax.Array) -> _T:
+    """Sample a completion of each prompt of a batch, or compile what samples it."""
+    return act(
+        batch.token_ids,
+        key,
+        evaluation_sampling(config.evaluation, config.generation.max_generation_steps),
+        num_generations=1,
+        max_prompt_length=config.generation.max_prompt_length,
+    )

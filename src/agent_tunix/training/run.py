@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.training.building import Material, build_material, training_sampling
+from agent_tunix.training.evaluation import EVALUATION, compile_evaluation
 from agent_tunix.training.learner import PromptBatch, StepResult, StepSettings
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.opening import Opened, open_run
@@ -19,6 +20,7 @@ from agent_tunix.training.preflight import Checked
 from agent_tunix.training.processes.sharing import shared_rewards, why_first_scores
 from agent_tunix.training.resuming import GRPO, check_reward
 from agent_tunix.training.reward_setup import begin_verifiers
+from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.steps import Learned, Run, Summary
 from agent_tunix.training.storing import scoring_settings, to_stored
 
@@ -69,7 +71,14 @@ class GrpoRun(Run):
         self._metrics = StepMetrics(checked.mixture, checked.config)
 
     def _prepare(self) -> None:
-        self._material.learner.compile_ahead(self._batch(1), self._settings)
+        material = self._material
+        if self._processes.count == 1:  # several would have to compile in the same order
+            # First what is waited for first.
+            rollout: Rollout = material.learner.rl_cluster.rollout
+            material.learner.ahead.begin(
+                EVALUATION, lambda: compile_evaluation(rollout, material.held_out, self._config, material.mesh)
+            )
+        material.learner.compile_ahead(self._batch(1), self._settings)
 
     def _learn(self, step: int) -> Learned:
         """Sample, score and update."""

@@ -21,7 +21,7 @@ from agent_tunix.tracking import compare_ends, read_rows, summary_table
 from agent_tunix.training.building import Material
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.early_stopping import BestSoFar
-from agent_tunix.training.evaluation import evaluate
+from agent_tunix.training.evaluation import EVALUATION, evaluate
 from agent_tunix.training.judging import Evaluation
 from agent_tunix.training.learner import PromptBatch, StepResult
 from agent_tunix.training.opening import Opened, record_start
@@ -256,6 +256,7 @@ class Run(abc.ABC):
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
         with phase("evaluation"), spend("evaluation"):
+            self._material.learner.ahead.wait(EVALUATION)
             return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
 
     def _resume(self) -> int:
