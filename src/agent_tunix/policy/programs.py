@@ -32,6 +32,7 @@ from jax.experimental import serialize_executable
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 LOADED_EVENT = "/agent_tunix/program_loaded"
+_NEVER_S = 1e8
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # As JAX's own files, so that the least recently used of both go first.
 _SUFFIX = "-cache"
@@ -117,6 +118,8 @@ class _Kept:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._machine = identity()
+        # Where nothing is to be added, JAX is told of compile times that no program reaches.
+        self._adds = float(jax.config.jax_persistent_cache_min_compile_time_secs) < _NEVER_S
 
     def find(self, call: Call, run: str) -> Any:
         """The program of a call: from the disk, or else compiled and kept."""
@@ -130,9 +133,10 @@ class _Kept:
         compiled = _load(path, call)
         if compiled is None:
             compiled = lowered.compile(compiler_options=_unheard_of())
-            if not _store(path, compiled):
+            if not (self._adds and _store(path, compiled)):
                 return compiled
-        _write_whole(place, text.encode())
+        if self._adds:
+            _write_whole(place, text.encode())
         return compiled
 
     def _path(self, text: str) -> Path:

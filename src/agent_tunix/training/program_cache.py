@@ -20,6 +20,7 @@ import os
 import platform
 import shutil
 import tempfile
+import time
 import zlib
 from pathlib import Path
 
@@ -34,6 +35,9 @@ _MIN_FREE_BYTES = 256 << 20
 _KEEP_ALL = "0"
 _KEEP_NONE = "1e9"
 _SUFFIX = "-cache"
+# What `policy/programs.py` has not finished writing, and when it never will.
+_PARTIAL = ".partial"
+_ABANDONED_S = 3600.0
 # Its time of change is when files were last looked through.
 _CHECKED = ".checked"
 
@@ -110,6 +114,9 @@ def _remove_damaged(directory: Path) -> None:
         marker.touch()
         for path in directory.glob(f"*{_SUFFIX}"):
             if path.stat().st_mtime_ns >= since and not _is_whole(path.read_bytes()):
+                path.unlink(missing_ok=True)
+        for path in directory.glob(f".*{_PARTIAL}"):
+            if time.time() - path.stat().st_mtime > _ABANDONED_S:
                 path.unlink(missing_ok=True)
 
 
