@@ -128,7 +128,7 @@ def test_what_jax_has_in_its_own_cache_can_be_kept_too(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_to_be_added_nothing_is(tmp_path: Path) -> None:
-    before = jax.config.jax_persistent_cache_min_compile_time_secs
+    before = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)  # type: ignore[no-untyped-call]
     try:
         check(Programs(tmp_path, "run").run(Traced().call()))

@@ -119,7 +119,7 @@ class _Kept:
         self._directory = directory
         self._machine = identity()
         # Where nothing is to be added, JAX is told of compile times that no program reaches.
-        self._adds = float(jax.config.jax_persistent_cache_min_compile_time_secs) < _NEVER_S
+        self._adds = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"]) < _NEVER_S
 
     def find(self, call: Call, run: str) -> Any:
         """The program of a call: from the disk, or else compiled and kept."""
