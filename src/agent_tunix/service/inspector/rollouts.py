@@ -1,0 +1,7 @@
+"""Completions: found, read, beside each other."""
+
+from fastapi import FastAPI
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the pages to an app."""
