@@ -45,6 +45,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "agent_tunix/tracking/report/assets/report.html",
         "agent_tunix/tracking/report/assets/report.css",
         "agent_tunix/tracking/report/assets/base.js",
+        "agent_tunix/tracking/report/assets/data.js",
         "agent_tunix/tracking/report/assets/charts.js",
         "agent_tunix/tracking/report/assets/rollouts.js",
         "agent_tunix/tracking/report/assets/main.js",

@@ -24,6 +24,7 @@ class Run(Model):
     step: Annotated[int | None, Field(description="The last step with metrics.")]
     reward: Annotated[float | None, Field(description="The mean total reward of the last step that has one.")]
     method: Annotated[str | None, Field(description="`grpo.loss` of its configuration.")]
+    model: Annotated[str | None, Field(description="The last part of `model.path`, or else `model.model_size`.")]
 
 
 class RunList(Model):

@@ -1,6 +1,6 @@
 """Styles and scripts: read once from the package, and served by exact name, so that no request reaches the file system.
 
-The charts are drawn by the very scripts that draw those of a report.
+Colours, type and charts are those of a report, from the very files that it is made of.
 """
 
 import functools
@@ -16,7 +16,7 @@ from agent_tunix.service.inspector.pages import add_page
 from agent_tunix.service.problems import Problem
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_OF_REPORTS = ("base.js", "charts.js")
+_OF_REPORTS = ("report.css", "base.js", "charts.js")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.rewards.diagnosis import Finding
+from agent_tunix.service.runs.curves import LiveCurves
 from agent_tunix.service.runs.files import open_plain, parse_object
 from agent_tunix.service.runs.metrics import MetricsPage, MetricsTail
 from agent_tunix.service.runs.rollouts import StoredRollouts
@@ -29,6 +30,7 @@ class RunView:
         self.name = name
         self._root = root
         self._metrics = MetricsTail(root / "metrics.jsonl")
+        self.curves = LiveCurves(self._metrics)
         self.rollouts = StoredRollouts(root / "rollouts")
 
     @property

@@ -33,6 +33,7 @@ document.addEventListener("keydown", (event) => {
   leader = event.key === "g" && !wasLeader;
   if (wasLeader && event.key === "r") location.assign("/runs");
   else if (wasLeader && event.key === "f") location.assign("/functions");
+  else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
   else if (event.key === "?") keys.showModal();
   else if (event.key === "/") {
     const search = document.querySelector("[data-search]");
@@ -42,3 +43,14 @@ document.addEventListener("keydown", (event) => {
     search.select();
   }
 });
+
+/** Moves to the next of a list's items, or to the one before; from elsewhere to the first that is in view. */
+function step(by) {
+  const items = [...document.querySelectorAll("[data-item]")];
+  const at = items.findIndex((item) => item.contains(document.activeElement));
+  const inView = Math.max(0, items.findIndex((item) => item.getBoundingClientRect().bottom > 80));
+  const next = items[at < 0 ? inView : at + by];
+  if (!next) return;
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: next.offsetHeight > innerHeight ? "start" : "nearest" });
+}
