@@ -62,6 +62,13 @@ def test_the_wheel_carries_every_file_of_conf_and_nothing_beside_the_package(whe
     assert {file.partition("/")[0].partition("-")[0] for file in files} == {"agent_tunix"}
 
 
+def test_the_wheel_carries_all_that_the_inspectors_pages_are_made_of(wheel: Path) -> None:
+    room = ROOT / "src" / "agent_tunix" / "service" / "inspector"
+    parts = [file for name in ("templates", "static") for file in (room / name).iterdir()]
+    assert len(parts) > 10
+    assert {file.relative_to(ROOT / "src").as_posix() for file in parts} <= set(zipfile.ZipFile(wheel).namelist())
+
+
 def test_the_wheel_is_small(wheel: Path) -> None:
     assert wheel.stat().st_size < 4_000_000
 
