@@ -2,8 +2,8 @@
 
     python scripts/make_screenshots.py [report | inspector] [--run RUN]
 
-Writes docs/images/report_{desktop,phone}_{light,dark}.png and docs/images/report_rollout.png, and of the inspector, that a
-server of its own shows, docs/images/inspector/*_{1280,390}.png; each below 300 KB. Needs the extra `dev`, and chromium,
+Writes docs/images/report_{desktop,phone}_{light,dark}.png and docs/images/report_rollout.png, and of the inspector,
+served for the purpose, docs/images/inspector/*_{1280,390}.png; each below 300 KB. Needs the extra `dev`, and chromium,
 chromium-browser or google-chrome on PATH.
 """
 

@@ -1,4 +1,4 @@
-"""The inspector in a real Chromium: by hand and by keyboard, wide and narrow, live, and with markup planted everywhere."""
+"""The inspector in a real Chromium: by hand and by keyboard, wide and narrow, live, and with markup in every text."""
 
 import fcntl
 import json
@@ -241,7 +241,9 @@ def test_who_is_revoked_is_out_with_the_next_click(browser: Browser, server: Ser
 def test_a_link_from_another_site_finds_who_is_logged_in(seen: Seen, browser: Browser) -> None:
     url = open_run(seen.page, "onerror")
     # Of another site than 127.0.0.1, although of this machine.
-    seen.page.route("http://other.invalid/", lambda route: route.fulfill(body=f'<a href="{url}">look</a>', content_type="text/html"))
+    seen.page.route(
+        "http://other.invalid/", lambda route: route.fulfill(body=f'<a href="{url}">look</a>', content_type="text/html")
+    )
     seen.page.goto("http://other.invalid/")
     seen.page.get_by_role("link", name="look").click()
     expect(seen.page.get_by_role("heading", level=1)).to_contain_text("onerror")

@@ -84,7 +84,9 @@ def test_no_text_of_a_run_is_markup(alice: Visitor, run: str) -> None:
     for path in pages:
         page = alice.get(path)
         assert page.status_code == 200, page.text
-        assert page.text.count("<script") == len(re.findall(r'<script (?:type="module"|defer) src="/static/', page.text))
+        assert page.text.count("<script") == len(
+            re.findall(r'<script (?:type="module"|defer) src="/static/', page.text)
+        )
         assert not any(markup in page.text for markup in ("<img", "<style", "<svg onload", " style=", "</textarea>"))
 
 
@@ -101,7 +103,9 @@ def test_curves_are_given_once_until_there_is_more(alice: Visitor, run: str) -> 
     assert (first["state"], first["step"], first["is_whole"]) == ("stopped", 6, True)
     titles = [chart["title"] for section in first["sections"] for chart in section["charts"]]
     assert {"Total reward", "correct", "brevity", "Held-out accuracy", "KL from the reference", "Entropy"} < set(titles)
-    correct = next(c for s in first["sections"] if s["key"] == "components" for c in s["charts"] if c["title"] == "correct")
+    correct = next(
+        c for s in first["sections"] if s["key"] == "components" for c in s["charts"] if c["title"] == "correct"
+    )
     assert len(correct["lines"][0]["low"]) == len(correct["lines"][0]["y"]) == 6
     again = alice.get(f"{run}/curves.json", params={"step": 6, "version": first["version"]}).json()
     assert again == {"state": "stopped"}
@@ -215,7 +219,9 @@ def test_what_is_not_there(alice: Visitor, run: str, path: str, status: int) -> 
     assert alice.get(run + path).status_code == status
 
 
-@pytest.mark.parametrize("id", ["run_", "run_" + "a" * 24, "..", "%2e%2e%2fone", "one", "run_' OR 1=1 --", "a" * 5000, "%00"])
+@pytest.mark.parametrize(
+    "id", ["run_", "run_" + "a" * 24, "%2e%2e", "%2e%2e%2fone", "one", "run_' OR 1=1 --", "a" * 5000, "%00"]
+)
 def test_only_ids_of_runs_lead_to_runs(alice: Visitor, id: str) -> None:
     for path in ("", "/rollouts", "/curves.json", "/compare", "/steps/1/groups/0"):
         assert alice.get(f"/runs/{id}{path}").status_code == 404
@@ -240,7 +246,9 @@ def test_damaged_files_are_told_and_hide_nothing_else(tmp_path: Path) -> None:
         assert "cannot be read as a whole" in rollouts.text
 
 
-@pytest.mark.parametrize("name", ["<script>window.hacked=1<", '"><img src=x onerror=x>', "a&amp;b", "{{ 7 * 7 }}", "\udcff"])
+@pytest.mark.parametrize(
+    "name", ["<script>window.hacked=1<", '"><img src=x onerror=x>', "a&amp;b", "{{ 7 * 7 }}", "\udcff"]
+)
 def test_a_hostile_name_of_a_directory_is_text(tmp_path: Path, name: str) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()

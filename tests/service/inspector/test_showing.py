@@ -48,7 +48,9 @@ def test_hits_are_marked_whatever_their_case_and_the_answer_before_them() -> Non
     ]
 
 
-@pytest.mark.parametrize(("name", "place"), [("4_1_2", (4, 1)), ("x", None), ("1_2", None), ("1_2_3_4", None), ("", None)])
+@pytest.mark.parametrize(
+    ("name", "place"), [("4_1_2", (4, 1)), ("x", None), ("1_2", None), ("1_2_3_4", None), ("", None)]
+)
 def test_an_id_names_a_step_and_a_group(name: str, place: tuple[int, int] | None) -> None:
     assert place_of(name) == place
 

@@ -18,7 +18,12 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def row(step: int, value: float = 0.5, **more: Any) -> dict[str, Any]:
-    return {"step": step, "rewards/total/mean": value, "rewards/correct/mean": value, "rewards/correct/weight": 1.0} | more
+    return {
+        "step": step,
+        "rewards/total/mean": value,
+        "rewards/correct/mean": value,
+        "rewards/correct/weight": 1.0,
+    } | more
 
 
 def chart(look: Look | None, title: str) -> Chart:
@@ -103,7 +108,8 @@ def test_a_long_run_is_read_in_several_looks_and_drawn_in_few_points(curves: Liv
 def test_what_cannot_be_drawn_is_passed_over(curves: LiveCurves, path: Path) -> None:
     odd = {"policy/kl": 1e300, "policy/loss": True, "policy/entropy": "high", "policy/grad_norm": 10**400}
     write(path, [row(1, **odd), row(2, **{f"rewards/x{n}/y": 1.0 for n in range(2000)})])
-    path.open("a").write('{"step": 3, "rewards/total/mean": NaN, "policy/kl": Infinity}\n')
+    with path.open("a") as file:
+        file.write('{"step": 3, "rewards/total/mean": NaN, "policy/kl": Infinity}\n')
     look = curves.look()
     assert steps(look) == [1, 2]
     assert look is not None

@@ -122,7 +122,9 @@ def check_origin(request: Request) -> None:
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
     if fetch_site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != host):
-        raise Problem(403, "foreign_origin", "this can be done from the inspector's own pages alone, not from elsewhere")
+        raise Problem(
+            403, "foreign_origin", "this can be done from the inspector's own pages alone, not from elsewhere"
+        )
 
 
 async def _check_token(request: Request, session: Session) -> None:

@@ -49,7 +49,7 @@ def answer(scope: Scope, problem: Problem) -> Response:
         "error.html",
         problem.status,
         title=_TITLES.get(problem.status, "That did not work"),
-        status=problem.status,
+        http_status=problem.status,
         message=message,
         request_id=getattr(request.state, "request_id", ""),
     )

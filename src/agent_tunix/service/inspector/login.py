@@ -33,9 +33,7 @@ async def status(request: Request) -> Response:
     return Response(status_code=204 if await find_session(request) is not None else 401)
 
 
-async def log_in(
-    request: Request, key: Annotated[str, Form()] = "", next: Annotated[str, Form()] = HOME
-) -> Response:
+async def log_in(request: Request, key: Annotated[str, Form()] = "", next: Annotated[str, Form()] = HOME) -> Response:
     """Begin a session with a key's secret."""
     check_origin(request)
     door, service = door_of(request), service_of(request)

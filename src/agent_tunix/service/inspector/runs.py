@@ -107,7 +107,9 @@ def _finding(found: Finding) -> dict[str, Any]:
         "evidence": list(found.evidence.items()),
         "edits": found.edits,
         "rollouts": [
-            {"id": name, "step": place[0], "group": place[1], "anchor": anchor_of(name)} for name, place in places if place
+            {"id": name, "step": place[0], "group": place[1], "anchor": anchor_of(name)}
+            for name, place in places
+            if place
         ],
     }
 

@@ -58,10 +58,12 @@ class LiveCurves:
             is_whole = self._catch_up()
             if seen is not None and is_whole and seen == (self._after, self._version):
                 return None
-            curves = self._curves or self._of_early()
-            return Look(draw_curves(curves), self._after, self._version, is_whole)
+            if self._pictures is None:
+                self._pictures = draw_curves(self._curves or self._of_early())
+            return Look(self._pictures, self._after, self._version, is_whole)
 
     def _forget(self) -> None:
+        self._pictures: Pictures | None = None  # for all who look until there is more
         self._after: int | None = None
         self._curves: Curves | None = None
         self._early: list[dict[str, Any]] = []
@@ -85,6 +87,7 @@ class LiveCurves:
         return False
 
     def _take(self, row: Mapping[str, Any]) -> None:
+        self._pictures = None
         kept = {"step": row["step"]}
         for name, value in row.items():
             if type(value) in (int, float) and abs(value) <= LARGEST_VALUE and name != "step":

@@ -190,7 +190,9 @@ class StoredRollouts:
                 schema = source.schema_arrow
                 read_settings(schema.metadata)
                 types = {column.name: arrow_type(column.type) for column in COLUMNS}
-                if schema.names[:1] != ["step"] or any(schema.field(name).type != types[name] for name in SHOWN_IN_FULL):
+                if schema.names[:1] != ["step"] or any(
+                    schema.field(name).type != types[name] for name in SHOWN_IN_FULL
+                ):
                     raise ValueError("its columns are not those of rollouts")
                 self._footers[key] = {_step_of(source, number): number for number in range(source.num_row_groups)}
                 while len(self._footers) > _FOOTERS:
