@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Dialog, Page
 
 from agent_tunix.service import Settings
 from agent_tunix.store import open_store
@@ -94,6 +94,11 @@ class Seen:
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
+    def dismiss(self, dialog: Dialog) -> None:
+        """A planted script may open one."""
+        self.messages.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
     def go(self, path: str) -> None:
         """Open a page of the server."""
         self.page.goto(self.url + path)
@@ -124,7 +129,7 @@ def looking(browser: Browser, server: Server, width: int = 1280, scheme: str = "
     seen = Seen(page, server.url)
     page.on("console", lambda message: seen.messages.append(message.text))
     page.on("pageerror", lambda error: seen.messages.append(str(error)))
-    page.on("dialog", lambda dialog: (seen.messages.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.on("dialog", seen.dismiss)
     page.on("request", lambda request: seen.requests.append(request.url))
     yield seen
     context.close()

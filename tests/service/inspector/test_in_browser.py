@@ -71,6 +71,8 @@ def open_run(page: Page, name: str) -> str:
 
 
 def wait_for_curves(page: Page) -> None:
+    """They are drawn as they come into view."""
+    page.locator("#sections .chart").first.scroll_into_view_if_needed()
     page.locator("#sections .chart svg polyline").first.wait_for(state="attached")
 
 

@@ -122,8 +122,8 @@ def test_who_is_logged_in_is_led_on_by_the_form(server: Server) -> None:
     with visiting(server) as alice:
         answer = alice.get("/login?next=/runs%3Fafter%3Dx")
         assert (answer.status_code, answer.headers["location"]) == (303, "/runs?after=x")
-        assert alice.get("/login/status").status_code == 204
-    assert httpx.get(f"{server.url}/login/status").status_code == 401
+        assert alice.get("/login/status").json() == {"is_logged_in": True}
+    assert httpx.get(f"{server.url}/login/status").json() == {"is_logged_in": False}
 
 
 def test_a_key_that_may_not_look_gets_a_page_that_says_so(server: Server, nobody: httpx.Client) -> None:

@@ -65,7 +65,6 @@ def test_who_has_seen_it_all_gets_nothing_until_there_is_more(curves: LiveCurves
     write(path, [row(1)])
     look = curves.look()
     assert look is not None
-    assert look.step is not None
     seen = (look.step, look.version)
     assert curves.look(seen) is None
     write(path, [row(2)])
@@ -106,7 +105,7 @@ def test_a_long_run_is_read_in_several_looks_and_drawn_in_few_points(curves: Liv
 
 
 def test_what_cannot_be_drawn_is_passed_over(curves: LiveCurves, path: Path) -> None:
-    odd = {"policy/kl": 1e300, "policy/loss": True, "policy/entropy": "high", "policy/grad_norm": 10**400}
+    odd: dict[str, Any] = {"policy/kl": 1e300, "policy/loss": True, "policy/entropy": "high", "policy/grad_norm": 10**400}
     write(path, [row(1, **odd), row(2, **{f"rewards/x{n}/y": 1.0 for n in range(2000)})])
     with path.open("a") as file:
         file.write('{"step": 3, "rewards/total/mean": NaN, "policy/kl": Infinity}\n')

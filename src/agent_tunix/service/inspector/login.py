@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.errors import AccessDeniedError
+from agent_tunix.service.answers import Json
 from agent_tunix.service.inspector.access import ANY_KEY, COOKIE, check_origin, door_of, find_session, too_many
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.state import service_of
@@ -25,12 +26,12 @@ async def ask(request: Request, next: Annotated[str, Query()] = HOME) -> Respons
 
 
 async def status(request: Request) -> Response:
-    """204 for who is logged in; else 401.
+    """Whether somebody is logged in.
 
     A link from another site comes without the cookie, which is for this site's own pages: the form's script asks here,
     and then goes on to where the link led.
     """
-    return Response(status_code=204 if await find_session(request) is not None else 401)
+    return Json({"is_logged_in": await find_session(request) is not None})
 
 
 async def log_in(request: Request, key: Annotated[str, Form()] = "", next: Annotated[str, Form()] = HOME) -> Response:

@@ -48,7 +48,7 @@ class LiveCurves:
         self._version = ""
         self._forget()
 
-    def look(self, seen: tuple[int, str] | None = None) -> Look | None:
+    def look(self, seen: tuple[int | None, str] | None = None) -> Look | None:
         """What there is by now, as far as a few thousand further rows lead.
 
         Args:
