@@ -108,6 +108,7 @@ class Seen:
         self.go("/login")
         self.page.get_by_label("API key").fill(secret)
         self.page.get_by_role("button", name="Log in").click()
+        self.page.get_by_role("button", name="Log out").wait_for()
 
     def assert_quiet(self) -> None:
         """Nothing was refused or went wrong, nothing planted ran, and no other address was asked for."""

@@ -64,4 +64,5 @@ function begin(section) {
   return known;
 }
 
+progress.textContent = "Reading the metrics …";
 repeat(look);
