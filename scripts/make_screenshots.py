@@ -96,7 +96,6 @@ def shoot_inspector(browser: Browser, run: Path, scratch: Path) -> None:
                 tab.goto(address + path)
                 if name == "run":
                     tab.locator("#sections svg polyline").first.wait_for(state="attached")
-                    tab.locator("#curves").scroll_into_view_if_needed()
                 tab.wait_for_timeout(500)
                 save(tab.screenshot(), images / f"{name}_{width}.png")
             tab.close()

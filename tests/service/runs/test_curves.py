@@ -95,7 +95,7 @@ def test_components_that_show_late_have_charts(curves: LiveCurves, path: Path) -
 
 def test_a_long_run_is_read_in_several_looks_and_drawn_in_few_points(curves: LiveCurves, path: Path) -> None:
     write(path, [row(step) for step in range(1, 12_001)])
-    looks = []
+    looks: list[Look] = []
     while not looks or not looks[-1].is_whole:
         look = curves.look()
         assert look is not None

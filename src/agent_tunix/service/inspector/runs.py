@@ -1,5 +1,6 @@
 """Runs: their list, and one with its curves, findings and configuration."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -44,11 +45,13 @@ async def show_run(request: Request, id: str) -> Response:
     def look() -> dict[str, Any]:
         run = service.runs.get(id)
         findings, damaged = run.findings()
+        counted = Counter(found.severity.value for found in findings)
         return {
             "run": service.runs.summary(id),
             "planned": _planned_steps(run),
             "span": run.rollouts.span(),
             "findings": sorted((_finding(found) for found in findings), key=_urgency),
+            "severities": [(severity, counted[severity]) for severity in _SEVERITIES if counted[severity]],
             "damaged": damaged,
             "config": _sections(run.config),
         }

@@ -46,6 +46,7 @@ class LiveCurves:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._version = ""
+        self._pictures: Pictures | None = None  # for all who look until there is more
         self._forget()
 
     def look(self, seen: tuple[int | None, str] | None = None) -> Look | None:
@@ -63,7 +64,7 @@ class LiveCurves:
             return Look(self._pictures, self._after, self._version, is_whole)
 
     def _forget(self) -> None:
-        self._pictures: Pictures | None = None  # for all who look until there is more
+        self._pictures = None
         self._after: int | None = None
         self._curves: Curves | None = None
         self._early: list[dict[str, Any]] = []
