@@ -33,6 +33,8 @@ MIN_REWARD_GAIN = 0.35
 MIN_ACCURACY_GAIN = 0.30
 
 MIN_REQUESTS = 2000
+LARGE_RUN = 1_000_000
+MAX_PAGES_MEMORY_MB = 256
 
 
 class ProofFailedError(Exception):
@@ -378,6 +380,20 @@ def prove_conformance() -> dict[str, Any]:
     return seen
 
 
+def prove_large_run() -> dict[str, Any]:
+    """The inspector shows a run of a million completions a page at a time, in memory that does not grow with the run.
+
+    Raises:
+        ProofFailedError: It took more, or a page was not answered.
+    """
+    large_run = _load("tests.service.inspector.large_run")
+    with tempfile.TemporaryDirectory() as directory:
+        seen: dict[str, Any] = large_run.look_into_large_run(Path(directory))
+    if seen["rollouts"] < LARGE_RUN or seen["memory_mb"] > MAX_PAGES_MEMORY_MB:
+        raise ProofFailedError(f"of at least {LARGE_RUN:,} completions, in {MAX_PAGES_MEMORY_MB} MB: {seen}")
+    return seen
+
+
 def prove_processes() -> dict[str, Any]:
     """Runs of two and four processes equal that of one, whatever the mesh, however they end, whoever goes on.
 
@@ -428,6 +444,7 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "sick and healthy runs": prove_sick_and_healthy,
     **{f"killed uploads, seed {seed}": functools.partial(prove_killed_uploads, seed) for seed in range(2)},
     "service: schemathesis": prove_conformance,
+    "inspector: a million completions": prove_large_run,
     "processes": prove_processes,
 }
 

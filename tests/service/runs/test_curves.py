@@ -94,18 +94,23 @@ def test_components_that_show_late_have_charts(curves: LiveCurves, path: Path) -
 
 
 def test_a_long_run_is_read_in_several_looks_and_drawn_in_few_points(curves: LiveCurves, path: Path) -> None:
-    write(path, [row(step) for step in range(1, 12_001)])
+    write(path, [row(step) for step in range(1, 5001)])
     looks: list[Look] = []
     while not looks or not looks[-1].is_whole:
         look = curves.look()
         assert look is not None
         looks.append(look)
-    assert [look.step for look in looks] == [5000, 10_000, 12_000]
+    assert [look.step for look in looks] == [2000, 4000, 5000]
     assert len(steps(looks[-1])) <= 400
 
 
 def test_what_cannot_be_drawn_is_passed_over(curves: LiveCurves, path: Path) -> None:
-    odd: dict[str, Any] = {"policy/kl": 1e300, "policy/loss": True, "policy/entropy": "high", "policy/grad_norm": 10**400}
+    odd: dict[str, Any] = {
+        "policy/kl": 1e300,
+        "policy/loss": True,
+        "policy/entropy": "high",
+        "policy/grad_norm": 10**400,
+    }
     write(path, [row(1, **odd), row(2, **{f"rewards/x{n}/y": 1.0 for n in range(2000)})])
     with path.open("a") as file:
         file.write('{"step": 3, "rewards/total/mean": NaN, "policy/kl": Infinity}\n')

@@ -12,7 +12,7 @@ from agent_tunix.tracking.report.curves import Curves
 from agent_tunix.tracking.report.pictures import Pictures
 
 _ROWS_AT_ONCE = 1000
-_PAGES_A_LOOK = 5
+_PAGES_A_LOOK = 2
 _MOST_METRICS = 1000
 # Rows that are kept until one has components, on whose number it depends how many points a curve gets.
 _MOST_EARLY = 100
@@ -50,7 +50,7 @@ class LiveCurves:
         self._forget()
 
     def look(self, seen: tuple[int | None, str] | None = None) -> Look | None:
-        """What there is by now, as far as a few thousand further rows lead.
+        """What there is by now, as far as two thousand further rows lead.
 
         Args:
             seen: The step and the version of the look before; where there is nothing else by now, the answer is None.
