@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -113,34 +114,58 @@ def test_planted_markup_does_nothing_and_no_page_is_wider_than_the_screen(
         seen.assert_quiet()
 
 
-def test_the_curves_of_a_run_move_while_it_goes_on(seen: Seen, runs: Path, browser: Browser, server: Server) -> None:
+@contextmanager
+def going_on(root: Path) -> Iterator[None]:
+    """Have a run be at work: it says so, and holds its lock."""
+    tell(root, "running")
+    with (root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def tell(root: Path, state: str) -> None:
+    (root / "status.json").write_text(json.dumps({"status": state, "overrides": [], "detail": ""}))
+
+
+def append(root: Path, *steps: int) -> None:
+    """Add rows like the last one, each with another reward."""
+    path = root / "metrics.jsonl"
+    last = json.loads(path.read_text().splitlines()[-1])
+    with path.open("a") as file:
+        for step in steps:
+            file.write(json.dumps(last | {"step": step, "rewards/total/mean": float(step)}) + "\n")
+
+
+def test_the_curves_of_a_run_move_while_it_goes_on(seen: Seen, runs: Path) -> None:
     root = runs / "live"
-    (root / "status.json").write_text(json.dumps({"status": "running", "overrides": [], "detail": ""}))
-    rows = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
-    lock = (root / ".lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        seen.go("/runs")
+    with going_on(root):
         open_run(seen.page, "live")
         wait_for_curves(seen.page)
         curves = seen.page.locator("#curves")
+        line = seen.page.locator("#sections .chart svg polyline").first
         expect(curves).to_have_attribute("data-step", "3")
-        drawn = seen.page.locator("#sections .chart svg polyline").first.get_attribute("points")
-        with (root / "metrics.jsonl").open("a") as file:
-            for step in (4, 5):
-                file.write(json.dumps(rows[-1] | {"step": step, "rewards/total/mean": float(step)}) + "\n")
+        drawn = line.get_attribute("points")
+        append(root, 4, 5)
         expect(curves).to_have_attribute("data-step", "5", timeout=15_000)
-        assert seen.page.locator("#sections .chart svg polyline").first.get_attribute("points") != drawn
+        assert line.get_attribute("points") != drawn
         expect(seen.page.locator("#summary")).to_contain_text("Step5")
-        with (root / "findings.jsonl").open("w") as file:
-            file.write(json.dumps(FINDING | {"summary": "It has just died."}) + "\n")
-        (root / "status.json").write_text(json.dumps({"status": "finished", "overrides": [], "detail": ""}))
+        (root / "findings.jsonl").write_text(json.dumps(FINDING | {"summary": "It has just died."}) + "\n")
+        tell(root, "finished")
         expect(curves).to_have_attribute("data-state", "finished", timeout=15_000)
         expect(seen.page.locator("#summary")).to_contain_text("finished")
         expect(seen.page.locator("#findings")).to_contain_text("It has just died.")
         seen.assert_quiet()
-    finally:
-        lock.close()
+
+
+def test_a_page_goes_on_when_the_server_was_away(seen: Seen, runs: Path) -> None:
+    with going_on(runs / "live"):
+        open_run(seen.page, "live")
+        expect(seen.page.locator("#curves")).to_have_attribute("data-state", "running")
+        seen.page.route("**/curves.json*", lambda route: route.abort())
+        expect(seen.page.locator("#progress")).to_contain_text("does not answer", timeout=15_000)
+        seen.page.unroute("**/curves.json*")
+        append(runs / "live", 9)
+        expect(seen.page.locator("#curves")).to_have_attribute("data-step", "9", timeout=30_000)
 
 
 def test_the_list_of_runs_follows_a_run(seen: Seen, runs: Path) -> None:

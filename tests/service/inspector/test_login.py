@@ -5,8 +5,12 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from agent_tunix.errors import StoreError
 from agent_tunix.service import Settings
 from agent_tunix.service.inspector.headers import HEADERS
+from agent_tunix.service.runs.index import RunIndex
+from agent_tunix.store import Key
+from agent_tunix.store.keys import Keys
 from tests.service.inspector.support import BROWSER, serving, visiting
 from tests.service.support import Server
 
@@ -206,6 +210,34 @@ def test_errors_are_pages_for_people_and_json_for_programs(server: Server) -> No
             assert (told.status_code, list(told.json())) == (status, ["error"])
         assert alice.client.put("/runs").status_code == 405
     assert httpx.get(f"{server.url}/v1/nothing", headers=BROWSER).headers["content-type"] == "application/json"
+
+
+def test_a_store_that_is_away_is_told_on_a_page(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with visiting(server) as alice:
+
+        def away(self: Keys, id: str) -> Key:
+            raise StoreError("postgresql://user:password@host cannot be reached")
+
+        monkeypatch.setattr(Keys, "get", away)
+        page = alice.get("/runs")
+        assert (page.status_code, page.headers["content-type"]) == (503, "text/html; charset=utf-8")
+        assert "password" not in page.text
+        assert page.headers["retry-after"]
+        monkeypatch.undo()
+        assert alice.get("/runs").status_code == 200
+
+
+def test_a_defect_is_told_on_a_page_that_holds_nothing_of_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: RunIndex, limit: int, after: str | None) -> None:
+        raise RuntimeError("something inside")
+
+    monkeypatch.setattr(RunIndex, "list", broken)
+    with visiting(server) as alice:
+        page = alice.get("/runs")
+    assert page.status_code == 500
+    assert "something inside" not in page.text
+    assert page.headers["x-request-id"] in page.text
+    assert page.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
 
 
 def test_the_api_takes_no_session_and_its_document_has_no_page(server: Server) -> None:

@@ -1,10 +1,12 @@
 """Whoever sees little, or nothing, can use the pages: contrast, names of controls, headings, and titles."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from tests.service.inspector.support import Seen, looking, needs_chromium, serving
 from tests.service.support import Server
@@ -19,54 +21,7 @@ FINDINGS = [
     for severity in ("error", "warning", "info")
 ]  # fmt: skip
 
-# Text and what lies behind it, mixed down to plain colours; WCAG 2.2's ratio, which is to be 4.5, or 3 where it is large.
-LOW_CONTRAST = """
-() => {
-  const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
-  const rgba = (colour) => {
-    pen.clearRect(0, 0, 1, 1);
-    pen.fillStyle = colour;
-    pen.fillRect(0, 0, 1, 1);
-    return [...pen.getImageData(0, 0, 1, 1).data];
-  };
-  const over = (top, below) => [0, 1, 2].map((i) => (top[i] * top[3] + below[i] * (255 - top[3])) / 255).concat(255);
-  const behind = (element) => {
-    const layers = [];
-    for (let one = element; one; one = one.parentElement) layers.push(rgba(getComputedStyle(one).backgroundColor));
-    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 255]);
-  };
-  const light = (colour) => {
-    const [r, g, b] = colour.map((value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const found = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || !element.checkVisibility()) continue;
-    const style = getComputedStyle(element);
-    const ground = behind(element);
-    const ink = element.namespaceURI.endsWith("svg") ? style.fill : style.color;
-    const [a, b] = [light(over(rgba(ink), ground)), light(ground)].sort((x, y) => y - x);
-    const isLarge = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < (isLarge ? 3 : 4.5)) found.push(`${ratio.toFixed(2)} ${element.tagName}.${element.className}: ${walker.currentNode.textContent.trim().slice(0, 40)}`);
-  }
-  return [...new Set(found)];
-}
-"""
-
-NAMELESS = """
-() => [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [role=region], svg[role=img]")]
-  .filter((one) => one.checkVisibility() && one.getAttribute("aria-hidden") !== "true")
-  .filter((one) => !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim() || document.getElementById(one.getAttribute("aria-labelledby"))?.textContent.trim()))
-  .map((one) => one.outerHTML.slice(0, 120))
-"""
-
-HEADINGS = "() => [...document.querySelectorAll('h1, h2, h3, h4')].filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"
-REPEATED_IDS = (
-    "() => [...document.querySelectorAll('[id]')].map((one) => one.id).filter((id, at, all) => all.indexOf(id) !== at)"
-)
+QUESTIONS = Path(__file__).with_name("readable.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +34,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
+def ask(page: Page, question: str) -> Any:
+    return page.evaluate(f"({QUESTIONS}).{question}()")
+
+
 def check(seen: Seen, where: str) -> None:
     page = seen.page
     page.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
-    assert page.evaluate(LOW_CONTRAST) == [], where
-    assert page.evaluate(NAMELESS) == [], where
-    assert page.evaluate(REPEATED_IDS) == [], where
-    levels = page.evaluate(HEADINGS)
+    assert ask(page, "lowContrast") == [], where
+    assert ask(page, "nameless") == [], where
+    assert ask(page, "repeatedIds") == [], where
+    levels = ask(page, "headings")
     assert levels[0] == 1, where
     assert levels.count(1) == 1, where
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), (where, levels)
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), (where, levels)
     assert page.title().endswith("· agent_tunix"), where
     assert page.evaluate("document.documentElement.lang") == "en", where
 
