@@ -147,6 +147,8 @@ def test_a_key_that_may_not_look_gets_a_page_that_says_so(server: Server, nobody
         ({}, "x" * 43, 403),
         ({"Origin": "https://evil.example"}, "own", 403),
         ({"Origin": "null"}, "own", 403),
+        ({"Origin": "http://[evil"}, "own", 403),
+        ({"Origin": ""}, "own", 403),
         ({"Sec-Fetch-Site": "cross-site"}, "own", 403),
         ({"Sec-Fetch-Site": "same-site"}, "own", 403),  # another port of this machine
         ({"X-CSRF-Token": "wrong"}, "own", 403),

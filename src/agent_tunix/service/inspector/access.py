@@ -9,7 +9,6 @@ import hmac
 import math
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -24,6 +23,9 @@ COOKIE = "agent_tunix_session"
 CSRF_FIELD = "csrf"
 CSRF_HEADER = "X-CSRF-Token"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+# What Sec-Fetch-Site says of a request of one's own pages, and of what was typed or reloaded.
+_OWN_SITE = ("same-origin", "none")
 
 # In place of a scope: whatever the key allows.
 ANY_KEY = ""
@@ -118,10 +120,10 @@ def check_origin(request: Request) -> None:
     Raises:
         Problem: It comes from elsewhere.
     """
-    fetch_site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = request.headers.get("origin")
-    host = request.headers.get("host", "")
-    if fetch_site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != host):
+    headers = request.headers
+    host = headers.get("host", "")
+    origin = headers.get("origin", f"http://{host}")
+    if headers.get("sec-fetch-site", "same-origin") not in _OWN_SITE or origin.partition("://")[2] != host:
         raise Problem(
             403, "foreign_origin", "this can be done from the inspector's own pages alone, not from elsewhere"
         )

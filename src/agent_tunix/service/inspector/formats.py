@@ -1,12 +1,12 @@
 """How numbers and moments are written for a person; filters of the templates."""
 
-import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
+_LARGEST = 1e300
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -15,7 +15,7 @@ def number(value: float | None, digits: int = 3) -> str:
     >>> number(0.25), number(-1234.5678), number(None), number(0.00001234), number(12)
     ('0.25', '−1234.568', '–', '1.23e-05', '12')
     """
-    if value is None or not math.isfinite(value):
+    if value is None or not -_LARGEST < value < _LARGEST:  # which NaN is not, nor an integer that is no float
         return NONE
     size = abs(value)
     if size and (size < 0.5 * 10**-digits or size >= 1e7):

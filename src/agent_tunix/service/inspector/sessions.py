@@ -36,7 +36,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a server; a key's oldest gives way to its newest where it has too many.
+    """The sessions of a server, for its event loop alone; a key's oldest gives way where it has too many.
 
     Args:
         lifetime_s: How long one lasts, whatever is done with it.
