@@ -13,7 +13,7 @@ from starlette.responses import Response
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import Shown, show
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.runs.queries import MAX_QUERY, Order, Outcome, RolloutQuery
+from agent_tunix.service.runs.queries import MAX_QUERY, Outcome, RolloutQuery
 from agent_tunix.service.runs.view import RunView
 from agent_tunix.service.state import service_of
 
@@ -33,31 +33,32 @@ async def list_rollouts(request: Request, id: str) -> Response:
     params = request.query_params
     query = query_of(params)
 
-    def look() -> dict[str, Any]:
-        run = service.runs.get(id)
-        page = run.rollouts.page(query, _ROLLOUTS_A_PAGE, params.get("after") or None, in_full=True)
-        shown = [show(row, _LONGEST_IN_LIST, query.text) for row in page.rows]
-        return _of_run(run) | {"rollouts": shown, "next": page.next, "problems": page.problems}
-
-    found = await service.run_reads.make(look)
     asked = {name: value for name, value in params.items() if value and name != "after"}
 
     def address(**changed: Any) -> str:
         given = {name: value for name, value in (asked | changed).items() if value is not None}
-        return f"/runs/{found['run'].id}/rollouts" + (f"?{urlencode(given)}" if given else "")
+        return f"/runs/{id}/rollouts" + (f"?{urlencode(given)}" if given else "")
 
-    return render(
-        request,
-        "rollouts.html",
-        **found,
-        query=query,
-        asked=asked,
-        is_first=not params.get("after"),
-        address=address,
-        orders=get_args(Order),
-        outcomes=get_args(Outcome),
-        max_query=MAX_QUERY,
-    )
+    def look() -> Response:
+        run = service.runs.get(id)
+        page = run.rollouts.page(query, _ROLLOUTS_A_PAGE, params.get("after") or None, in_full=True)
+        return render(
+            request,
+            "rollouts.html",
+            run=run,
+            span=run.rollouts.span(),
+            rollouts=[show(row, _LONGEST_IN_LIST, query.text) for row in page.rows],
+            next=page.next,
+            problems=page.problems,
+            query=query,
+            asked=asked,
+            is_first=not params.get("after"),
+            address=address,
+            outcomes=get_args(Outcome),
+            max_query=MAX_QUERY,
+        )
+
+    return await service.run_reads.make(look)
 
 
 def query_of(params: Mapping[str, str]) -> RolloutQuery:
@@ -81,7 +82,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
     """The completions of a prompt, with what each was worth beside the others."""
     service = service_of(request)
 
-    def look() -> dict[str, Any]:
+    def look() -> Response:
         run = service.runs.get(id)
         page = run.rollouts.group(step, group, in_full=True)
         if not page.rows:
@@ -89,18 +90,24 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
         shown = [show(row, _LONGEST_IN_GROUP) for row in page.rows[:_MOST_OF_A_GROUP]]
         groups = run.rollouts.groups(step)
         place = groups.index(group) if group in groups else 0
-        return _of_run(run) | {
-            "rollouts": shown,
-            "left_out": len(page.rows) - len(shown),
-            "problems": page.problems,
-            "place": place,
-            "num_groups": len(groups),
-            "previous": groups[place - 1] if place > 0 else None,
-            "next": groups[place + 1] if place + 1 < len(groups) else None,
+        return render(
+            request,
+            "group.html",
+            run=run,
+            span=run.rollouts.span(),
+            step=step,
+            group=group,
+            rollouts=shown,
+            left_out=len(page.rows) - len(shown),
+            problems=page.problems,
+            place=place,
+            num_groups=len(groups),
+            previous=groups[place - 1] if place > 0 else None,
+            next=groups[place + 1] if place + 1 < len(groups) else None,
             **_statistics(page.rows),
-        }
+        )
 
-    return render(request, "group.html", **await service.run_reads.make(look), step=step, group=group)
+    return await service.run_reads.make(look)
 
 
 async def compare(
@@ -109,32 +116,34 @@ async def compare(
     """The completions of a prompt that two steps have, beside each other; by default the first and the last step."""
     service = service_of(request)
 
-    def look() -> dict[str, Any]:
+    def look() -> Response:
         run = service.runs.get(id)
         span = run.rollouts.span() or (0, 0)
         first, second = span[0] if step is None else step, span[1] if other is None else other
         shared, problems = run.rollouts.shared_prompts(first, second)
         chosen = next((one for one in shared if one.group == prompt), shared[0] if shared else None)
-        sides: list[dict[str, Any]] = []
-        if chosen is not None:
-            for number, group in ((first, chosen.group), (second, chosen.other_group)):
-                rows = run.rollouts.group(number, group, in_full=True).rows[:_MOST_OF_A_GROUP]
-                shown = sorted((show(row, _LONGEST_IN_LIST) for row in rows), key=_by_reward)
-                sides.append({"step": number, "group": group, "rollouts": shown} | _statistics(rows))
-        return _of_run(run) | {
-            "step": first,
-            "other": second,
-            "shared": shared,
-            "chosen": chosen,
-            "sides": sides,
-            "problems": problems,
-        }
+        groups = [(first, chosen.group), (second, chosen.other_group)] if chosen else []
+        return render(
+            request,
+            "compare.html",
+            run=run,
+            span=run.rollouts.span(),
+            step=first,
+            other=second,
+            shared=shared,
+            chosen=chosen,
+            sides=[_side(run, *group) for group in groups],
+            problems=problems,
+        )
 
-    return render(request, "compare.html", **await service.run_reads.make(look))
+    return await service.run_reads.make(look)
 
 
-def _of_run(run: RunView) -> dict[str, Any]:
-    return {"run": run, "span": run.rollouts.span()}
+def _side(run: RunView, step: int, group: int) -> dict[str, Any]:
+    """The completions of a group, highest reward first."""
+    rows = run.rollouts.group(step, group, in_full=True).rows[:_MOST_OF_A_GROUP]
+    shown = sorted((show(row, _LONGEST_IN_LIST) for row in rows), key=_by_reward)
+    return {"step": step, "group": group, "rollouts": shown} | _statistics(rows)
 
 
 def _by_reward(shown: Shown) -> float:

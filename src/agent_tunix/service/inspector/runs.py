@@ -14,8 +14,6 @@ from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import anchor_of, place_of
 from agent_tunix.service.runs.curves import Look
 from agent_tunix.service.runs.files import finite
-from agent_tunix.service.runs.summary import RunSummary
-from agent_tunix.service.runs.view import RunView
 from agent_tunix.service.state import service_of
 from agent_tunix.tracking.report.pictures import chart_to_data
 
@@ -27,36 +25,43 @@ _LONGEST_VALUE = 2000
 async def list_runs(request: Request, after: str | None = None) -> Response:
     """All runs, newest first."""
     service = service_of(request)
-    page = await service.run_reads.make(service.runs.list, _RUNS_A_PAGE, after)
-    return render(
-        request,
-        "runs.html",
-        runs=page.data,
-        next=page.data[-1].id if page.data and page.has_more else None,
-        is_first=after is None,
-        has_roots=bool(service.settings.runs),
-    )
+
+    def look() -> Response:
+        page = service.runs.list(_RUNS_A_PAGE, after)
+        return render(
+            request,
+            "runs.html",
+            runs=page.data,
+            next=page.data[-1].id if page.data and page.has_more else None,
+            is_first=after is None,
+            has_roots=bool(service.settings.runs),
+        )
+
+    return await service.run_reads.make(look)
 
 
 async def show_run(request: Request, id: str) -> Response:
     """A run; its curves come by the page's script."""
     service = service_of(request)
 
-    def look() -> dict[str, Any]:
+    def look() -> Response:
         run = service.runs.get(id)
         findings, damaged = run.findings()
         counted = Counter(found.severity.value for found in findings)
-        return {
-            "run": service.runs.summary(id),
-            "planned": _planned_steps(run),
-            "span": run.rollouts.span(),
-            "findings": sorted((_finding(found) for found in findings), key=_urgency),
-            "severities": [(severity, counted[severity]) for severity in _SEVERITIES if counted[severity]],
-            "damaged": damaged,
-            "config": _sections(run.config),
-        }
+        config = run.config
+        return render(
+            request,
+            "run.html",
+            run=service.runs.summary(id),
+            planned=_planned_steps(config),
+            span=run.rollouts.span(),
+            findings=sorted((_finding(found) for found in findings), key=_urgency),
+            severities=[(severity, counted[severity]) for severity in _SEVERITIES if counted[severity]],
+            damaged=damaged,
+            config=_sections(config),
+        )
 
-    return render(request, "run.html", **await service.run_reads.make(look))
+    return await service.run_reads.make(look)
 
 
 async def curves(
@@ -65,12 +70,13 @@ async def curves(
     """What a run's page draws; who names what they have seen gets the charts where there is something new."""
     service = service_of(request)
 
-    def look() -> tuple[RunSummary, Look | None]:
-        run = service.runs.get(id)
-        return service.runs.summary(id), run.curves.look((step, version) if version else None)
+    def look() -> Response:
+        # Asked first: of a run that ends meanwhile, the next look tells, when all its rows are there.
+        state = service.runs.summary(id).state
+        found = service.runs.get(id).curves.look((step, version) if version else None)
+        return Json(finite({"state": state} | ({} if found is None else _drawn(found))))
 
-    summary, found = await service.run_reads.make(look)
-    return Json(finite({"state": summary.state} | ({} if found is None else _drawn(found))))
+    return await service.run_reads.make(look)
 
 
 def _drawn(look: Look) -> dict[str, Any]:
@@ -93,8 +99,8 @@ def _drawn(look: Look) -> dict[str, Any]:
     }
 
 
-def _planned_steps(run: RunView) -> int | None:
-    training = (run.config or {}).get("training")
+def _planned_steps(config: Mapping[str, Any] | None) -> int | None:
+    training = (config or {}).get("training")
     planned = training.get("num_batches") if isinstance(training, dict) else None
     return planned if type(planned) is int else None
 
