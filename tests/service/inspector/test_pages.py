@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.service.inspector.support import EVIL, Visitor, serving, visiting
 from tests.tracking.report.support import plain_response, write_run
@@ -201,6 +203,37 @@ def test_two_steps_are_compared_by_the_prompts_they_share(alice: Visitor, run: s
     assert {name[:5] for name in found} == {"1-r-1", "2-r-6"}
     assert anchors(alice.get(f"{run}/compare?step=1&other=6&prompt=1").text)[0].startswith("1-r-1_1_")
     assert "no prompt in common" in alice.get(f"{run}/compare?step=1&other=77").text
+
+
+NAMES = (
+    "step",
+    "group",
+    "outcome",
+    "min_reward",
+    "max_reward",
+    "q",
+    "sort",
+    "after",
+    "other",
+    "prompt",
+    "version",
+    "x",
+)
+ASKED = st.one_of(
+    st.text(max_size=40),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(["1", "-reward", "timeout", "W10"]),
+)
+
+
+@given(
+    path=st.sampled_from(["/rollouts", "/compare", "/curves.json", "/steps/1/groups/0", ""]),
+    asked=st.dictionaries(st.sampled_from(NAMES), ASKED, max_size=4),
+)
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_question_breaks_a_page(alice: Visitor, run: str, path: str, asked: dict[str, str]) -> None:
+    assert alice.get(run + path, params=asked).status_code in (200, 400)
 
 
 @pytest.mark.parametrize(
