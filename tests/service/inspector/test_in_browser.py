@@ -127,6 +127,13 @@ def tell(root: Path, state: str) -> None:
     (root / "status.json").write_text(json.dumps({"status": state, "overrides": [], "detail": ""}))
 
 
+def replace(path: Path, content: str) -> None:
+    """As a run does that resumes."""
+    other = path.with_suffix(".tmp")
+    other.write_text(content)
+    other.replace(path)
+
+
 def append(root: Path, *steps: int) -> None:
     """Add rows like the last one, each with another reward."""
     path = root / "metrics.jsonl"
@@ -154,6 +161,19 @@ def test_the_curves_of_a_run_move_while_it_goes_on(seen: Seen, runs: Path) -> No
         expect(curves).to_have_attribute("data-state", "finished", timeout=15_000)
         expect(seen.page.locator("#summary")).to_contain_text("finished")
         expect(seen.page.locator("#findings")).to_contain_text("It has just died.")
+        seen.assert_quiet()
+
+
+def test_a_run_that_goes_back_loses_what_it_no_longer_has(seen: Seen, runs: Path) -> None:
+    root = runs / "live"
+    with going_on(root):
+        open_run(seen.page, "live")
+        sections = seen.page.locator("#sections > section")
+        expect(sections.filter(has_text="Where the seconds of a step go")).to_have_count(1)
+        kept = {"step": 1, "rewards/total/mean": 0.5}
+        replace(root / "metrics.jsonl", json.dumps(kept) + "\n")
+        expect(seen.page.locator("#curves")).to_have_attribute("data-step", "1", timeout=15_000)
+        expect(sections).to_have_count(1)
         seen.assert_quiet()
 
 

@@ -24,7 +24,7 @@ async function look() {
     throw error;
   }
   if (found.sections) {
-    if (seen) await refresh("[data-part]");
+    if (seen && found.is_whole) await refresh("[data-part]");
     curves.dataset.step = found.step;
     show(found.sections);
     seen = found.step === null ? "" : `?${new URLSearchParams({ step: found.step, version: found.version })}`;
@@ -48,6 +48,12 @@ function tell(found) {
 }
 
 function show(sections) {
+  const keys = sections.map((section) => section.key);
+  for (const [key, known] of shown) {
+    if (keys.includes(key)) continue; // Of a run that went back, some are no longer there.
+    known.charts.parentElement.remove();
+    shown.delete(key);
+  }
   for (const section of sections) {
     const titles = JSON.stringify(section.charts.map((chart) => [chart.title, chart.kind]));
     const known = shown.get(section.key) ?? begin(section);
