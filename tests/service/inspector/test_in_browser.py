@@ -145,6 +145,7 @@ def append(root: Path, *steps: int) -> None:
 
 def test_the_curves_of_a_run_move_while_it_goes_on(seen: Seen, runs: Path) -> None:
     root = runs / "live"
+    aside = (root / "rollouts").rename(runs / "aside")  # none are kept yet
     with going_on(root):
         open_run(seen.page, "live")
         wait_for_curves(seen.page)
@@ -152,10 +153,13 @@ def test_the_curves_of_a_run_move_while_it_goes_on(seen: Seen, runs: Path) -> No
         line = seen.page.locator("#sections .chart svg polyline").first
         expect(curves).to_have_attribute("data-step", "3")
         drawn = line.get_attribute("points")
+        expect(seen.page.get_by_role("link", name="Rollouts", exact=True)).to_have_count(0)
+        aside.rename(root / "rollouts")
         append(root, 4, 5)
         expect(curves).to_have_attribute("data-step", "5", timeout=15_000)
         assert line.get_attribute("points") != drawn
         expect(seen.page.locator("#summary")).to_contain_text("Step5")
+        expect(seen.page.get_by_role("link", name="Rollouts", exact=True)).to_be_visible()
         (root / "findings.jsonl").write_text(json.dumps(FINDING | {"summary": "It has just died."}) + "\n")
         tell(root, "finished")
         expect(curves).to_have_attribute("data-state", "finished", timeout=15_000)

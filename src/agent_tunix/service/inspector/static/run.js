@@ -25,7 +25,7 @@ async function look() {
   }
   if (found.sections) {
     if (seen && found.is_whole) await refresh("[data-part]");
-    curves.dataset.step = found.step;
+    curves.dataset.step = found.step ?? "";
     show(found.sections);
     seen = found.step === null ? "" : `?${new URLSearchParams({ step: found.step, version: found.version })}`;
     tell(found);
