@@ -314,13 +314,14 @@ def prove_sick_and_healthy() -> dict[str, Any]:
     return {name: kept[name]["found"] for name in (f"{case.name}, seed {seed}" for case, seed in wanted)}
 
 
-def prove_killed_uploads(seed: int) -> dict[str, Any]:
+def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
     """A process that uploads to a store is killed until 100 uploads are acknowledged: each is whole, and no other is.
 
     On SQLite, and on PostgreSQL where it can be started.
 
     Args:
         seed: Decides the moments.
+        again: Whether what was not acknowledged is uploaded again, and then kept once.
 
     Raises:
         ProofFailedError: The store holds something else.
@@ -335,7 +336,7 @@ def prove_killed_uploads(seed: int) -> dict[str, Any]:
         except servers.Unavailable as error:
             seen["postgresql"] = str(error)
         for name, url in urls.items():
-            result = killing.kill_uploads(url, uploads=100, seed=seed)
+            result = killing.kill_uploads(url, uploads=100, seed=seed, again=again)
             if result.faults:
                 raise ProofFailedError(f"{name}: {'; '.join(result.faults)}")
             seen[name] = f"{result.acknowledged} uploads, {result.kills} kills, {result.unacknowledged} unacknowledged"
@@ -375,6 +376,43 @@ def prove_conformance() -> dict[str, Any]:
             if requests < MIN_REQUESTS:
                 raise ProofFailedError(f"{name}: {requests} requests are fewer than {MIN_REQUESTS}")
             seen[name] = f"{requests} requests"
+    return seen
+
+
+def prove_abuse() -> dict[str, Any]:
+    """Every attack of docs/security.md on a running server is answered as it says there, and leaves nothing behind.
+
+    On SQLite, and on PostgreSQL where it can be started.
+
+    Raises:
+        ProofFailedError: One was answered otherwise, or the server was not as before.
+    """
+    table, victims, servers = (
+        _load(f"tests.{name}") for name in ("service.abuse.table", "service.abuse.victim", "postgresql")
+    )
+    if table.read_table().keys() != table.CASES.keys():
+        raise ProofFailedError(f"the page has other attacks: {sorted(table.read_table().keys() ^ table.CASES.keys())}")
+    seen: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
+        try:
+            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
+        except servers.Unavailable as error:
+            seen["postgresql"] = str(error)
+        for name, url in urls.items():
+            (directory / name).mkdir()
+            results = []
+            with victims.attacked(url, directory / name) as victim:
+                before = victim.signs()
+                for result in table.attack(victim, table.CASES):
+                    print(f"    {name:10}  {result.text}", flush=True)
+                    results.append(result)
+                grown_mb = victim.signs().memory_mb - before.memory_mb
+            failed = [result.text for result in results if not result.holds]
+            if failed:
+                raise ProofFailedError(f"{name}: " + "\n".join(failed))
+            seen[name] = f"{len(results)} attacks, {grown_mb:+.0f} MB"
     return seen
 
 
@@ -427,7 +465,9 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "parity with transformers": prove_parity,
     "sick and healthy runs": prove_sick_and_healthy,
     **{f"killed uploads, seed {seed}": functools.partial(prove_killed_uploads, seed) for seed in range(2)},
+    "killed uploads, made again": functools.partial(prove_killed_uploads, 2, again=True),
     "service: schemathesis": prove_conformance,
+    "service: abuse": prove_abuse,
     "processes": prove_processes,
 }
 

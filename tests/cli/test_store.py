@@ -46,6 +46,12 @@ def test_what_was_uploaded_is_listed_and_got_by_id_and_by_name(run: Run) -> None
     assert f"id       {id}" in run("store", "get", "short").stdout
 
 
+def test_a_file_that_is_uploaded_again_is_a_version_unless_only_changes_are_wanted(run: Run) -> None:
+    first = upload(run, "--if-changed")
+    assert upload(run, "--if-changed") == first
+    assert upload(run) != first
+
+
 def test_the_source_comes_back_to_the_byte(run: Run) -> None:
     assert run("store", "get", upload(run), "--source").stdout_bytes == SOURCE
 

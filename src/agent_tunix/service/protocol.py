@@ -13,6 +13,8 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from agent_tunix.service.problems import Problem
 
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+
 
 class LimitedProtocol(H11Protocol):
     """Gives each request's headers a time by which they must have come, and the server a number of connections.
@@ -105,9 +107,6 @@ def _end_unless_read(transport: asyncio.Transport, timeout_s: float) -> None:
     connection: socket.socket | None = transport.get_extra_info("socket")
     if connection is not None and connection.family in _INTERNET and hasattr(socket, "TCP_USER_TIMEOUT"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * timeout_s))
-
-
-_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def limited(header_timeout_s: float, unread_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
