@@ -70,7 +70,8 @@ def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06, aga
         found = [line.decode().split() for line in lines if line.endswith(b"\n")]
         told |= {id: int(number) for id, number in found}
         # Unless it is to be, one that was killed before it was told must not be taken for the next.
-        next_number = max(told.values(), default=-1) + (1 if again else 2)
+        last = max(told.values(), default=next_number - 1 if again else next_number)
+        next_number = last + (1 if again else 2)
     result.acknowledged = len(told)
     _look(url, told, result, most_unacknowledged=1 if again else result.kills)
     return result
