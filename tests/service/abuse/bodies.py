@@ -27,7 +27,7 @@ _JSON = {"Content-Type": "application/json"}
 def _(victim: Victim) -> Iterator[str]:
     for path in (LIST, f"{LIST}/rf_{'a' * 24}/try"):
         yield from exchange(victim, request(victim, "POST", path, _FORM, f"Content-Length: {GIGABYTE}"))
-    yield from exchange(victim, request(victim, "POST", LIST, _FORM, f"Content-Length: {'9' * 30}"))
+    yield from exchange(victim, request(victim, "POST", LIST, _FORM, f"Content-Length: {'9' * 18}"))
 
 
 @case("a body of a gigabyte in chunks, which does not say so")
@@ -186,9 +186,8 @@ _INDIGESTIBLE = {
     + "\n"
     + " " * 19
     + "x = 1",
-    "lambdas": "x = " + "lambda: " * 50_000 + "1",
+    "lambdas": "x = " + "lambda: " * 30_000 + "1",
     "subscripts": "x = a" + "[a" * 50_000,
-    "encoding": "# coding: utf-7\nx = 1",
 }
 
 

@@ -1,7 +1,6 @@
 """The quick attacks of the table; `scripts/proofs.py "service: abuse"` makes the slow ones too, and on PostgreSQL."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
