@@ -183,9 +183,9 @@ def test_an_upload_whose_answer_was_lost_is_made_again_where_that_does_no_harm(s
 
 def test_an_upload_whose_answer_was_lost_is_told_of_otherwise(server: Server) -> None:
     name = new_name()
-    with losing_the_first_answer(server) as url, Client(url, server.secret) as client:
-        with pytest.raises(StoreError, match="cannot be reached"):
-            client.create(name, BREVITY, "trl")
+    lost = pytest.raises(StoreError, match="cannot be reached")
+    with losing_the_first_answer(server) as url, Client(url, server.secret) as client, lost:
+        client.create(name, BREVITY, "trl")
     assert len(server.store.reward_functions.versions(name).data) == 1
 
 

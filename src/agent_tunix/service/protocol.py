@@ -19,8 +19,8 @@ _INTERNET = (socket.AF_INET, socket.AF_INET6)
 class LimitedProtocol(H11Protocol):
     """Gives each request's headers a time by which they must have come, and the server a number of connections.
 
-    A connection whose other end takes in nothing of an answer ends as well, where the system can see to that. What goes wrong before there is a request is answered in the API's shape too. Classes with other limits are made by
-    `limited`.
+    A connection whose other end takes in nothing of an answer ends as well, where the system can see to that. What goes
+    wrong before there is a request is answered in the API's shape too. Classes with other limits are made by `limited`.
     """
 
     header_timeout_s = 10.0

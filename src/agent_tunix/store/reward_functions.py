@@ -61,9 +61,7 @@ class RewardFunctions:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def create(
-        self, owner: Key, name: str, source: bytes, format: Format, if_changed: bool = False
-    ) -> RewardFunction:
+    def create(self, owner: Key, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
         """Keep a file; one's own name again gets the next version under a new id.
 
         Args:

@@ -146,8 +146,8 @@ def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         cursor = client.get(path, params={"step": 1, "limit": 1}).json()["next"]
         assert client.get(path, params={"step": 1, "after": cursor}).status_code == 200
-        for changed in ({"step": 2}, {"step": 1, "sort": "reward"}, {"step": 1, "q": "x"}, {}):
-            yield answer(client.get(path, params={**changed, "after": cursor}))
+        for changed in ("step=2", "step=1&sort=reward", "step=1&q=x", "limit=1"):
+            yield answer(client.get(f"{path}?{changed}&after={cursor}"))
         yield answer(client.get(path, params={"step": 1, "after": cursor[:-2] + "AA"}))
 
 

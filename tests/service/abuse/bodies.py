@@ -119,7 +119,8 @@ def _nested(depth: int) -> bytes:
 @case("JSON nested a hundred thousand deep")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
-        for content in (_nested(100_000), b"[" * 1_000_000, b'{"rows":' * 100_000, b'{"a":' * 5_000 + b"1" + b"}" * 5_000):
+        closed = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
+        for content in (_nested(100_000), b"[" * 1_000_000, b'{"rows":' * 100_000, closed):
             yield answer(_try(client, content))
 
 
@@ -133,7 +134,16 @@ def _(victim: Victim) -> Iterator[str]:
 @case("JSON that is none, or of another shape")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
-        for content in (b"{", b"\xff\xfe", b"1" * 5000, b"null", b"[]", b'{"rows": {}}', b'{"rows": [], "x": 1}', b'"' * 99):
+        for content in (
+            b"{",
+            b"\xff\xfe",
+            b"1" * 5000,
+            b'"' * 99,
+            b"null",
+            b"[]",
+            b'{"rows": {}}',
+            b'{"rows": [], "x": 1}',
+        ):
             yield answer(_try(client, content))
 
 
@@ -182,10 +192,7 @@ _INDIGESTIBLE = {
     "attributes": "x = a" + ".a" * 100_000,
     "calls": "x = a" + "()" * 100_000,
     "formatted": "x = " + 'f"{' * 1000,
-    "blocks": "\n".join(" " * depth + "try:\n" + " " * depth + " pass\n" + " " * depth + "finally:" for depth in range(19))
-    + "\n"
-    + " " * 19
-    + "x = 1",
+    "blocks": "".join(f"{' ' * n}try:\n{' ' * n} pass\n{' ' * n}finally:\n" for n in range(19)) + " " * 19 + "x = 1",
     "lambdas": "x = " + "lambda: " * 30_000 + "1",
     "subscripts": "x = a" + "[a" * 50_000,
 }
@@ -202,7 +209,8 @@ def _(victim: Victim) -> Iterator[str]:
 def _(victim: Victim) -> Iterator[str]:
     mark = victim.home / "mark"
     with victim.client() as client:
-        yield answer(upload(client, new_name(), f"open({str(mark)!r}, 'w')\nimport os\nos.abort()\n".encode() + BREVITY))
+        begun = f"open({str(mark)!r}, 'w')\nimport os\nos.abort()\n"
+        yield answer(upload(client, new_name(), begun.encode() + BREVITY))
     assert not mark.exists(), "it was executed"
 
 

@@ -1,5 +1,6 @@
 """Attacks by uploaded code that is tried: each outcome as the page has it, `error: PermissionError` for instance."""
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ from tests.service.support import new_name, upload
 UPLOADS = "an upload that "
 
 
+_ERROR = re.compile(r"\w*[Ee]rror\b")
+
+
 def attempt(victim: Victim, body: str) -> str:
     """What becomes of a completion whose reward is this code; where it fails by itself, by which error."""
     code = f"def reward(completions, **kwargs):\n{textwrap.indent(textwrap.dedent(body), '    ')}\n    return [1.0]\n"
@@ -21,9 +25,8 @@ def attempt(victim: Victim, body: str) -> str:
     assert response.status_code == 200, response.text
     answers(b"HTTP/1.1 200 x\r\n\r\n" + response.content)  # nothing is in it that may not be
     score = response.json()["data"][0]
-    kind = score["detail"].partition(":")[0]
-    named = kind.isidentifier() and score["outcome"] == "error"
-    return f"{score['outcome']}: {kind}" if named else str(score["outcome"])
+    named = _ERROR.match(score["detail"]) if score["outcome"] == "error" else None
+    return f"{score['outcome']}: {named[0]}" if named else str(score["outcome"])
 
 
 def uploads_that(what: str, *bodies: str, slow: bool = False) -> Callable[[Victim], Iterator[str]]:
@@ -67,8 +70,8 @@ uploads_that("looks a name up", "import socket; socket.create_connection(('examp
 uploads_that(
     "reads /etc/passwd",
     "raise RuntimeError(open('/etc/passwd').read())",
-    "import os; os.symlink('/etc/passwd', 'mine'); raise RuntimeError(open('mine').read())",
-    "import os; os.link('/etc/passwd', 'mine'); raise RuntimeError(open('mine').read())",
+    "import os, time\nos.symlink('/etc/passwd', name := str(time.time_ns()))\nraise RuntimeError(open(name).read())",
+    "import os, time\nos.link('/etc/passwd', name := str(time.time_ns()))\nraise RuntimeError(open(name).read())",
 )
 uploads_that(
     "reads the server's environment as a file",
@@ -135,10 +138,9 @@ uploads_that(
 )
 uploads_that(
     "writes by a link to what is not its own",
-    "import os; os.symlink(os.path.dirname(os.__file__), 'lib'); open('lib/evil.py', 'w')",
-    "import os; os.symlink(os.__file__, 'mine'); open('mine', 'a')",
-    "import os; os.symlink('/tmp', 'there'); open('there/mine', 'w')\n"
-    "if os.path.realpath('/tmp') == os.getcwd(): raise FileNotFoundError('/tmp is its own directory')",
+    "import os, time\nos.symlink(os.path.dirname(os.__file__), name := str(time.time_ns()))\nopen(f'{name}/a.py', 'w')",
+    "import os, time\nos.symlink(os.__file__, name := str(time.time_ns()))\nopen(name, 'a')",
+    "import os, time\nos.symlink('/var/tmp', name := str(time.time_ns()))\nopen(f'{name}/mine', 'w')",
 )
 uploads_that(
     "becomes another user, or asks for rights",
@@ -149,9 +151,16 @@ uploads_that(
 )
 uploads_that("exits, or dies", "import os; os._exit(7)", "import ctypes; ctypes.string_at(0)", "import os; os.abort()")
 uploads_that(
-    "prints without end", "for _ in range(3000): print('x' * 10_000)", "import os\nfor _ in range(3000): os.write(2, b'x' * 10_000)"
+    "prints without end",
+    "for _ in range(3000): print('x' * 10_000)",
+    "import os\nfor _ in range(3000): os.write(2, b'x' * 10_000)",
 )
-uploads_that("gives back more than it was asked for", "return [0.0] * 10_000_000", "return iter(int, 1)", "return 'x' * (1 << 27)")
+uploads_that(
+    "gives back more than it was asked for",
+    "return [0.0] * 10_000_000",
+    "return iter(int, 1)",
+    "return 'x' * (1 << 27)",
+)
 uploads_that("gives back what is no number", "return [float('nan')]", "return [10 ** 10_000]", "return [object()]")
 uploads_that("recurses without end", "def f(): return f()\nf()")
 
@@ -165,7 +174,8 @@ def _(victim: Victim) -> Iterator[str]:
     secret.chmod(0o644)
     yield attempt(victim, f"raise RuntimeError(open({str(secret)!r}).read())")
     yield attempt(victim, f"open({str(database)!r}, 'rb')")
-    yield attempt(victim, "import agent_tunix.store as store; store.open_store()")
+    url = victim.store.engine.url.render_as_string(hide_password=False)
+    yield attempt(victim, f"from agent_tunix.store import open_store; open_store({url!r})")
 
 
 @case("an upload that asks the server itself")

@@ -59,7 +59,7 @@ async def create(
 ) -> Response:
     """Upload a reward function; a name that is one's own gets its next version.
 
-    Where an answer is lost, whether the file was kept is not known: with `if_changed` the same request may be made again.
+    Where an answer is lost, whether the file was kept is not known; with `if_changed` the request may be made again.
     """
     if (file.size or 0) > MAX_BYTES:
         raise UploadError("file_too_large", f"the file has {file.size:,} bytes; at most {MAX_BYTES:,} are kept", "file")
