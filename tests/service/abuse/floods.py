@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import resource
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tests.service.abuse.cases import NO_ANSWER, answer, answers, case, exchange, read_all, request
 from tests.service.abuse.victim import LIST, Victim
@@ -55,7 +57,7 @@ def _(victim: Victim) -> Iterator[str]:
 @case("answers that nobody reads", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     wanted = request(victim, "GET", "/openapi.json").replace(b"Connection: close\r\n", b"")
-    before = victim.signs().descriptors
+    ports: set[int] = set()
     with contextlib.ExitStack() as stack:
         for _ in range(20):
             connection = stack.enter_context(socket.socket())
@@ -64,12 +66,20 @@ def _(victim: Victim) -> Iterator[str]:
             connection.settimeout(0.2)
             with contextlib.suppress(OSError):
                 connection.sendall(wanted * 500)
-        assert victim.signs().descriptors >= before + 15
+            ports.add(connection.getsockname()[1])
+        assert _at_the_other_end(victim) >= ports
         deadline = time.monotonic() + _PATIENT_S
-        while victim.signs().descriptors > before + 5:
+        while _at_the_other_end(victim) & ports:
             assert time.monotonic() < deadline, "the connections are still there"
             time.sleep(1)
     yield NO_ANSWER
+
+
+def _at_the_other_end(victim: Victim) -> set[int]:
+    """From which ports there are connections to the server, as its end sees it."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ends = [(row[1].partition(":")[2], row[2].partition(":")[2]) for row in rows]
+    return {int(remote, 16) for local, remote in ends if int(local, 16) == victim.address[1]}
 
 
 # --- number ----------------------------------------------------------------------------------------------------------
@@ -137,6 +147,47 @@ def _(victim: Victim) -> Iterator[str]:
     names = [new_name() for _ in range(200)]
     with victim.client() as client, ThreadPoolExecutor(100) as threads:
         yield from set(threads.map(lambda name: answer(upload(client, name)), names))
+
+
+@case("an upload for which the store has no room")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        id = upload(client, new_name()).json()["id"]
+        with _without_room(victim):
+            deadline = time.monotonic() + _PATIENT_S
+            while (refused := answer(upload(client, new_name()))) == "201" and time.monotonic() < deadline:
+                time.sleep(0.1)
+            yield refused
+            assert client.get(f"{LIST}/{id}/source").status_code == 200, "what is there cannot be read"
+        while upload(client, new_name()).status_code != 201:
+            assert time.monotonic() < deadline, "there is no room afterwards either"
+            time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def _without_room(victim: Victim) -> Iterator[None]:
+    """The server's files, or its database's, cannot be written."""
+    engine = victim.store.engine
+    if engine.dialect.name == "sqlite":
+        pid, limit = victim.process.pid, resource.RLIMIT_FSIZE
+        before = resource.prlimit(pid, limit)
+        resource.prlimit(pid, limit, (0, before[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(pid, limit, before)
+        return
+
+    def set_read_only(value: str) -> None:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+            connection.exec_driver_sql("SELECT pg_reload_conf()")
+
+    set_read_only("on")
+    try:
+        yield
+    finally:
+        set_read_only("off")
 
 
 @case("tries without end, ten at once", slow=True)
