@@ -1,10 +1,9 @@
 """Attacks by what is asked for, and as whom: paths, SQL, cursors, headers, keys."""
 
-import socket
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from tests.service.abuse.cases import answer, answers, case, exchange, request, stranger
+from tests.service.abuse.cases import answer, answers, case, exchange, read_all, request, stranger
 from tests.service.abuse.victim import LIST, Victim
 from tests.service.support import new_name, upload
 
@@ -261,8 +260,7 @@ def _(victim: Victim) -> Iterator[str]:
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
         victim.store.keys.revoke(key.id)
         connection.sendall(b"x" * 100)
-        connection.shutdown(socket.SHUT_WR)
-        yield from answers(connection.recv(1 << 16))
+        yield from answers(read_all(connection))
 
 
 @case("what a key's scopes do not allow")

@@ -38,7 +38,9 @@ def _trickle(victim: Victim, begun: bytes, piece: bytes) -> list[str]:
         connection.settimeout(1.0)
         for _ in range(int(_PATIENT_S)):
             try:
-                return answers(connection.recv(1 << 16))
+                said = connection.recv(1 << 16)
+                connection.settimeout(_PATIENT_S)
+                return answers(said + read_all(connection))
             except TimeoutError:
                 connection.sendall(piece)
     return []
