@@ -5,8 +5,8 @@
 
 For each size a store of so many functions is filled, `agent-tunix serve` is started on one core, and connections that
 are kept open ask it again and again, from a process on the other cores: for the newest 20, for 20 and for 100 from any
-place of the list, and for single functions. `ms of CPU` is what the server's process used for a request, which other programs on the
-machine change least.
+place of the list, and for single functions. `ms of CPU` is what the server's process used for a request, which other
+programs on the machine change least.
 
 The exit status is 1 where a bar is missed at the largest size: 500 requests/s, 99 of 100 answers within 50 ms, and at
 least 0.8 of the rate at the smallest size.

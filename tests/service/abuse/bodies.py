@@ -124,7 +124,7 @@ def _(victim: Victim) -> Iterator[str]:
             yield answer(_try(client, content))
 
 
-@case("a column nested deeper than any needs")
+@case("a column nested deeper than any needs", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         for depth in (50, 150, 400, 700, 900, 990):

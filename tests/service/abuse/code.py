@@ -149,7 +149,13 @@ uploads_that(
     "import os; os.chmod('.', 0o4777)",
     "import os; os.chroot('.')",
 )
-uploads_that("exits, or dies", "import os; os._exit(7)", "import ctypes; ctypes.string_at(0)", "import os; os.abort()")
+uploads_that(
+    "exits, or dies",
+    "import os; os._exit(7)",
+    "import ctypes; ctypes.string_at(0)",
+    "import os; os.abort()",
+    slow=True,
+)
 uploads_that(
     "prints without end",
     "for _ in range(3000): print('x' * 10_000)",
@@ -160,8 +166,15 @@ uploads_that(
     "return [0.0] * 10_000_000",
     "return iter(int, 1)",
     "return 'x' * (1 << 27)",
+    slow=True,
 )
-uploads_that("gives back what is no number", "return [float('nan')]", "return [10 ** 10_000]", "return [object()]")
+uploads_that(
+    "gives back what is no number",
+    "return [float('nan')]",
+    "return [10 ** 10_000]",
+    "return [object()]",
+    slow=True,
+)
 uploads_that("recurses without end", "def f(): return f()\nf()")
 
 
