@@ -353,6 +353,7 @@ def prove_conformance() -> dict[str, Any]:
     """
     conformance, support = _load("tests.service.conformance"), _load("tests.service.support")
     servers, service, store = _load("tests.postgresql"), _load("agent_tunix.service"), _load("agent_tunix.store")
+    runs = _load("tests.tracking.report.support")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -361,8 +362,11 @@ def prove_conformance() -> dict[str, Any]:
             urls["postgresql"] = stack.enter_context(servers.running_postgresql())
         except servers.Unavailable as error:
             seen["postgresql"] = str(error)
+        (directory / "runs").mkdir()
+        for number in range(5):
+            runs.write_run(directory / "runs" / str(number), num_steps=3)
+        settings = service.Settings(requests_per_second=0, failed_keys_per_second=0, runs=(directory / "runs",))
         for name, url in urls.items():
-            settings = service.Settings(requests_per_second=0)
             requests = 0
             with store.open_store(url) as opened, support.running(opened, settings) as server:
                 for seed in range(2):
