@@ -343,6 +343,31 @@ def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
     return seen
 
 
+def prove_killed_server() -> dict[str, Any]:
+    """A server is killed until it has acknowledged 100 uploads, made again until they are: each is there, once.
+
+    On SQLite, and on PostgreSQL where it can be started.
+
+    Raises:
+        ProofFailedError: The store holds something else.
+    """
+    killing, servers = _load("tests.service.killing"), _load("tests.postgresql")
+    seen: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
+        try:
+            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
+        except servers.Unavailable as error:
+            seen["postgresql"] = str(error)
+        for name, url in urls.items():
+            result = killing.kill_server(url, directory, uploads=100, seed=0)
+            if result.faults:
+                raise ProofFailedError(f"{name}: {'; '.join(result.faults)}")
+            seen[name] = f"{len(result.acknowledged)} uploads, {result.kills} kills, {result.lost} made again"
+    return seen
+
+
 def prove_conformance() -> dict[str, Any]:
     """No request that can be made from the service's OpenAPI document is answered otherwise than it says.
 
@@ -470,6 +495,7 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "sick and healthy runs": prove_sick_and_healthy,
     **{f"killed uploads, seed {seed}": functools.partial(prove_killed_uploads, seed) for seed in range(2)},
     "killed uploads, made again": functools.partial(prove_killed_uploads, 2, again=True),
+    "service: killed uploads": prove_killed_server,
     "service: schemathesis": prove_conformance,
     "service: abuse": prove_abuse,
     "processes": prove_processes,

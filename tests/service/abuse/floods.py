@@ -9,11 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from tests.service.abuse.cases import NO_ANSWER, answer, answers, case, exchange, read_all, request
 from tests.service.abuse.victim import LIST, Victim
-from tests.service.support import new_name, upload
+from tests.service.support import connected_ports, new_name, upload
 
 _PATIENT_S = 90.0
 
@@ -69,19 +68,12 @@ def _(victim: Victim) -> Iterator[str]:
             with contextlib.suppress(OSError):
                 connection.sendall(wanted * 500)
             ports.add(connection.getsockname()[1])
-        assert _at_the_other_end(victim) >= ports
+        assert connected_ports(victim) >= ports
         deadline = time.monotonic() + _PATIENT_S
-        while _at_the_other_end(victim) & ports:
+        while connected_ports(victim) & ports:
             assert time.monotonic() < deadline, "the connections are still there"
             time.sleep(1)
     yield NO_ANSWER
-
-
-def _at_the_other_end(victim: Victim) -> set[int]:
-    """From which ports there are connections to the server, as its end sees it."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    ends = [(row[1].partition(":")[2], row[2].partition(":")[2]) for row in rows]
-    return {int(remote, 16) for local, remote in ends if int(local, 16) == victim.address[1]}
 
 
 # --- number ----------------------------------------------------------------------------------------------------------

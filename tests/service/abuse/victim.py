@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from agent_tunix.store import open_store
 from tests.service.support import BREVITY, Server, new_name, upload
@@ -63,14 +62,6 @@ class Victim(Server):
     run: str
     temporary: Path
     home: Path
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where it listens."""
-        parts = urlsplit(self.url)
-        assert parts.hostname
-        assert parts.port
-        return parts.hostname, parts.port
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[socket.socket]:
