@@ -361,7 +361,7 @@ def prove_killed_server() -> dict[str, Any]:
         except servers.Unavailable as error:
             seen["postgresql"] = str(error)
         for name, url in urls.items():
-            result = killing.kill_server(url, directory, uploads=100, seed=0)
+            result = killing.kill_server(url, directory, uploads=100, seed=0, longest_s=1.5)
             if result.faults:
                 raise ProofFailedError(f"{name}: {'; '.join(result.faults)}")
             seen[name] = f"{len(result.acknowledged)} uploads, {result.kills} kills, {result.lost} made again"

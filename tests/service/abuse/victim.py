@@ -104,24 +104,23 @@ def attacked(url: str, directory: Path) -> Iterator[Victim]:
     (directory / "runs").mkdir()
     write_run(directory / "runs" / "one")
     home = directory / "home"
-    temporary = Path(tempfile.mkdtemp(prefix="abuse_", dir="/tmp"))
-    temporary.chmod(0o711)  # as /tmp itself, it must be passable for the users that workers become
     environment = os.environ | {
         "AGENT_TUNIX_HOME": str(home),
         "AGENT_TUNIX_DATABASE_URL": url,
-        "TMPDIR": str(temporary),
         "MY_PASSWORD": PLANTED,
         "WANDB_API_KEY": PLANTED,
     }
     command = [sys.executable, "-c", _SERVE, "serve", "--port", "0", "--runs", str(directory / "runs")]
     with contextlib.ExitStack() as stack:
+        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="abuse_", dir="/tmp")))
+        temporary.chmod(0o711)  # as /tmp itself, it must be passable for the users that workers become
         store = stack.enter_context(open_store(url))
         secret = store.keys.create("alice")[1]
         log = stack.enter_context((directory / "log").open("wb"))
         process = stack.enter_context(
             subprocess.Popen(
                 command,
-                env=environment,
+                env=environment | {"TMPDIR": str(temporary)},
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
