@@ -126,7 +126,7 @@ def _finding_options(
     return decorate
 
 
-allow_unsandboxed_option = click.option(
+_allow_unsandboxed = click.option(
     "--allow-unsandboxed",
     is_flag=True,
     help="Run uploaded code even where this machine cannot lock it in: with all rights of yours.",
@@ -143,7 +143,7 @@ def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _decorated(
         with_execution,
         [
-            allow_unsandboxed_option,
+            _allow_unsandboxed,
             click.option(
                 "--timeout",
                 type=click.FloatRange(min=0, min_open=True),

@@ -4,6 +4,7 @@ Headers that do not come, answers that are not read, more connections than there
 """
 
 import asyncio
+import contextlib
 import json
 import socket
 from typing import Any
@@ -106,7 +107,8 @@ def _end_unless_read(transport: asyncio.Transport, timeout_s: float) -> None:
     """Have a connection end once what is sent has not been taken in for a time; Linux alone can."""
     connection: socket.socket | None = transport.get_extra_info("socket")
     if connection is not None and connection.family in _INTERNET and hasattr(socket, "TCP_USER_TIMEOUT"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * timeout_s))
+        with contextlib.suppress(OSError):  # the other end is gone already
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * timeout_s))
 
 
 def limited(header_timeout_s: float, unread_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
