@@ -55,7 +55,7 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     app.openapi = partial(documentation.make_document, app)  # type: ignore[method-assign]  # FastAPI's own way
     # The last to be added is the first to see a request.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s)
-    app.add_middleware(Gate, store.keys, service.calls, service.buckets)
+    app.add_middleware(Gate, store.keys, service.calls, service.buckets, service.failed_logins)
     app.add_middleware(Envelope, errors.answer)
     app.add_middleware(PageHeaders)
     return app

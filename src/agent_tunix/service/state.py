@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.calls import StoreCalls
+from agent_tunix.service.failed_logins import FailedLogins
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.service.runs.reads import RunReads
 from agent_tunix.service.settings import Settings
@@ -22,6 +23,7 @@ class Service:
         store: What it serves.
         calls: How the store is called from the event loop.
         buckets: How many requests each key has left.
+        failed_logins: How many keys that are not valid each address may still show.
         tries: Where uploaded functions are tried.
         runs: The runs that can be looked into.
         run_reads: How they are read from the event loop.
@@ -31,6 +33,7 @@ class Service:
     store: Store
     calls: StoreCalls
     buckets: TokenBuckets
+    failed_logins: FailedLogins
     tries: Tries
     runs: RunIndex
     run_reads: RunReads
@@ -39,8 +42,10 @@ class Service:
     def of(cls, settings: Settings, store: Store) -> "Service":
         """Make what the settings say."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
+        failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
-        return cls(settings, store, StoreCalls(store), buckets, tries, RunIndex(settings.runs), RunReads())
+        calls, runs = StoreCalls(store), RunIndex(settings.runs)
+        return cls(settings, store, calls, buckets, failed_logins, tries, runs, RunReads())
 
     def close(self) -> None:
         """Wait for what has begun; the store stays open."""

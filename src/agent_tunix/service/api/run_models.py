@@ -46,7 +46,9 @@ class RunDetail(Run):
     """A run, looked into."""
 
     components: Annotated[list[str], Field(description="Of the reward; each has metrics `rewards/<component>/…`.")]
-    evaluations: Annotated[list[Metrics], Field(description="Of the steps that have some, the metrics `eval/…`.")]
+    evaluations: Annotated[
+        list[Metrics], Field(description="The metrics `eval/…` of steps that have some; 5,000 at most.")
+    ]
     first_rollouts: Annotated[int | None, Field(description="The first step whose rollouts are kept.")]
     last_rollouts: Annotated[int | None, Field(description="The last.")]
     config: Annotated[dict[str, Any] | None, Field(description="Its configuration; null: it cannot be read.")]

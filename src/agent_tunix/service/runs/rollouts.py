@@ -20,7 +20,7 @@ import numpy as np
 from agent_tunix.service.runs.files import open_plain, plain_status
 from agent_tunix.service.runs.queries import Position, RolloutQuery, read_cursor, write_cursor
 from agent_tunix.service.runs.selection import SHOWN_IN_FULL, Reading, choose, read, show
-from agent_tunix.tracking.rollouts.files import RolloutFile, list_files
+from agent_tunix.tracking.rollouts.files import RolloutFile, list_files, step_of
 from agent_tunix.tracking.rollouts.schema import COLUMNS, arrow_type, read_settings
 
 if TYPE_CHECKING:
@@ -194,22 +194,10 @@ class StoredRollouts:
                     schema.field(name).type != types[name] for name in SHOWN_IN_FULL
                 ):
                     raise ValueError("its columns are not those of rollouts")
-                self._footers[key] = {_step_of(source, number): number for number in range(source.num_row_groups)}
+                self._footers[key] = {step_of(source, number): number for number in range(source.num_row_groups)}
                 while len(self._footers) > _FOOTERS:
                     self._footers.popitem(last=False)
             return self._footers[key]
-
-
-def _step_of(source: "pq.ParquetFile", place: int) -> int:
-    """The step that a row group holds, from its rows: statistics that are damaged end the process.
-
-    Raises:
-        ValueError: It is not one.
-    """
-    steps = np.unique(source.read_row_group(place, ["step"])["step"].to_numpy())
-    if len(steps) != 1 or steps[0] < 0:
-        raise ValueError(f"row group {place} is not of one step")
-    return int(steps[0])
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ from agent_tunix.service.runs.rollouts import StoredRollouts
 from agent_tunix.service.runs.summary import read_config
 
 _COMPONENT = re.compile(r"rewards/([^/]+)/mean")
-_EVALUATION = "eval/"
 _MAX_FINDINGS_BYTES = 4 * 2**20
 
 
@@ -51,18 +50,8 @@ class RunView:
         return [name for name in dict.fromkeys(one[1] for one in found if one) if name != "total"]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Of the rows that have evaluations, the step and the metrics under `eval/`, in order."""
-        found: list[dict[str, Any]] = []
-        after: int | None = None
-        while True:
-            page = self._metrics.page(after)
-            for row in page.rows:
-                metrics = {name: value for name, value in row.items() if name.startswith(_EVALUATION)}
-                if metrics:
-                    found.append({"step": row["step"]} | metrics)
-            if page.next is None:
-                return found
-            after = page.next
+        """Of the rows that have evaluations, the step and the metrics under `eval/`, in order; at most 5,000."""
+        return self._metrics.evaluations()
 
     def findings(self) -> tuple[list[Finding], int]:
         """What was diagnosed, in order, and how many lines are no finding."""
