@@ -50,7 +50,7 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     app.state.service = service
     functions.add_routes(app)
     runs.add_routes(app)
-    inspector.mount(app, service)
+    inspector.mount(app)
     failures.add_handlers(app, errors.answer)
     app.openapi = partial(documentation.make_document, app)  # type: ignore[method-assign]  # FastAPI's own way
     # The last to be added is the first to see a request.

@@ -7,12 +7,11 @@ a key of the store, and may do what that key may do.
 from fastapi import FastAPI
 
 from agent_tunix.service.inspector import assets, functions, login, rollouts, runs
-from agent_tunix.service.inspector.access import Door
-from agent_tunix.service.state import Service
+from agent_tunix.service.inspector.sessions import Sessions
 
 
-def mount(app: FastAPI, service: Service) -> None:
+def mount(app: FastAPI) -> None:
     """Add the pages to an app, none of them to its OpenAPI document."""
-    app.state.door = Door.of(service)
+    app.state.sessions = Sessions()
     for room in (assets, login, runs, rollouts, functions):
         room.add_routes(app)

@@ -7,17 +7,16 @@ browser says of its origin must not speak against it.
 
 import hmac
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Depends
 from starlette.requests import Request
 
 from agent_tunix.errors import NotStoredError
-from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.inspector.sessions import Session, Sessions
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.state import Service, service_of
+from agent_tunix.service.state import service_of
 
 COOKIE = "agent_tunix_session"
 CSRF_FIELD = "csrf"
@@ -30,33 +29,11 @@ _OWN_SITE = ("same-origin", "none")
 # In place of a scope: whatever the key allows.
 ANY_KEY = ""
 
-# Attempts to log in from one address: so many at once, then one in two seconds.
-_LOGINS, _LOGINS_PER_S = 20, 0.5
 
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """What log-ins share.
-
-    Attributes:
-        sessions: Who is logged in.
-        attempts: How many attempts to log in each address has left.
-    """
-
-    sessions: Sessions
-    attempts: TokenBuckets
-
-    @classmethod
-    def of(cls, service: Service) -> "Door":
-        """That of a service."""
-        limited = service.settings.requests_per_second > 0
-        return cls(Sessions(), TokenBuckets(_LOGINS_PER_S if limited else 0, _LOGINS))
-
-
-def door_of(request: Request) -> Door:
-    """What log-ins share, of the app that a request came to."""
-    door: Door = request.app.state.door
-    return door
+def sessions_of(request: Request) -> Sessions:
+    """Who is logged in, at the app that a request came to."""
+    sessions: Sessions = request.app.state.sessions
+    return sessions
 
 
 def session_of(request: Request) -> Session | None:
@@ -86,7 +63,7 @@ def requires(scope: str) -> Any:
 async def find_session(request: Request) -> Session | None:
     """The session that a request's cookie opens, with the key as it is now; None where it opens none."""
     token = request.cookies.get(COOKIE)
-    sessions = door_of(request).sessions
+    sessions = sessions_of(request)
     session = sessions.find(token) if token else None
     if token is None or session is None:
         return None
@@ -105,13 +82,12 @@ async def find_session(request: Request) -> Session | None:
 async def _check_rate(request: Request, session: Session) -> None:
     wait_s = service_of(request).buckets.take(session.key.id)
     if wait_s:
-        raise too_many(f"the key {session.key.name!r} makes too many requests", wait_s)
-
-
-def too_many(said: str, wait_s: float) -> Problem:
-    """The answer to who asks too often."""
-    headers = {"Retry-After": str(math.ceil(wait_s))}
-    return Problem(429, "rate_limit_exceeded", f"{said}; wait {wait_s:.3g} s", headers=headers)
+        raise Problem(
+            429,
+            "rate_limit_exceeded",
+            f"the key {session.key.name!r} makes too many requests; wait {wait_s:.3f} s",
+            headers={"Retry-After": str(math.ceil(wait_s))},
+        )
 
 
 def check_origin(request: Request) -> None:

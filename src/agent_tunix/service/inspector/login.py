@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.errors import AccessDeniedError
 from agent_tunix.service.answers import Json
-from agent_tunix.service.inspector.access import ANY_KEY, COOKIE, check_origin, door_of, find_session, too_many
+from agent_tunix.service.inspector.access import ANY_KEY, COOKIE, check_origin, find_session, sessions_of
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.state import service_of
 
@@ -37,17 +37,15 @@ async def status(request: Request) -> Response:
 async def log_in(request: Request, key: Annotated[str, Form()] = "", next: Annotated[str, Form()] = HOME) -> Response:
     """Begin a session with a key's secret."""
     check_origin(request)
-    door, service = door_of(request), service_of(request)
-    wait_s = door.attempts.take(request.client.host if request.client else "")
-    if wait_s:
-        raise too_many("there were too many attempts to log in from this address", wait_s)
+    service = service_of(request)
     place = own_place(next)
     try:
         found = await service.calls.read(service.store.keys.authenticate, key.strip())
     except AccessDeniedError as error:
+        service.failed_logins.count(request.scope)
         return render(request, "login.html", 401, next=place, problem=str(error))
     _end(request)
-    token, _ = door.sessions.open(found)
+    token, _ = sessions_of(request).open(found)
     response = RedirectResponse(place, 303)
     response.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=_is_secure(request))
     return response
@@ -77,7 +75,7 @@ def own_place(wanted: str) -> str:
 def _end(request: Request) -> None:
     token = request.cookies.get(COOKIE)
     if token:
-        door_of(request).sessions.end(token)
+        sessions_of(request).end(token)
 
 
 def _is_secure(request: Request) -> bool:
