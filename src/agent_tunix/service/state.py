@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.calls import StoreCalls
+from agent_tunix.service.replaying import Replays, Reviews
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.service.runs.reads import RunReads
 from agent_tunix.service.settings import Settings
@@ -23,6 +24,8 @@ class Service:
         calls: How the store is called from the event loop.
         buckets: How many requests each key has left.
         tries: Where uploaded functions are tried.
+        reviews: Where changed ones are looked at beside the saved ones.
+        replays: Where they score a run's stored completions.
         runs: The runs that can be looked into.
         run_reads: How they are read from the event loop.
     """
@@ -32,6 +35,8 @@ class Service:
     calls: StoreCalls
     buckets: TokenBuckets
     tries: Tries
+    reviews: Reviews
+    replays: Replays
     runs: RunIndex
     run_reads: RunReads
 
@@ -40,11 +45,24 @@ class Service:
         """Make what the settings say."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
-        return cls(settings, store, StoreCalls(store), buckets, tries, RunIndex(settings.runs), RunReads())
+        replays = Replays(settings.replays, settings.allow_unsandboxed)
+        return cls(
+            settings,
+            store,
+            StoreCalls(store),
+            buckets,
+            tries,
+            Reviews(),
+            replays,
+            RunIndex(settings.runs),
+            RunReads(),
+        )
 
     def close(self) -> None:
         """Wait for what has begun; the store stays open."""
         self.tries.close()
+        self.replays.close()
+        self.reviews.close()
         self.run_reads.close()
         self.calls.close()
 
