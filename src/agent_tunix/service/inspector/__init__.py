@@ -6,7 +6,7 @@ a key of the store, and may do what that key may do.
 
 from fastapi import FastAPI
 
-from agent_tunix.service.inspector import assets, functions, login, rollouts, runs
+from agent_tunix.service.inspector import assets, editing, functions, login, rollouts, runs
 from agent_tunix.service.inspector.access import Door
 from agent_tunix.service.state import Service
 
@@ -14,5 +14,5 @@ from agent_tunix.service.state import Service
 def mount(app: FastAPI, service: Service) -> None:
     """Add the pages to an app, none of them to its OpenAPI document."""
     app.state.door = Door.of(service)
-    for room in (assets, login, runs, rollouts, functions):
+    for room in (assets, login, runs, rollouts, functions, editing):
         room.add_routes(app)
