@@ -29,6 +29,29 @@ class TryLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayLimits:
+    """What a replay of a changed function on a run's stored completions may take.
+
+    Attributes:
+        max_completions: Completions that are scored.
+        timeout_s: Wall time of a call, for each completion that it scores.
+        total_timeout_s: Wall time of all scoring; what is not scored by then has the outcome `timeout`.
+        memory_mb: What each of its processes may allocate beyond what it holds before the function is loaded.
+        workers: Its processes.
+        movers: Completions that are shown of those that move most.
+        at_once: Replays that run at the same time; whoever comes when all are taken is told to come again.
+    """
+
+    max_completions: int = 2000
+    timeout_s: float = 2.0
+    total_timeout_s: float = 60.0
+    memory_mb: int = 1024
+    workers: int = 2
+    movers: int = 12
+    at_once: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What `agent-tunix serve` was told.
 
@@ -48,6 +71,7 @@ class Settings:
         failed_keys_per_second: Keys that are not valid from one address, on average; 0: without a limit.
         failed_keys_burst: How many of them may come at once before that average counts.
         tries: What a try may take.
+        replays: What a replay may take.
     """
 
     host: str = "127.0.0.1"
@@ -65,6 +89,7 @@ class Settings:
     failed_keys_per_second: float = 0.5
     failed_keys_burst: int = 30
     tries: TryLimits = field(default_factory=TryLimits)
+    replays: ReplayLimits = field(default_factory=ReplayLimits)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.calls import StoreCalls
 from agent_tunix.service.failed_logins import FailedLogins
+from agent_tunix.service.replaying import Replays, Reviews
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.service.runs.reads import RunReads
 from agent_tunix.service.settings import Settings
@@ -25,6 +26,8 @@ class Service:
         buckets: How many requests each key has left.
         failed_logins: How many keys that are not valid each address may still show.
         tries: Where uploaded functions are tried.
+        reviews: Where changed ones are looked at beside the saved ones.
+        replays: Where they score a run's stored completions.
         runs: The runs that can be looked into.
         run_reads: How they are read from the event loop.
     """
@@ -35,6 +38,8 @@ class Service:
     buckets: TokenBuckets
     failed_logins: FailedLogins
     tries: Tries
+    reviews: Reviews
+    replays: Replays
     runs: RunIndex
     run_reads: RunReads
 
@@ -44,12 +49,25 @@ class Service:
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
         failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
-        calls, runs = StoreCalls(store), RunIndex(settings.runs)
-        return cls(settings, store, calls, buckets, failed_logins, tries, runs, RunReads())
+        replays = Replays(settings.replays, settings.allow_unsandboxed)
+        return cls(
+            settings,
+            store,
+            StoreCalls(store),
+            buckets,
+            failed_logins,
+            tries,
+            Reviews(),
+            replays,
+            RunIndex(settings.runs),
+            RunReads(),
+        )
 
     def close(self) -> None:
         """Wait for what has begun; the store stays open."""
         self.tries.close()
+        self.replays.close()
+        self.reviews.close()
         self.run_reads.close()
         self.calls.close()
 

@@ -6,12 +6,12 @@ a key of the store, and may do what that key may do.
 
 from fastapi import FastAPI
 
-from agent_tunix.service.inspector import assets, functions, login, rollouts, runs
+from agent_tunix.service.inspector import assets, editing, functions, login, rollouts, runs
 from agent_tunix.service.inspector.sessions import Sessions
 
 
 def mount(app: FastAPI) -> None:
     """Add the pages to an app, none of them to its OpenAPI document."""
     app.state.sessions = Sessions()
-    for room in (assets, login, runs, rollouts, functions):
+    for room in (assets, login, runs, rollouts, functions, editing):
         room.add_routes(app)

@@ -21,7 +21,8 @@ from agent_tunix.service.runs.files import open_plain, plain_status
 from agent_tunix.service.runs.queries import Position, RolloutQuery, read_cursor, write_cursor
 from agent_tunix.service.runs.selection import SHOWN_IN_FULL, Reading, choose, read, show
 from agent_tunix.tracking.rollouts.files import RolloutFile, list_files, step_of
-from agent_tunix.tracking.rollouts.schema import COLUMNS, arrow_type, read_settings
+from agent_tunix.tracking.rollouts.rows import from_table
+from agent_tunix.tracking.rollouts.schema import COLUMNS, StoredStep, arrow_type, read_settings
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _BUDGET_BYTES = 128 * 2**20
 _BUDGET_STEPS = 500
 _FOOTERS = 256
+# What reading columns, and making values of them, ends with where the bytes are not those that were written.
+_DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,26 @@ class StoredRollouts:
                 return [int(group) for group in np.unique(read(source, place, ["group"], reading)["group"].to_numpy())]
         return []
 
+    def scored_step(self, first: int, most: int, reading: Reading) -> tuple[StoredStep, int] | None:
+        """The first step from one on, as rewards were given it and with what they said.
+
+        Args:
+            first: From here on.
+            most: At most so many completions: the first of them, in whole groups, and at least one group.
+            reading: Where to count what is read, and to say what cannot be.
+
+        Returns:
+            The step, and how many completions of it there are; None: there is none.
+        """
+        for file, source, _, place in self._steps(None, first, reading):
+            with _told(file, reading):
+                table = read(source, place, [column.name for column in COLUMNS], reading)
+                settings = read_settings(source.schema_arrow.metadata)
+                group_size = max(settings.num_generations, 1)
+                taken = table.slice(0, max(most // group_size, 1) * group_size)
+                return from_table(taken, settings), table.num_rows
+        return None
+
     def shared_prompts(self, step: int, other: int, limit: int = 100) -> tuple[list[SharedPrompt], list[str]]:
         """The prompts that two steps have, by which they can be compared, and what could not be read."""
         reading = Reading()
@@ -209,7 +232,7 @@ def _told(file: RolloutFile, reading: Reading) -> Iterator[None]:
         yield
     except FileNotFoundError:  # a run that resumes has just cut it
         pass
-    except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException) as error:
+    except (*_DAMAGE, pa.ArrowException) as error:
         said = f"{file.path.name} cannot be read as a whole; what cannot is left out ({type(error).__name__})"
         if said not in reading.problems:
             reading.problems.append(said)

@@ -13,6 +13,7 @@ from agent_tunix.service.runs.summary import read_config
 
 _COMPONENT = re.compile(r"rewards/([^/]+)/mean")
 _MAX_FINDINGS_BYTES = 4 * 2**20
+_MAX_ENVIRONMENT_BYTES = 4 * 2**20
 
 
 class RunView:
@@ -36,6 +37,20 @@ class RunView:
     def config(self) -> dict[str, Any] | None:
         """Its configuration; None where that cannot be read."""
         return read_config(self._root)
+
+    @property
+    def reward_components(self) -> dict[str, dict[str, Any]] | None:
+        """What each component of its reward is made of, as the fingerprint tells; None where that cannot be read."""
+        try:
+            with open_plain(self._root / "environment.json") as file:
+                environment = parse_object(file.read(_MAX_ENVIRONMENT_BYTES)) or {}
+        except OSError:
+            return None
+        stored = environment.get("reward_fingerprint")
+        components = stored.get("components") if isinstance(stored, dict) else None
+        if not isinstance(components, dict) or not all(isinstance(one, dict) for one in components.values()):
+            return None
+        return components
 
     def metrics(self, after: int | None = None, limit: int = 1000) -> MetricsPage:
         """The rows of later steps than `after`, at most `limit`."""
