@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.service.inspector.support import Seen, looking, needs_chromium, serving
-from tests.service.support import Server
+from tests.service.support import BREVITY, Server
 from tests.tracking.report.support import write_run
 
 pytestmark = needs_chromium
@@ -31,6 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     runs.mkdir()
     write_run(runs / "one", 3, unscored_share=0.3, findings=FINDINGS)
     with serving(directory, runs) as server:
+        alice = server.store.keys.authenticate(server.secret)
+        server.store.reward_functions.create(alice, "brevity", BREVITY, "trl")
         yield server
 
 
@@ -75,3 +77,11 @@ def test_every_page_can_be_read(browser: Browser, server: Server, width: int, sc
             check(seen, path)
         seen.page.keyboard.press("?")
         check(seen, "keys")
+        seen.go("/functions")
+        check(seen, "/functions")
+        seen.page.get_by_role("link", name="brevity").click()
+        seen.page.get_by_role("textbox", name="Source").fill(BREVITY.decode().replace("80", "90"))
+        seen.page.get_by_role("combobox", name="Run").select_option(index=1)
+        seen.page.get_by_role("button", name="Replay", exact=True).click()
+        seen.page.locator("#replayed article").first.wait_for()
+        check(seen, "a function, replayed")
