@@ -1,22 +1,27 @@
-"""Makes the screenshots of the docs: trains for a few steps, and looks at the report in headless Chromium.
+"""Makes the screenshots of the docs: trains for a few steps, and looks at the run in headless Chromium.
 
-    python scripts/make_screenshots.py [--run RUN]
+    python scripts/make_screenshots.py [report | inspector] [--run RUN]
 
-Writes docs/images/report_{desktop,phone}_{light,dark}.png and docs/images/report_rollout.png, each below 300 KB. Needs
-the extra `dev`, and chromium, chromium-browser or google-chrome on PATH.
+Writes docs/images/report_{desktop,phone}_{light,dark}.png and docs/images/report_rollout.png, and of the inspector,
+served for the purpose, docs/images/inspector/*_{1280,390}.png; each below 300 KB. Needs the extra `dev`, and chromium,
+chromium-browser or google-chrome on PATH.
 """
 
 import argparse
+import contextlib
 import io
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from agent_tunix.service.runs.rollouts import StoredRollouts
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.stored_run import StoredRun
 
@@ -27,25 +32,128 @@ LARGEST_BYTES = 300_000
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
            "--disable-component-update", "--disable-sync"]  # fmt: skip
 SIZES = {"desktop": (1280, 1500), "phone": (390, 1250)}
+WIDTHS = {1280: 1000, 390: 1000}  # of the inspector's, with heights
+
+TAGS = """\
+TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
+
+
+def reward(completions, **kwargs):
+    \"\"\"A quarter for each tag. Range [0, 1].\"\"\"
+    return [sum(tag in completion for tag in TAGS) / len(TAGS) for completion in completions]
+"""
 
 
 def main() -> None:
     """Make them all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("what", nargs="?", choices=["report", "inspector"], help="Default: both.")
     parser.add_argument("--run", type=Path, help="A run to show; default: a new one of 40 steps.")
-    chosen = parser.parse_args().run
+    given = parser.parse_args()
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
         sys.exit(f"one of {', '.join(BROWSERS)} must be on PATH")
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
-        page = write_report(StoredRun(chosen or train(Path(scratch) / "run")), Path(scratch) / "report")
-        IMAGES.mkdir(exist_ok=True)
+        runs = Path(scratch) / "runs"
+        runs.mkdir()
+        root = runs / "careful_math"
+        if given.run:
+            shutil.copytree(given.run, root)
+        else:
+            train(root)
         browser = playwright.chromium.launch(executable_path=executable, args=OPTIONS)
-        for scheme in ("light", "dark"):
-            for device, (width, height) in SIZES.items():
-                shoot(browser, page, IMAGES / f"report_{device}_{scheme}.png", width, height, scheme)
-        shoot(browser, page, IMAGES / "report_rollout.png", 1280, 900, "light", opened=True)
+        if given.what != "inspector":
+            shoot_report(browser, root, Path(scratch))
+        if given.what != "report":
+            shoot_inspector(browser, root, Path(scratch))
         browser.close()
+
+
+def shoot_report(browser: Browser, run: Path, scratch: Path) -> None:
+    """The screenshots of a run's report."""
+    page = write_report(StoredRun(run), scratch / "report")
+    IMAGES.mkdir(exist_ok=True)
+    for scheme in ("light", "dark"):
+        for device, (width, height) in SIZES.items():
+            shoot(browser, page, IMAGES / f"report_{device}_{scheme}.png", width, height, scheme)
+    shoot(browser, page, IMAGES / "report_rollout.png", 1280, 900, "light", opened=True)
+
+
+def shoot_inspector(browser: Browser, run: Path, scratch: Path) -> None:
+    """The screenshots of the inspector's pages: of a run, and of a function that is replayed on it."""
+    stored = StoredRollouts(run / "rollouts")
+    first, last = stored.span() or (1, 1)
+    other = next(step for step in range(last, first - 1, -1) if stored.shared_prompts(first, step)[0])
+    pages = {
+        "run": "",
+        "rollouts": f"/rollouts?step={last}&q=answer&sort=-reward",
+        "group": f"/steps/{last}/groups/0",
+        "compare": f"/compare?step={first}&other={other}",
+    }
+    images = IMAGES / "inspector"
+    images.mkdir(parents=True, exist_ok=True)
+    with serving(run.parent, scratch / "home") as (url, secret):
+        for width, height in WIDTHS.items():
+            tab = browser.new_page(viewport={"width": width, "height": height})
+            tab.goto(f"{url}/login")
+            tab.get_by_label("API key").fill(secret)
+            tab.get_by_role("button", name="Log in").click()
+            tab.get_by_role("link", name=run.name).click()
+            tab.wait_for_url("**/runs/run_*")
+            address = tab.url
+            for name, path in pages.items():
+                tab.goto(address + path)
+                if name == "run":
+                    tab.locator("#sections svg polyline").first.wait_for(state="attached")
+                tab.wait_for_timeout(500)
+                save(tab.screenshot(), images / f"{name}_{width}.png")
+            shoot_function(tab, url, images, width)
+            tab.close()
+
+
+def shoot_function(tab: Page, url: str, images: Path, width: int) -> None:
+    """A function that is uploaded, changed, tried, and replayed on the run."""
+    tab.goto(f"{url}/functions")
+    tab.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
+    tab.get_by_role("textbox", name="Name", exact=True).fill("tags")
+    tab.get_by_label("File").set_input_files({"name": "tags.py", "mimeType": "text/x-python", "buffer": TAGS.encode()})
+    tab.get_by_role("button", name="Upload").click()
+    tab.wait_for_url("**/functions/rf_*")
+    tab.goto(tab.url.partition("?")[0])
+    tab.locator("#source").fill(TAGS.replace("tag in completion", "completion.count(tag) == 1"))
+    tab.get_by_label("Completion 1").fill("<reasoning>3 + 4</reasoning><answer>7</answer>")
+    tab.get_by_label("Completion 2").fill("<answer>7</answer><answer>7</answer>")
+    tab.get_by_role("button", name="Try", exact=True).click()
+    tab.locator("#tried table").wait_for()
+    tab.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+    save(tab.screenshot(), images / f"function_{width}.png")
+    tab.locator("[name=run]").select_option(index=1)
+    tab.get_by_role("button", name="Replay", exact=True).click()
+    tab.locator("#replayed .outcomes").wait_for(timeout=90_000)
+    tab.locator("#replay-title").evaluate("(title) => title.closest('section').scrollIntoView()")
+    tab.wait_for_timeout(500)
+    save(tab.screenshot(), images / f"replay_{width}.png")
+    tab.locator("#source").fill(TAGS)  # what is changed would ask before it is left
+
+
+@contextlib.contextmanager
+def serving(runs: Path, home: Path) -> Iterator[tuple[str, str]]:
+    """A server of a directory of runs: its address, and the secret of a key."""
+    environment = os.environ | {"AGENT_TUNIX_HOME": str(home)}
+    command = str(Path(sys.executable).with_name("agent-tunix"))
+    made = subprocess.run(
+        [command, "keys", "create", "alice"], env=environment, check=True, capture_output=True, text=True
+    )
+    secret = next(word for word in made.stdout.split() if word.startswith("vk_"))
+    server = subprocess.Popen(
+        [command, "serve", "--port", "0", "--runs", str(runs)], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        yield next(word for word in server.stdout.readline().split() if word.startswith("http")), secret
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def train(root: Path) -> Path:

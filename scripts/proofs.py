@@ -33,6 +33,8 @@ MIN_REWARD_GAIN = 0.35
 MIN_ACCURACY_GAIN = 0.30
 
 MIN_REQUESTS = 2000
+LARGE_RUN = 1_000_000
+MAX_PAGES_MEMORY_MB = 256
 
 
 class ProofFailedError(Exception):
@@ -314,13 +316,14 @@ def prove_sick_and_healthy() -> dict[str, Any]:
     return {name: kept[name]["found"] for name in (f"{case.name}, seed {seed}" for case, seed in wanted)}
 
 
-def prove_killed_uploads(seed: int) -> dict[str, Any]:
+def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
     """A process that uploads to a store is killed until 100 uploads are acknowledged: each is whole, and no other is.
 
     On SQLite, and on PostgreSQL where it can be started.
 
     Args:
         seed: Decides the moments.
+        again: Whether what was not acknowledged is uploaded again, and then kept once.
 
     Raises:
         ProofFailedError: The store holds something else.
@@ -335,10 +338,35 @@ def prove_killed_uploads(seed: int) -> dict[str, Any]:
         except servers.Unavailable as error:
             seen["postgresql"] = str(error)
         for name, url in urls.items():
-            result = killing.kill_uploads(url, uploads=100, seed=seed)
+            result = killing.kill_uploads(url, uploads=100, seed=seed, again=again)
             if result.faults:
                 raise ProofFailedError(f"{name}: {'; '.join(result.faults)}")
             seen[name] = f"{result.acknowledged} uploads, {result.kills} kills, {result.unacknowledged} unacknowledged"
+    return seen
+
+
+def prove_killed_server() -> dict[str, Any]:
+    """A server is killed until it has acknowledged 100 uploads, made again until they are: each is there, once.
+
+    On SQLite, and on PostgreSQL where it can be started.
+
+    Raises:
+        ProofFailedError: The store holds something else.
+    """
+    killing, servers = _load("tests.service.killing"), _load("tests.postgresql")
+    seen: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
+        try:
+            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
+        except servers.Unavailable as error:
+            seen["postgresql"] = str(error)
+        for name, url in urls.items():
+            result = killing.kill_server(url, directory, uploads=100, seed=0, longest_s=1.5)
+            if result.faults:
+                raise ProofFailedError(f"{name}: {'; '.join(result.faults)}")
+            seen[name] = f"{len(result.acknowledged)} uploads, {result.kills} kills, {result.lost} made again"
     return seen
 
 
@@ -352,6 +380,7 @@ def prove_conformance() -> dict[str, Any]:
     """
     conformance, support = _load("tests.service.conformance"), _load("tests.service.support")
     servers, service, store = _load("tests.postgresql"), _load("agent_tunix.service"), _load("agent_tunix.store")
+    runs = _load("tests.tracking.report.support")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -360,8 +389,11 @@ def prove_conformance() -> dict[str, Any]:
             urls["postgresql"] = stack.enter_context(servers.running_postgresql())
         except servers.Unavailable as error:
             seen["postgresql"] = str(error)
+        (directory / "runs").mkdir()
+        for number in range(5):
+            runs.write_run(directory / "runs" / str(number), num_steps=3)
+        settings = service.Settings(requests_per_second=0, failed_keys_per_second=0, runs=(directory / "runs",))
         for name, url in urls.items():
-            settings = service.Settings(requests_per_second=0)
             requests = 0
             with store.open_store(url) as opened, support.running(opened, settings) as server:
                 for seed in range(2):
@@ -375,6 +407,57 @@ def prove_conformance() -> dict[str, Any]:
             if requests < MIN_REQUESTS:
                 raise ProofFailedError(f"{name}: {requests} requests are fewer than {MIN_REQUESTS}")
             seen[name] = f"{requests} requests"
+    return seen
+
+
+def prove_large_run() -> dict[str, Any]:
+    """The inspector shows a run of a million completions a page at a time, in memory that does not grow with the run.
+
+    Raises:
+        ProofFailedError: It took more, or a page was not answered.
+    """
+    large_run = _load("tests.service.inspector.large_run")
+    with tempfile.TemporaryDirectory() as directory:
+        seen: dict[str, Any] = large_run.look_into_large_run(Path(directory))
+    if seen["rollouts"] < LARGE_RUN or seen["memory_mb"] > MAX_PAGES_MEMORY_MB:
+        raise ProofFailedError(f"of at least {LARGE_RUN:,} completions, in {MAX_PAGES_MEMORY_MB} MB: {seen}")
+    return seen
+
+
+def prove_abuse() -> dict[str, Any]:
+    """Every attack of docs/security.md on a running server is answered as it says there, and leaves nothing behind.
+
+    On SQLite, and on PostgreSQL where it can be started.
+
+    Raises:
+        ProofFailedError: One was answered otherwise, or the server was not as before.
+    """
+    table, victims, servers = (
+        _load(f"tests.{name}") for name in ("service.abuse.table", "service.abuse.victim", "postgresql")
+    )
+    if table.read_table().keys() != table.CASES.keys():
+        raise ProofFailedError(f"the page has other attacks: {sorted(table.read_table().keys() ^ table.CASES.keys())}")
+    seen: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
+        try:
+            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
+        except servers.Unavailable as error:
+            seen["postgresql"] = str(error)
+        for name, url in urls.items():
+            (directory / name).mkdir()
+            results = []
+            with victims.attacked(url, directory / name) as victim:
+                before = victim.signs()
+                for result in table.attack(victim, table.CASES):
+                    print(f"    {name:10}  {result.text}", flush=True)
+                    results.append(result)
+                grown_mb = victim.signs().memory_mb - before.memory_mb
+            failed = [result.text for result in results if not result.holds]
+            if failed:
+                raise ProofFailedError(f"{name}: " + "\n".join(failed))
+            seen[name] = f"{len(results)} attacks, {grown_mb:+.0f} MB"
     return seen
 
 
@@ -427,7 +510,11 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "parity with transformers": prove_parity,
     "sick and healthy runs": prove_sick_and_healthy,
     **{f"killed uploads, seed {seed}": functools.partial(prove_killed_uploads, seed) for seed in range(2)},
+    "killed uploads, made again": functools.partial(prove_killed_uploads, 2, again=True),
+    "service: killed uploads": prove_killed_server,
     "service: schemathesis": prove_conformance,
+    "inspector: a million completions": prove_large_run,
+    "service: abuse": prove_abuse,
     "processes": prove_processes,
 }
 

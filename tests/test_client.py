@@ -1,9 +1,13 @@
 """The client against a real server: the same values and errors as the store itself."""
 
+import contextlib
 import http.server
+import itertools
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -140,6 +144,49 @@ def test_a_client_that_is_told_to_come_again_does(tmp_path: Path) -> None:
         Client(server.url, server.secret) as client,
     ):
         assert [client.list().data for _ in range(3)] == [[], [], []]
+
+
+@contextlib.contextmanager
+def losing_the_first_answer(server: Server) -> Iterator[str]:
+    """The URL of a way to a server on which its first answer is lost."""
+    address = urlsplit(server.url)
+
+    def carry(listener: socket.socket) -> None:
+        for number in itertools.count():
+            try:
+                near = listener.accept()[0]
+            except OSError:
+                return
+            with near, socket.create_connection((address.hostname, address.port)) as far:
+                near.settimeout(0.2)
+                with contextlib.suppress(TimeoutError):
+                    while data := near.recv(65536):
+                        far.sendall(data)
+                answer = far.recv(65536)
+                if number:
+                    near.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=carry, args=(listener,))
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_an_upload_whose_answer_was_lost_is_made_again_where_that_does_no_harm(server: Server) -> None:
+    name = new_name()
+    with losing_the_first_answer(server) as url, Client(url, server.secret) as client:
+        made = client.create(name, BREVITY, "trl", if_changed=True)
+    assert server.store.reward_functions.versions(name).data == [server.store.reward_functions.get(made.id)]
+
+
+def test_an_upload_whose_answer_was_lost_is_told_of_otherwise(server: Server) -> None:
+    name = new_name()
+    lost = pytest.raises(StoreError, match="cannot be reached")
+    with losing_the_first_answer(server) as url, Client(url, server.secret) as client, lost:
+        client.create(name, BREVITY, "trl")
+    assert len(server.store.reward_functions.versions(name).data) == 1
 
 
 def test_the_store_that_is_meant_may_be_a_server(server: Server) -> None:

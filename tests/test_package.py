@@ -45,6 +45,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "agent_tunix/tracking/report/assets/report.html",
         "agent_tunix/tracking/report/assets/report.css",
         "agent_tunix/tracking/report/assets/base.js",
+        "agent_tunix/tracking/report/assets/data.js",
         "agent_tunix/tracking/report/assets/charts.js",
         "agent_tunix/tracking/report/assets/rollouts.js",
         "agent_tunix/tracking/report/assets/main.js",
@@ -59,6 +60,13 @@ def test_the_wheel_carries_every_file_of_conf_and_nothing_beside_the_package(whe
     shipped = {file.removeprefix("agent_tunix/conf/") for file in files if file.startswith("agent_tunix/conf/")}
     assert shipped == {file.relative_to(ROOT / "conf").as_posix() for file in (ROOT / "conf").rglob("*.yaml")}
     assert {file.partition("/")[0].partition("-")[0] for file in files} == {"agent_tunix"}
+
+
+def test_the_wheel_carries_all_that_the_inspectors_pages_are_made_of(wheel: Path) -> None:
+    room = ROOT / "src" / "agent_tunix" / "service" / "inspector"
+    parts = [file for name in ("templates", "static") for file in (room / name).iterdir()]
+    assert len(parts) > 10
+    assert {file.relative_to(ROOT / "src").as_posix() for file in parts} <= set(zipfile.ZipFile(wheel).namelist())
 
 
 def test_the_wheel_is_small(wheel: Path) -> None:

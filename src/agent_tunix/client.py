@@ -32,12 +32,16 @@ TIMEOUT_S = 60.0
 _PATH = "/v1/reward_functions"
 _ATTEMPTS = 4
 _LONGEST_WAIT_S = 10.0
+_PAUSE_S = 1.0
+# The connection broke before the answer had come.
+_LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 class Client:
     """The reward functions of a server.
 
-    What is refused because the server has too much to do is asked for again after as long as it says, a few times.
+    What is refused because the server has too much to do is asked for again after as long as it says, a few times. So
+    is what changes nothing, or nothing twice, where its answer is lost on the way.
 
     Args:
         url: Where it is, without `/v1`.
@@ -67,8 +71,15 @@ class Client:
     ) -> None:
         self.close()
 
-    def create(self, name: str, source: bytes, format: Format) -> RewardFunction:
+    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
         """Upload a file; one's own name again gets the next version.
+
+        Args:
+            name: At most 64 letters, digits, `_`, `.` and `-`.
+            source: The file's bytes.
+            format: How its `reward` is called.
+            if_changed: Where the name's newest version is the same file, give that one and make none; so the upload is
+                made again where its answer was lost.
 
         Raises:
             UploadError: The file or the name cannot be used.
@@ -76,9 +87,10 @@ class Client:
             AccessDeniedError: The key is not valid, or may not write.
             StoreError: The server cannot be reached, or failed.
         """
-        fields, files = {"name": name, "format": format}, {"file": ("reward.py", source, "text/x-python")}
+        fields = {"name": name, "format": format} | ({"if_changed": "true"} if if_changed else {})
+        files = {"file": ("reward.py", source, "text/x-python")}
         try:
-            return _record(self._ask("POST", _PATH, data=fields, files=files))
+            return _record(self._ask("POST", _PATH, may_repeat=if_changed, data=fields, files=files))
         except (AccessDeniedError, NameTakenError):
             raise
         except StoreRequestError as error:
@@ -139,21 +151,28 @@ class Client:
         """
         return self._ask("POST", f"{_path(id)}/try", json={"rows": [dict(row) for row in rows], "step": step})
 
-    def _ask(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, may_repeat: bool = False, **content: Any) -> dict[str, Any]:
         with _understood():
-            return dict(self._send(method, path, **content).json())
+            return dict(self._send(method, path, may_repeat, **content).json())
 
-    def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
-        for attempt in range(_ATTEMPTS):
+    def _send(self, method: str, path: str, may_repeat: bool = False, **content: Any) -> httpx.Response:
+        """The answer to a request; one that changes something is made again only if it may be.
+
+        A change that was answered with 503, or not at all, may still have been made.
+        """
+        may_repeat = may_repeat or method == "GET"
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
                 response = self._http.request(method, path, **content)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
+                if may_repeat and attempt < _ATTEMPTS and isinstance(error, _LOST):
+                    time.sleep(_PAUSE_S)
+                    continue
                 raise StoreError(f"{self._url} cannot be reached: {error or type(error).__name__}") from error
             if response.status_code < 400 and not response.is_redirect:
                 return response
-            # A change that was refused with 503 may still have been made.
-            may_repeat = response.status_code == 429 or (response.status_code == 503 and method == "GET")
-            if not may_repeat or attempt == _ATTEMPTS - 1:
+            is_transient = response.status_code == 429 or (response.status_code == 503 and may_repeat)
+            if not is_transient or attempt == _ATTEMPTS:
                 break
             time.sleep(_wait_s(response))
         raise self._error(response)
@@ -209,4 +228,4 @@ def _wait_s(response: httpx.Response) -> float:
     try:
         return min(float(response.headers["Retry-After"]), _LONGEST_WAIT_S)
     except (KeyError, ValueError):
-        return 1.0
+        return _PAUSE_S

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -27,10 +28,10 @@ def home(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def served(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(home: Path, *options: str, program: str = SERVE) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A serving process and the URL that it says."""
     with subprocess.Popen(
-        [sys.executable, "-c", SERVE, "serve", "--port", "0", *options],
+        [sys.executable, "-c", program, "serve", "--port", "0", *options],
         env=os.environ | {"AGENT_TUNIX_HOME": str(home)},
         cwd=home.parent,
         stdin=subprocess.DEVNULL,
@@ -117,6 +118,17 @@ def test_other_machines_are_let_in_only_once_there_is_a_key(home: Path, host: st
         with open_store(f"sqlite:///{home}/store.db") as store:
             store.keys.revoke("alice")
         assert "there is no key" in refused(home, "--host", host, "--port", "0")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another process's limits are Linux's")
+def test_it_makes_room_for_its_connections_as_far_as_it_may(home: Path) -> None:
+    secret = make_key(home)
+    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, {most})); "
+    for most, seen in ((4096, 1512), (700, 700)):
+        with served(home, program=few.format(most=most) + SERVE) as (process, url):
+            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (seen, most)
+            headers = {"Authorization": f"Bearer {secret}"}
+            assert httpx.get(f"{url}/v1/reward_functions", headers=headers).status_code == 200
 
 
 def test_an_address_of_another_machine_is_told_of(home: Path) -> None:

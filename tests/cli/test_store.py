@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_tunix.cli import main
+from agent_tunix.rewards.isolation import requirements
 
 SOURCE = "def reward(completions, **kwargs):\r\n    return [len(c) / 9 for c in completions]  # é\r\n".encode()
 Run = Callable[..., Result]
@@ -44,6 +45,12 @@ def test_what_was_uploaded_is_listed_and_got_by_id_and_by_name(run: Run) -> None
     assert shown[0] == shown[1]
     assert (shown[0]["object"], shown[0]["name"], shown[0]["format"]) == ("reward_function", "short", "trl")
     assert f"id       {id}" in run("store", "get", "short").stdout
+
+
+def test_a_file_that_is_uploaded_again_is_a_version_unless_only_changes_are_wanted(run: Run) -> None:
+    first = upload(run, "--if-changed")
+    assert upload(run, "--if-changed") == first
+    assert upload(run) != first
 
 
 def test_the_source_comes_back_to_the_byte(run: Run) -> None:
@@ -141,3 +148,27 @@ def test_a_stored_reward_can_be_tried_and_shown(run: Run) -> None:
     id = upload(run)
     assert run("rewards", "try", id, "--response", "abc").stdout.startswith(f"{id}: 0.333")
     assert "brevity.reward" in run("rewards", "show", "brevity").stdout
+
+
+UNSANDBOXED = {
+    "try": ["brevity", "--response", "abc"],
+    "test": ["cases.yaml", "--reward", "brevity"],
+    "check": ["brevity", "--rows", "2", "--tries", "0", "--kind", "length"],
+    "bench": ["brevity", "--rows", "2", "--count", "2", "--repeats", "1"],
+    "calibrate": ["brevity", "brevity", "--rows", "2"],
+}
+
+
+@pytest.mark.parametrize("command", UNSANDBOXED)
+def test_a_stored_reward_that_cannot_be_isolated_runs_only_where_that_is_allowed(
+    command: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "landlock_version", lambda: 0)
+    monkeypatch.setattr(requirements, "_problems", requirements._problems.__wrapped__)
+    upload(run)
+    Path("cases.yaml").write_text("- {response: abc, expected: 0.333333}\n")
+    refused = run("rewards", command, *UNSANDBOXED[command])
+    assert (refused.exit_code, "--allow-unsandboxed" in refused.stderr) == (2, True)
+    allowed = run("rewards", command, *UNSANDBOXED[command], "--allow-unsandboxed")
+    assert allowed.exit_code in (0, 1), allowed.output
+    assert "cannot be isolated" not in allowed.stdout

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -38,6 +40,14 @@ class Server:
     store: Store
     secret: str
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        parts = urlsplit(self.url)
+        assert parts.hostname
+        assert parts.port
+        return parts.hostname, parts.port
+
     def client(self, secret: str | None = None) -> httpx.Client:
         """A client with a key: alice's, another one, or, "", none."""
         secret = self.secret if secret is None else secret
@@ -66,6 +76,13 @@ def running(store: Store, settings: Settings | None = None) -> Iterator[Server]:
         finally:
             server.should_exit = True
             thread.join(30)
+
+
+def connected_ports(server: Server) -> set[int]:
+    """From which ports there are connections to a server, as its own end of them has it."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ends = [(row[1].partition(":")[2], row[2].partition(":")[2]) for row in rows]
+    return {int(remote, 16) for local, remote in ends if int(local, 16) == server.address[1]}
 
 
 def new_name() -> str:

@@ -27,7 +27,7 @@ def test_no_request_made_from_the_document_is_answered_otherwise_than_it_says(tm
     for number in range(5):
         (tmp_path / "runs").mkdir(exist_ok=True)
         write_run(tmp_path / "runs" / str(number), num_steps=3)
-    settings = Settings(requests_per_second=0, runs=(tmp_path / "runs",))
+    settings = Settings(requests_per_second=0, failed_keys_per_second=0, runs=(tmp_path / "runs",))
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
         with server.client() as client:
             for _ in range(5):

@@ -16,7 +16,7 @@ import pytest
 
 from agent_tunix.service import Settings, TryLimits
 from agent_tunix.store import open_store
-from tests.service.support import BREVITY, Server, new_name, running, upload
+from tests.service.support import BREVITY, Server, connected_ports, new_name, running, upload
 from tests.service.test_authentication import error_of
 
 LIST = "/v1/reward_functions"
@@ -188,6 +188,23 @@ def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
     with limited(tmp_path, Settings(keep_alive_s=0.5)) as server, connected(server) as connection:
         connection.sendall(head(server, "GET", LIST))
         assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux alone ends such connections")
+def test_an_answer_that_nobody_reads_is_not_kept_for_ever(tmp_path: Path) -> None:
+    with limited(tmp_path, Settings(unread_timeout_s=1.0)) as server, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(server.address)
+        connection.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
+        port = connection.getsockname()[1]
+        assert port in connected_ports(server)
+        deadline = time.monotonic() + PATIENT_S
+        while port in connected_ports(server):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert is_alive(server)
 
 
 def test_an_answer_may_take_longer_than_headers_may(tmp_path: Path) -> None:

@@ -58,6 +58,19 @@ def test_the_versions_of_a_name_are_listed_newest_first(client: httpx.Client) ->
     assert [(one["name"], one["version"]) for one in found] == [("one", 2), ("one", 1)]
 
 
+def test_an_upload_that_may_be_made_again_is_answered_with_the_version_that_there_is(client: httpx.Client) -> None:
+    def upload_if_changed(source: bytes, if_changed: str) -> httpx.Response:
+        fields = {"name": "brevity", "format": "trl", "if_changed": if_changed}
+        return client.post("/v1/reward_functions", data=fields, files={"file": ("f.py", source)})
+
+    first = upload_if_changed(BREVITY, "true")
+    assert (first.status_code, first.json()["version"]) == (201, 1)
+    assert upload_if_changed(BREVITY, "true").json() == first.json()
+    assert upload_if_changed(BREVITY, "false").json()["version"] == 2
+    assert upload_if_changed(BREVITY + b"\n", "true").json()["version"] == 3
+    assert upload_if_changed(BREVITY, "perhaps").json()["error"]["code"] == "invalid_if_changed"
+
+
 def test_the_list_stays_whole_while_others_upload(client: httpx.Client) -> None:
     ids = [upload(client, f"f{number}").json()["id"] for number in range(6)]
     seen: list[str] = []

@@ -37,7 +37,7 @@ class Killed:
     faults: list[str] = field(default_factory=list)
 
 
-def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06) -> Killed:
+def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06, again: bool = False) -> Killed:
     """Have a process upload, killing it with SIGKILL at random moments and starting another, until all is uploaded.
 
     Args:
@@ -45,6 +45,8 @@ def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06) -> 
         uploads: How many are to be acknowledged.
         seed: Decides the moments.
         longest_s: A process is killed at most so long after its first upload.
+        again: Whether an upload that was not acknowledged is made again, `if_changed`, so that none is there that
+            nobody was told of, but for the last.
     """
     moments = random.Random(seed)
     with open_store(url) as store:
@@ -53,7 +55,8 @@ def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06) -> 
     told: dict[str, int] = {}
     next_number = 0
     while len(told) < uploads:
-        command = [sys.executable, "-m", "tests.store.uploader", url, secret, str(next_number), str(next_number + 1000)]
+        numbers = [str(next_number), str(next_number + 1000)]
+        command = [sys.executable, "-m", "tests.store.uploader", url, secret, *numbers, *(["if-changed"] * again)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
         assert process.stdout is not None
@@ -66,14 +69,15 @@ def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06) -> 
         result.kills += 1
         found = [line.decode().split() for line in lines if line.endswith(b"\n")]
         told |= {id: int(number) for id, number in found}
-        # One that was killed before it was told must not be taken for the next.
-        next_number = max(told.values(), default=next_number) + 2
+        # Unless it is to be, one that was killed before it was told must not be taken for the next.
+        last = max(told.values(), default=next_number - 1 if again else next_number)
+        next_number = last + (1 if again else 2)
     result.acknowledged = len(told)
-    _look(url, told, result)
+    _look(url, told, result, most_unacknowledged=1 if again else result.kills)
     return result
 
 
-def _look(url: str, told: dict[str, int], result: Killed) -> None:
+def _look(url: str, told: dict[str, int], result: Killed, most_unacknowledged: int) -> None:
     with open_store(url) as store:
         for id, number in told.items():
             if store.reward_functions.source(id) != source_of(number):
@@ -84,7 +88,7 @@ def _look(url: str, told: dict[str, int], result: Killed) -> None:
             last = {row.name: row.last_version for row in connection.execute(select(names))}
     unacknowledged = [row for row in rows if row.id not in told]
     result.unacknowledged = len(unacknowledged)
-    if len(unacknowledged) > result.kills:
+    if len(unacknowledged) > most_unacknowledged:
         result.faults.append(f"{len(unacknowledged)} uploads are there that nobody was told of")
     result.faults += [
         f"{row.sha256} is not the hash of its source"

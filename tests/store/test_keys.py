@@ -33,6 +33,16 @@ def test_what_is_not_quite_the_secret_opens_nothing(store: Store, change: Callab
         store.keys.authenticate(change(secret))
 
 
+def test_a_key_is_found_by_its_id_revoked_or_not(store: Store) -> None:
+    key, _ = store.keys.create("alice")
+    assert store.keys.get(key.id) == key
+    store.keys.revoke("alice")
+    assert store.keys.get(key.id).revoked_at is not None
+    for unknown in ("key_" + "a" * 24, "alice", "", store.keys.local().id):
+        with pytest.raises(NotStoredError, match="no key"):
+            store.keys.get(unknown)
+
+
 def test_the_secret_is_nowhere_in_the_database(store: Store) -> None:
     _, secret = store.keys.create("alice")
     with store.engine.connect() as connection:

@@ -62,3 +62,10 @@ def test_an_upload_is_kept_whole_or_not_at_all_whenever_the_process_is_killed(ur
     result = kill_uploads(url, uploads=10, seed=0)  # `scripts/proofs.py` has 100, of several seeds
     assert result.kills >= 1
     assert result.faults == []
+
+
+def test_an_upload_that_is_made_again_until_it_is_acknowledged_is_kept_once(url: str) -> None:
+    result = kill_uploads(url, uploads=10, seed=1, again=True)
+    assert result.kills >= 1
+    assert result.faults == []
+    assert result.unacknowledged <= 1

@@ -4,6 +4,7 @@ import datetime
 import hashlib
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -33,6 +34,38 @@ def test_ones_own_name_again_is_the_next_version(store: Store, alice: Key) -> No
     assert store.reward_functions.latest("brevity") == second
     assert store.reward_functions.versions("brevity").data == [second, first]
     assert store.reward_functions.source(first.id) == SOURCE
+
+
+def test_the_same_file_again_makes_a_version_only_if_all_are_wanted(store: Store, alice: Key) -> None:
+    first = store.reward_functions.create(alice, "brevity", SOURCE, "trl", if_changed=True)
+    assert store.reward_functions.create(alice, "brevity", SOURCE, "trl", if_changed=True) == first
+    assert store.reward_functions.create(alice, "brevity", SOURCE, "trl").version == 2
+    assert store.reward_functions.create(alice, "other", SOURCE, "trl", if_changed=True).version == 1
+
+
+def test_what_is_not_the_newest_versions_file_is_a_change(store: Store, alice: Key) -> None:
+    for number, source in enumerate((SOURCE, SOURCE + b"#\n", SOURCE), 1):
+        made = store.reward_functions.create(alice, "brevity", source, "trl", if_changed=True)
+        assert made.version == number
+    store.reward_functions.delete(alice, made.id)
+    assert store.reward_functions.create(alice, "brevity", SOURCE, "trl", if_changed=True).version == 4
+
+
+def test_the_same_file_several_times_at_once_is_one_version_where_only_changes_are_wanted(
+    store: Store, alice: Key
+) -> None:
+    def add(_: int) -> str:
+        return store.reward_functions.create(alice, "brevity", SOURCE, "trl", if_changed=True).id
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(add, range(16)))) == 1
+    assert len(store.reward_functions.list().data) == 1
+
+
+def test_the_same_file_under_anothers_name_is_refused_all_the_same(store: Store, alice: Key) -> None:
+    store.reward_functions.create(alice, "brevity", SOURCE, "trl")
+    with pytest.raises(NameTakenError):
+        store.reward_functions.create(store.keys.create("bob")[0], "brevity", SOURCE, "trl", if_changed=True)
 
 
 def test_anothers_name_is_refused(store: Store, alice: Key) -> None:

@@ -1,4 +1,4 @@
-"""A program that uploads functions until it is killed: `python uploader.py URL KEY FIRST LAST`.
+"""A program that uploads functions until it is killed: `python uploader.py URL KEY FIRST LAST [if-changed]`.
 
 It writes the id of each upload that it was told is kept, and what was uploaded, one line each. The files are not
 checked, which takes a hundred times as long as the writing, so that it is the writing which is met by the kills.
@@ -18,16 +18,16 @@ def source_of(number: int) -> bytes:
     return f"def reward(completions, **kwargs):\n    return [{number / 1000}]\n".encode() + filling + b"\n"
 
 
-def main(url: str, secret: str, first: int, last: int) -> None:
+def main(url: str, secret: str, first: int, last: int, if_changed: bool) -> None:
     """Upload."""
     unchecked: Any = module
     unchecked.check_upload = lambda source, format: None
     with open_store(url) as store:
         key = store.keys.authenticate(secret)
         for number in range(first, last):
-            made = store.reward_functions.create(key, f"reward_{number % 7}", source_of(number), "trl")
+            made = store.reward_functions.create(key, f"reward_{number % 7}", source_of(number), "trl", if_changed)
             os.write(1, f"{made.id} {number}\n".encode())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), "if-changed" in sys.argv)

@@ -1,11 +1,15 @@
-"""What a run's config.yaml says of places: the same from whatever directory it is read."""
+"""A run's directory: what its config.yaml says of places, and who may be at work there."""
 
+import fcntl
+import threading
 from pathlib import Path
 
 import pytest
 
 from agent_tunix.config.schema import Config
-from agent_tunix.training.run_directory import with_absolute_places
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking.outcome import RunStatus, read_outcome
+from agent_tunix.training.run_directory import hold, with_absolute_places
 
 
 @pytest.fixture
@@ -54,3 +58,19 @@ def test_where_a_run_leaves_things_need_not_exist(here: Path) -> None:
     config.training.checkpoint_dir, config.training.test_data_dir = "new", "rows"
     found = with_absolute_places(config).training
     assert (found.checkpoint_dir, found.test_data_dir) == (str(here / "new"), str(here / "rows"))
+
+
+# --- one process at a time -------------------------------------------------------------------------------------------
+
+
+def test_whoever_looks_whether_a_run_goes_on_keeps_none_from_starting(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.05, fcntl.flock, (looking, fcntl.LOCK_UN)).start()
+        with hold(tmp_path):
+            assert read_outcome(tmp_path).status is RunStatus.RUNNING
+
+
+def test_a_directory_in_which_another_process_runs_is_refused(tmp_path: Path) -> None:
+    with hold(tmp_path), pytest.raises(RunDirectoryError, match="another process is running"), hold(tmp_path):
+        pass

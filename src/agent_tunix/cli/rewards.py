@@ -72,10 +72,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Where a reward runs, and how long a call of it may take; as `rewards.execution` and `rewards.timeout_s`."""
+    """Where a reward runs, how long a call may take, and what uploaded code must have; as `rewards.execution` etc."""
 
     place: str
     timeout_s: float
+    allow_unsandboxed: bool
 
 
 def _finding_options(
@@ -125,16 +126,24 @@ def _finding_options(
     return decorate
 
 
+_allow_unsandboxed = click.option(
+    "--allow-unsandboxed",
+    is_flag=True,
+    help="Run uploaded code even where this machine cannot lock it in: with all rights of yours.",
+)
+
+
 def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that become one parameter, `execution`."""
 
     @functools.wraps(command)
-    def with_execution(*, place: str, timeout: float, **others: Any) -> Any:
-        return command(execution=Execution(place, timeout), **others)
+    def with_execution(*, place: str, timeout: float, allow_unsandboxed: bool, **others: Any) -> Any:
+        return command(execution=Execution(place, timeout, allow_unsandboxed), **others)
 
     return _decorated(
         with_execution,
         [
+            _allow_unsandboxed,
             click.option(
                 "--timeout",
                 type=click.FloatRange(min=0, min_open=True),
@@ -332,6 +341,7 @@ def test(
         reward_key=finding.reward_key,
         execution=execution.place,
         timeout_s=execution.timeout_s,
+        allow_unsandboxed=execution.allow_unsandboxed,
         fetch=_fetch,
     )
     if as_json:
@@ -584,7 +594,13 @@ def _placed(mixture: "Mixture", execution: Execution, num_workers: int | None = 
     """The reward where it runs, until the end of the block."""
     from agent_tunix.rewards.execution import make_runner
 
-    with make_runner(mixture, execution.place, timeout_s=execution.timeout_s, num_workers=num_workers) as runner:
+    with make_runner(
+        mixture,
+        execution.place,
+        timeout_s=execution.timeout_s,
+        num_workers=num_workers,
+        allow_unsandboxed=execution.allow_unsandboxed,
+    ) as runner:
         yield runner.reward
 
 

@@ -50,7 +50,7 @@ def serve(
     cannot be opened.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # its warnings are a line for whatever strangers send
     try:
         from agent_tunix.service.serving import serve
         from agent_tunix.service.settings import Settings

@@ -71,13 +71,19 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     show_default=True,
     help="How its `reward` is called; auto: miles if it is async, else trl.",
 )
+@click.option(
+    "--if-changed", is_flag=True, help="Where the name's newest version is this very file, print its id; make no other."
+)
 @_place_options
 @_as_json
-def upload(file: Path, name: str | None, given_format: str, url: str | None, key: str | None, as_json: bool) -> None:
+def upload(
+    file: Path, name: str | None, given_format: str, if_changed: bool, url: str | None, key: str | None, as_json: bool
+) -> None:
     """Upload FILE, which has a function `reward`, and print its id, rf_…
 
     The file is checked and never run. A name that is your own gets its next version. What would make it a better reward
-    is said on standard error.
+    is said on standard error. With --if-changed the same command may be run again and again, as where it is not known
+    whether it came to its end.
     """
     from agent_tunix.store.uploads import MAX_BYTES, check_upload, detect_format
 
@@ -86,7 +92,7 @@ def upload(file: Path, name: str | None, given_format: str, url: str | None, key
     chosen = detect_format(source) if given_format == "auto" else given_format
     checked = check_upload(source, chosen)  # type: ignore[arg-type]
     with _opened(url, key) as access:
-        made = access.create(file.stem if name is None else name, source, checked.format)
+        made = access.create(file.stem if name is None else name, source, checked.format, if_changed)
     for warning in checked.warnings:
         click.echo(f"advice: {warning}", err=True)
     if as_json:

@@ -101,6 +101,11 @@ def replay(
 @_steps_option
 @_show_option
 @click.option("--module", "modules", multiple=True, help="Import this module or file first; may be repeated.")
+@click.option(
+    "--allow-unsandboxed",
+    is_flag=True,
+    help="With --run: run uploaded code even where this machine cannot lock it in, with all rights of yours.",
+)
 @_json_option
 def diff(
     first: str,
@@ -109,6 +114,7 @@ def diff(
     steps: str | None,
     num_shown: int,
     modules: tuple[str, ...],
+    allow_unsandboxed: bool,
     as_json: bool,
 ) -> None:
     """Compare two rewards: code, arguments, mixture and versions, and, with --run, where their verdicts differ.
@@ -118,6 +124,7 @@ def diff(
 
     Exit status: 0 they are the same; 1 they differ; 2 one of them, or the run, cannot be used.
     """
+    from agent_tunix.config.compose import with_overrides
     from agent_tunix.rewards.comparison import compare_rewards
     from agent_tunix.rewards.replay import compare, contrast
     from agent_tunix.tracking.stored_run import StoredRun
@@ -129,6 +136,8 @@ def diff(
     if run is not None:
         stored = StoredRun(run)
         config = stored.config
+        if allow_unsandboxed:
+            config = with_overrides(config, ["rewards.allow_unsandboxed=true"])
         group_size = config.grpo.num_generations
         with stored_rewards.placed(mixtures, config) as (before, after):
             contrasted = contrast(

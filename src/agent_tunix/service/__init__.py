@@ -8,14 +8,14 @@ Importing this loads no web framework; making an app does, and the extra `servic
 
 from typing import TYPE_CHECKING
 
-from agent_tunix.service.settings import Settings, TryLimits
+from agent_tunix.service.settings import ReplayLimits, Settings, TryLimits
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from agent_tunix.store.opening import Store
 
-__all__ = ["Settings", "TryLimits", "create_app"]
+__all__ = ["ReplayLimits", "Settings", "TryLimits", "create_app"]
 
 
 def create_app(settings: Settings, store: "Store") -> "FastAPI":

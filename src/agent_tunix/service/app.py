@@ -1,4 +1,4 @@
-"""The app: the API, and what stands around it."""
+"""The app: the API, the inspector's pages, and what stands around them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,10 +7,13 @@ from functools import partial
 from fastapi import FastAPI
 
 from agent_tunix import __version__
+from agent_tunix.service import inspector
 from agent_tunix.service.api import documentation, failures, functions, runs
 from agent_tunix.service.bodies import Bodies
 from agent_tunix.service.envelope import Envelope
 from agent_tunix.service.gate import Gate
+from agent_tunix.service.inspector import errors
+from agent_tunix.service.inspector.headers import PageHeaders
 from agent_tunix.service.settings import Settings
 from agent_tunix.service.state import Service
 from agent_tunix.store.opening import Store
@@ -47,10 +50,12 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     app.state.service = service
     functions.add_routes(app)
     runs.add_routes(app)
-    failures.add_handlers(app)
+    inspector.mount(app)
+    failures.add_handlers(app, errors.answer)
     app.openapi = partial(documentation.make_document, app)  # type: ignore[method-assign]  # FastAPI's own way
     # The last to be added is the first to see a request.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s)
-    app.add_middleware(Gate, store.keys, service.calls, service.buckets)
-    app.add_middleware(Envelope)
+    app.add_middleware(Gate, store.keys, service.calls, service.buckets, service.failed_logins)
+    app.add_middleware(Envelope, errors.answer)
+    app.add_middleware(PageHeaders)
     return app

@@ -52,6 +52,10 @@ class Bodies:
             raise Problem(
                 415, "unsupported_encoding", f"bodies must be sent as they are, not with Content-Encoding: {encoding}"
             )
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise Problem(
+                400, "malformed_request", "the request says twice how long its body is; leave out Content-Length"
+            )
         if int(headers.get("content-length", "0")) > self._max_bytes:  # the server has seen that it is a number
             raise self._too_large()
 

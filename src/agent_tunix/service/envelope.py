@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_tunix.errors import AgentTunixError
-from agent_tunix.service.answers import answer_problem
 from agent_tunix.service.problems import Problem, internal_error, problem_of
 
 logger = logging.getLogger("agent_tunix.service")
@@ -19,10 +20,16 @@ _LINGER_S = 1.0
 
 
 class Envelope:
-    """Numbers requests, turns what is raised into the API's errors, and ends connections with bodies nobody read."""
+    """Numbers requests, answers what is raised, and ends connections with bodies nobody read.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: What may raise.
+        answer_problem: The answer to a request that tells of a problem.
+    """
+
+    def __init__(self, app: ASGIApp, answer_problem: Callable[[Scope, Problem], Response]) -> None:
         self._app = app
+        self._answer_problem = answer_problem
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -37,7 +44,7 @@ class Envelope:
             problem = _tell(error, scope, request_id)
             if answer.has_begun:  # too late for another one
                 raise
-            await answer_problem(problem)(scope, answer.receive, answer.send)
+            await self._answer_problem(scope, problem)(scope, answer.receive, answer.send)
 
 
 def _tell(error: Exception, scope: Scope, request_id: str) -> Problem:

@@ -3,10 +3,12 @@
 import math
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agent_tunix.errors import AccessDeniedError
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.calls import StoreCalls
+from agent_tunix.service.failed_logins import FailedLogins
 from agent_tunix.service.problems import Problem
 from agent_tunix.store import Key
 from agent_tunix.store.keys import Keys
@@ -18,29 +20,41 @@ class Gate:
     """Lets a request for the API pass with a key of the store; the key is then the `key` of the request's state.
 
     The store is asked each time, so that a revoked key opens nothing from that moment on. Nothing of a body is read
-    before.
+    before; and once it has come in whole, which the client may draw out, the store is asked again.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys, calls: StoreCalls, buckets: TokenBuckets) -> None:
+    def __init__(
+        self, app: ASGIApp, keys: Keys, calls: StoreCalls, buckets: TokenBuckets, failed_logins: FailedLogins
+    ) -> None:
         self._app = app
         self._keys = keys
         self._calls = calls
         self._buckets = buckets
+        self._failed_logins = failed_logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and is_api(scope["path"]):
-            key = await self.admit(scope)
-            scope.setdefault("state", {})["key"] = key
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or not is_api(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})["key"] = await self.admit(scope)
+
+        async def receive_while_valid() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                await self._authenticate(scope)
+            return message
+
+        await self._app(scope, receive_while_valid, send)
 
     async def admit(self, scope: Scope) -> Key:
         """The key of a request.
 
         Raises:
-            Problem: It has none, or has made too many requests.
+            Problem: It has none, or has made too many requests; or too many keys that are not valid came from where
+                this one did, which is not valid either.
             AccessDeniedError: The key is not valid, or does not allow this.
         """
-        key = await self._calls.read(self._keys.authenticate, _secret(Headers(scope=scope)))
+        key = await self._authenticate(scope)
         wait_s = self._buckets.take(key.id)
         if wait_s:
             raise Problem(
@@ -51,6 +65,16 @@ class Gate:
             )
         key.require(required_scope(scope["method"], scope["path"]))
         return key
+
+    async def _authenticate(self, scope: Scope) -> Key:
+        given = Headers(scope=scope).get("authorization")
+        if given is None:
+            raise Problem(401, "missing_key", "an API key is needed: send the header `Authorization: Bearer vk_…`")
+        try:
+            return await self._calls.read(self._keys.authenticate, _secret(given))
+        except AccessDeniedError:
+            self._failed_logins.count(scope)
+            raise
 
 
 def is_api(path: str) -> bool:
@@ -65,11 +89,8 @@ def required_scope(method: str, path: str) -> str:
     return "try" if path.endswith("/try") else "write"
 
 
-def _secret(headers: Headers) -> str:
-    given = headers.get("authorization")
-    if given is None:
-        raise Problem(401, "missing_key", "an API key is needed: send the header `Authorization: Bearer vk_…`")
+def _secret(given: str) -> str:
     scheme, _, secret = given.partition(" ")
     if scheme.lower() != "bearer":
-        raise Problem(401, "invalid_key", "the API key must be sent as `Authorization: Bearer vk_…`")
+        raise AccessDeniedError("invalid_key", "the API key must be sent as `Authorization: Bearer vk_…`")
     return secret.strip()

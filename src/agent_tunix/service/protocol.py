@@ -1,7 +1,12 @@
-"""HTTP on one connection, as uvicorn speaks it, with what uvicorn leaves open: slow headers, too many connections."""
+"""HTTP on one connection, as uvicorn speaks it, with what uvicorn leaves open: how long anything may take.
+
+Headers that do not come, answers that are not read, more connections than there is room for.
+"""
 
 import asyncio
+import contextlib
 import json
+import socket
 from typing import Any
 
 import h11
@@ -9,21 +14,25 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from agent_tunix.service.problems import Problem
 
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+
 
 class LimitedProtocol(H11Protocol):
     """Gives each request's headers a time by which they must have come, and the server a number of connections.
 
-    What goes wrong before there is a request is answered in the API's shape too. Classes with other limits are made by
-    `limited`.
+    A connection whose other end takes in nothing of an answer ends as well, where the system can see to that. What goes
+    wrong before there is a request is answered in the API's shape too. Classes with other limits are made by `limited`.
     """
 
     header_timeout_s = 10.0
+    unread_timeout_s = 30.0
     max_connections = 1000
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for headers, unless there are too many connections."""
         super().connection_made(transport)
         self._deadline: asyncio.TimerHandle | None = None
+        _end_unless_read(transport, self.unread_timeout_s)
         if len(self.connections) > self.max_connections:
             self._refuse(Problem(503, "too_many_connections", "the server has too many connections; try again later"))
             return
@@ -94,7 +103,19 @@ class LimitedProtocol(H11Protocol):
         self.transport.close()
 
 
-def limited(header_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
+def _end_unless_read(transport: asyncio.Transport, timeout_s: float) -> None:
+    """Have a connection end once what is sent has not been taken in for a time; Linux alone can."""
+    connection: socket.socket | None = transport.get_extra_info("socket")
+    if connection is not None and connection.family in _INTERNET and hasattr(socket, "TCP_USER_TIMEOUT"):
+        with contextlib.suppress(OSError):  # the other end is gone already
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * timeout_s))
+
+
+def limited(header_timeout_s: float, unread_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
     """The protocol with limits of one's own."""
-    limits = {"header_timeout_s": header_timeout_s, "max_connections": max_connections}
+    limits = {
+        "header_timeout_s": header_timeout_s,
+        "unread_timeout_s": unread_timeout_s,
+        "max_connections": max_connections,
+    }
     return type("LimitedProtocol", (LimitedProtocol,), limits)

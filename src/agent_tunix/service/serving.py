@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ from agent_tunix.store.opening import Store
 logger = logging.getLogger("agent_tunix.service")
 
 _BACKLOG = 1024
+# Of the store, of tries, of files that are being read.
+_OTHER_DESCRIPTORS = 512
 _GRACE_S = 10
 
 
@@ -43,6 +46,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """
     with open_store() as store:
         check_exposure(settings, store)
+        _make_room(settings.max_connections)
         with _listen(settings) as listener, _ending_quietly():
             announce(_url(settings.host, listener))
             make_server(settings, create_app(settings, store)).run(sockets=[listener])
@@ -63,7 +67,7 @@ def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=limited(settings.header_timeout_s, settings.max_connections),
+            http=limited(settings.header_timeout_s, settings.unread_timeout_s, settings.max_connections),
             ws="none",
             lifespan="on",
             log_config=None,
@@ -74,6 +78,20 @@ def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
             timeout_graceful_shutdown=_GRACE_S,
         )
     )
+
+
+def _make_room(connections: int) -> None:
+    """Let this process have as many descriptors as it takes to serve so many connections."""
+    needed = connections + _OTHER_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        possible = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
+        if possible < needed:
+            logger.warning(
+                "this process may have %d descriptors, and %d connections take %d; raise it by `ulimit -n %d`",
+                *(possible, connections, needed, needed),
+            )
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -6,6 +6,8 @@ from starlette.requests import Request
 
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.calls import StoreCalls
+from agent_tunix.service.failed_logins import FailedLogins
+from agent_tunix.service.replaying import Replays, Reviews
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.service.runs.reads import RunReads
 from agent_tunix.service.settings import Settings
@@ -22,7 +24,10 @@ class Service:
         store: What it serves.
         calls: How the store is called from the event loop.
         buckets: How many requests each key has left.
+        failed_logins: How many keys that are not valid each address may still show.
         tries: Where uploaded functions are tried.
+        reviews: Where changed ones are looked at beside the saved ones.
+        replays: Where they score a run's stored completions.
         runs: The runs that can be looked into.
         run_reads: How they are read from the event loop.
     """
@@ -31,7 +36,10 @@ class Service:
     store: Store
     calls: StoreCalls
     buckets: TokenBuckets
+    failed_logins: FailedLogins
     tries: Tries
+    reviews: Reviews
+    replays: Replays
     runs: RunIndex
     run_reads: RunReads
 
@@ -39,12 +47,27 @@ class Service:
     def of(cls, settings: Settings, store: Store) -> "Service":
         """Make what the settings say."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
+        failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
-        return cls(settings, store, StoreCalls(store), buckets, tries, RunIndex(settings.runs), RunReads())
+        replays = Replays(settings.replays, settings.allow_unsandboxed)
+        return cls(
+            settings,
+            store,
+            StoreCalls(store),
+            buckets,
+            failed_logins,
+            tries,
+            Reviews(),
+            replays,
+            RunIndex(settings.runs),
+            RunReads(),
+        )
 
     def close(self) -> None:
         """Wait for what has begun; the store stays open."""
         self.tries.close()
+        self.replays.close()
+        self.reviews.close()
         self.run_reads.close()
         self.calls.close()
 

@@ -19,8 +19,8 @@ KEY_VARIABLE = "AGENT_TUNIX_KEY"
 class StoreAccess(Protocol):
     """What can be done with reward functions; `RewardFunctions` says what each method does and raises."""
 
-    def create(self, name: str, source: bytes, format: Format) -> RewardFunction:
-        """Keep a file."""
+    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
+        """Keep a file; with `if_changed`, unless the name's newest version is that file, which is then given."""
 
     def get(self, id: str) -> RewardFunction:
         """The one of an id."""
@@ -57,10 +57,10 @@ class LocalAccess:
         self._key = None if secret is None else store.keys.authenticate(secret)
         self._owner = self._key or store.keys.local()
 
-    def create(self, name: str, source: bytes, format: Format) -> RewardFunction:
-        """Keep a file."""
+    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
+        """Keep a file; with `if_changed`, unless the name's newest version is that file, which is then given."""
         self._require("write")
-        return self._functions.create(self._owner, name, source, format)
+        return self._functions.create(self._owner, name, source, format, if_changed)
 
     def get(self, id: str) -> RewardFunction:
         """The one of an id."""

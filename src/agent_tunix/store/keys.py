@@ -17,6 +17,7 @@ from agent_tunix.store.schema import LOCAL_KEY_ID, keys
 _PREFIX_LENGTH = 11  # of the secret, `vk_` included, kept as it is; what is not kept has 190 bits
 
 _OF_PREFIX = select(keys).where(keys.c.prefix == bindparam("prefix"))
+_BY_ID = select(keys).where(keys.c.id == bindparam("id"), keys.c.secret_sha256.is_not(None))
 
 
 class Keys:
@@ -68,6 +69,18 @@ class Keys:
                     )
                 key_id = found
         return Key(key_id, name, chosen, now), secret
+
+    def get(self, id: str) -> Key:
+        """The key of an id, revoked or not.
+
+        Raises:
+            NotStoredError: There is none.
+        """
+        with reading(self._engine) as connection:
+            row = connection.execute(_BY_ID, {"id": id}).first()
+        if row is None:
+            raise NotStoredError("key_not_found", f"there is no key {id!r}; `agent-tunix keys list` shows them")
+        return _key(row)
 
     def list(self) -> "list[Key]":
         """All keys that have or had a secret, oldest first, revoked ones among them."""

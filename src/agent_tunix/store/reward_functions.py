@@ -61,7 +61,7 @@ class RewardFunctions:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def create(self, owner: Key, name: str, source: bytes, format: Format) -> RewardFunction:
+    def create(self, owner: Key, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
         """Keep a file; one's own name again gets the next version under a new id.
 
         Args:
@@ -69,6 +69,8 @@ class RewardFunctions:
             name: At most 64 letters, digits, `_`, `.` and `-`.
             source: The file's bytes; they are checked by `check_upload`, and never run.
             format: How its `reward` is called.
+            if_changed: Where the name's newest version has the same bytes and format, give that one and make none: an
+                upload of which nobody knows whether it was kept can be made again so.
 
         Raises:
             UploadError: The file or the name cannot be used.
@@ -80,7 +82,12 @@ class RewardFunctions:
         check_upload(source, format)
         digest = hashlib.sha256(source).hexdigest()
         with writing(self._engine) as connection:
-            version = _next_version(connection, owner, name)
+            last_version = _take_name(connection, owner, name)
+            newest = connection.execute(_LATEST, {"name": name}).first() if if_changed else None
+            if newest is not None and (newest.sha256, newest.format) == (digest, format):
+                return _record(newest)
+            version = last_version + 1
+            connection.execute(update(names).where(names.c.name == name).values(last_version=version))
             _keep_source(connection, digest, source)
             made = RewardFunction(
                 id=new_function_id(),
@@ -195,13 +202,11 @@ class RewardFunctions:
             connection.execute(delete(sources).where(sources.c.sha256 == found.sha256, ~in_use))
 
 
-def _next_version(connection: Connection, owner: Key, name: str) -> int:
-    """The version number of the next upload of a name, which is locked until the end of the transaction."""
+def _take_name(connection: Connection, owner: Key, name: str) -> int:
+    """The last version number given under a name, 0 if it is new; it is locked until the end of the transaction."""
     insert_missing(connection, names, "name", name=name, owner_id=owner.id, last_version=0)
-    mine = update(names).where(names.c.name == name, names.c.owner_id == owner.id)
-    version = connection.execute(
-        mine.values(last_version=names.c.last_version + 1).returning(names.c.last_version)
-    ).scalar()
+    mine = select(names.c.last_version).where(names.c.name == name, names.c.owner_id == owner.id)
+    version = connection.execute(mine.with_for_update()).scalar()
     if version is None:
         raise NameTakenError(
             "name_taken", f"the name {name!r} belongs to another key; upload under a name of your own", "name"

@@ -129,7 +129,10 @@ def _write_bytes(root: Path, content: bytes) -> None:
 
 
 def _is_held(root: Path) -> bool:
-    """Whether a process is at work in the directory."""
+    """Whether a process is at work in the directory.
+
+    There is no asking without taking the lock for a moment; a run that starts in that moment tries again.
+    """
     try:
         with (root / ".lock").open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

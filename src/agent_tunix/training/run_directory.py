@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
+
+# Who looks whether a run goes on, as the service does again and again, holds its lock for a few microseconds.
+_ATTEMPTS, _PAUSE_S = 10, 0.02
 
 # Sources whose `path` is a name elsewhere.
 _HUBS = ("huggingface", "tfds", "kaggle")
@@ -175,10 +179,14 @@ def hold(root: Path) -> Iterator[None]:
         RunDirectoryError: Another process is running in it.
     """
     with (root / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunDirectoryError(f"another process is running in {root}; wait for it, or stop it") from error
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if attempt == _ATTEMPTS:
+                    raise RunDirectoryError(f"another process is running in {root}; wait for it, or stop it") from error
+                time.sleep(_PAUSE_S)
         yield
 
 

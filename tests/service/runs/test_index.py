@@ -141,6 +141,22 @@ def test_an_unknown_cursor_is_refused(roots: Path, after: str) -> None:
     assert (caught.value.status, caught.value.param) == (400, "after")
 
 
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        ("{path: null, model_size: tiny}", "tiny"),
+        ("{path: hf://Qwen/Qwen3-0.6B, model_size: tiny}", "Qwen3-0.6B"),
+        ("{path: /models/own/, model_size: tiny}", "own"),
+        ("{path: [1], model_size: 3}", None),
+        ("none", None),
+    ],
+)
+def test_a_summary_names_the_model(roots: Path, settings: str, model: str | None) -> None:
+    run = RunIndex([roots]).list().data[0]
+    (roots / run.name / "config.yaml").write_text(f"model: {settings}\n")
+    assert RunIndex([roots]).summary(run.id).model == model
+
+
 def test_a_configuration_that_grows_out_of_bounds_is_not_shown(roots: Path) -> None:
     bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
     for one, other in zip("bcdefgh", "abcdefg", strict=True):

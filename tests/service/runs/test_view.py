@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from agent_tunix.rewards.diagnosis import Finding, Severity
+from agent_tunix.service.runs import metrics
 from agent_tunix.service.runs.metrics import MetricsTail
 from agent_tunix.service.runs.view import RunView
 from agent_tunix.tracking.findings_file import FindingsFile
@@ -85,6 +88,36 @@ def test_only_what_is_new_is_read(tmp_path: Path) -> None:
         file.write(b"x" * (size - 1))
     _write(path, 1000)
     assert _steps(tail, after=999) == [1000]
+
+
+def test_evaluations_are_kept_as_they_are_read_and_forgotten_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsFile(path) as file:
+        for step in range(10):
+            file.write(step, {"a": 1.0} | ({"eval/accuracy": step / 10} if step % 5 == 0 else {}))
+    tail = MetricsTail(path)
+    seen = [{"step": 0, "eval/accuracy": 0.0}, {"step": 5, "eval/accuracy": 0.5}]
+    assert tail.evaluations() == seen
+    size = path.stat().st_size
+    with path.open("r+b") as damaged:
+        damaged.write(b"x" * (size - 1))
+    with MetricsFile(path) as file:
+        file.write(10, {"eval/accuracy": 1.0, "note": "eval/"})
+        file.write(11, {"note": "eval/accuracy"})
+    assert tail.evaluations() == [*seen, {"step": 10, "eval/accuracy": 1.0}]
+    path.unlink()
+    assert tail.evaluations() == []
+
+
+def test_of_very_many_evaluations_the_first_and_the_last_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "MAX_EVALUATIONS", 4)
+    path = tmp_path / "metrics.jsonl"
+    with MetricsFile(path) as file:
+        for step in range(100):
+            file.write(step, {"eval/accuracy": 0.5})
+    assert [row["step"] for row in MetricsTail(path).evaluations()] == [0, 97, 98, 99]
 
 
 def test_components_evaluations_and_configuration(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Rollouts read back: by our reader, and by what people read Parquet with."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -84,6 +86,39 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes | None) -> None:
     path.write_bytes(path.read_bytes()[:-100] if content is None else content)
     with pytest.raises(RunDirectoryError, match=r"step_000001-000001.parquet could not be read"):
         RolloutReader(tmp_path).steps()
+
+
+FLIPPING = """
+import random, sys
+from pathlib import Path
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking.rollouts import RolloutReader
+
+path = Path(sys.argv[1])
+whole = path.read_bytes()
+length = int.from_bytes(whole[-8:-4], "little")
+anywhere = random.Random(0)
+places = [(at, bit) for at in range(700, 750) for bit in range(8)]
+places += [(anywhere.randrange(length), anywhere.randrange(8)) for _ in range(400)]
+refused = 0
+for at, bit in places:
+    damaged = bytearray(whole)
+    damaged[len(whole) - 8 - length + at] ^= 1 << bit
+    path.write_bytes(damaged)
+    try:
+        list(RolloutReader(path.parent).iterate())
+    except RunDirectoryError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_no_damage_to_a_footer_ends_the_process_or_is_told_otherwise(tmp_path: Path) -> None:
+    write(tmp_path, *map(make_step, (1, 2, 3)))
+    (path,) = tmp_path.glob("*.parquet")
+    done = subprocess.run([sys.executable, "-c", FLIPPING, str(path)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 100
 
 
 def test_a_row_that_nobody_wrote_so_is_a_damaged_file(tmp_path: Path) -> None:

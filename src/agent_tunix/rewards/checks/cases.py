@@ -157,6 +157,7 @@ def run_cases(
     reward_key: str | None = None,
     execution: str = "inline",
     timeout_s: float = 10.0,
+    allow_unsandboxed: bool = False,
     fetch: Fetch | None = None,
 ) -> CasesReport:
     """Score every case and compare.
@@ -175,6 +176,7 @@ def run_cases(
         execution: Where rewards run, as `rewards.execution`; `auto` gives your own code the limits that it trains
             under.
         timeout_s: A call that takes longer is stopped.
+        allow_unsandboxed: Whether uploaded rewards run where they cannot be isolated, as `rewards.allow_unsandboxed`.
         fetch: Where uploaded rewards come from; None: from nowhere.
 
     Raises:
@@ -206,8 +208,8 @@ def run_cases(
                     fetch=fetch,
                 )
             )
-            runner = stack.enter_context(make_runner(mixture, execution, timeout_s=timeout_s))
-            mixtures[key] = runner.reward
+            runner = make_runner(mixture, execution, timeout_s=timeout_s, allow_unsandboxed=allow_unsandboxed)
+            mixtures[key] = stack.enter_context(runner).reward
         return mixtures[key]
 
     limit_s = timeout_s if execution == "inline" else None  # a built-in may take as long as it needs

@@ -18,7 +18,8 @@ _PASSED_BY_ALL = 0o001
 _SECCOMP_MODE_FILTER = 2
 REMEDY = (
     "Run it on Linux 5.13 or later (x86-64 or ARM), or, where all who can upload are trusted with everything that this"
-    " user can read and do, allow it: rewards.allow_unsandboxed=true, or --allow-unsandboxed of agent-tunix serve"
+    " user can read and do, allow it: rewards.allow_unsandboxed=true, or --allow-unsandboxed of agent-tunix serve and"
+    " agent-tunix rewards"
 )
 
 

@@ -13,6 +13,7 @@ operators), so that it is not the service's: it has limits of its own, and may d
 
 import ast
 import json
+import os
 import resource
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from typing import Any
 
 CPU_LIMIT_S = 5
 MEMORY_LIMIT_BYTES = 1 << 30
+# Files that are hard to compile shall not hold up who has them checked, as a server that answers others meanwhile.
+_NICENESS = 10
 FUNCTION = "reward"
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -28,6 +31,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def main() -> None:
     """Inspect what comes on standard input."""
+    os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

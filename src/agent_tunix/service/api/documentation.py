@@ -22,7 +22,7 @@ _DESCRIPTIONS = {
     409: "The name belongs to another key",
     413: "The body or the file is too large",
     415: "The body is of another type than it should be, or is compressed",
-    429: "The key makes too many requests",
+    429: "The key makes too many requests, or too many keys that are not valid came from this address",
     500: "The server failed; its log says why, under the request's id",
     503: "The server has too much to do, its store cannot be used, or it cannot lock in what it should run",
 }

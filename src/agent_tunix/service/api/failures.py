@@ -1,6 +1,6 @@
-"""What FastAPI raises, in the API's shape."""
+"""What FastAPI raises, as a problem of ours."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -8,24 +8,29 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import Scope
 
-from agent_tunix.service.answers import answer_problem
 from agent_tunix.service.problems import Problem
 
 _PLACES = ("body", "query", "path", "header", "cookie")
 _MOST_TOLD = 300
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Have an app answer what FastAPI itself finds wrong."""
+def add_handlers(app: FastAPI, answer: Callable[[Scope, Problem], Response]) -> None:
+    """Have an app answer what FastAPI itself finds wrong.
+
+    Args:
+        app: The app.
+        answer: The answer to a request that tells of a problem.
+    """
 
     async def not_valid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return answer_problem(_of_validation(error.errors()))
+        return answer(request.scope, _of_validation(error.errors()))
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return answer_problem(_of_http(request, error))
+        return answer(request.scope, _of_http(request, error))
 
     app.add_exception_handler(RequestValidationError, not_valid)
     app.add_exception_handler(HTTPException, refused)

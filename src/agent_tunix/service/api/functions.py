@@ -53,13 +53,19 @@ async def create(
     name: Annotated[str, Form(description="Of one's own, or a new one", json_schema_extra=_NAME)],
     file: Annotated[UploadFile, File(description="Python in UTF-8, of at most 256 KB; it is checked, and never run")],
     format: Annotated[models.Format, Form(description="How its `reward` is called")],
+    if_changed: Annotated[
+        bool, Form(description="Where the name's newest version is this very file, answer that one and make none")
+    ] = False,
 ) -> Response:
-    """Upload a reward function; a name that is one's own gets its next version."""
+    """Upload a reward function; a name that is one's own gets its next version.
+
+    Where an answer is lost, whether the file was kept is not known; with `if_changed` the request may be made again.
+    """
     if (file.size or 0) > MAX_BYTES:
         raise UploadError("file_too_large", f"the file has {file.size:,} bytes; at most {MAX_BYTES:,} are kept", "file")
     service = service_of(request)
     source = await file.read()
-    made = await service.calls.write(service.store.reward_functions.create, key, name, source, format)
+    made = await service.calls.write(service.store.reward_functions.create, key, name, source, format, if_changed)
     return Json(made.to_data(), 201)
 
 

@@ -24,6 +24,7 @@ class Run(Model):
     step: Annotated[int | None, Field(description="The last step with metrics.")]
     reward: Annotated[float | None, Field(description="The mean total reward of the last step that has one.")]
     method: Annotated[str | None, Field(description="`grpo.loss` of its configuration.")]
+    model: Annotated[str | None, Field(description="The last part of `model.path`, or else `model.model_size`.")]
 
 
 class RunList(Model):
@@ -45,7 +46,9 @@ class RunDetail(Run):
     """A run, looked into."""
 
     components: Annotated[list[str], Field(description="Of the reward; each has metrics `rewards/<component>/…`.")]
-    evaluations: Annotated[list[Metrics], Field(description="Of the steps that have some, the metrics `eval/…`.")]
+    evaluations: Annotated[
+        list[Metrics], Field(description="The metrics `eval/…` of steps that have some; 5,000 at most.")
+    ]
     first_rollouts: Annotated[int | None, Field(description="The first step whose rollouts are kept.")]
     last_rollouts: Annotated[int | None, Field(description="The last.")]
     config: Annotated[dict[str, Any] | None, Field(description="Its configuration; null: it cannot be read.")]

@@ -1,4 +1,4 @@
-"""`metrics.jsonl` while it grows: where each row lies is kept, the rows are not.
+"""`metrics.jsonl` while it grows: where each row lies is kept, and of the rows only what was evaluated.
 
 A look at the file reads only what was added since the last one. A run that resumes replaces the file, without the rows
 that its checkpoint does not know; that begins anew, and shows in `version`.
@@ -7,7 +7,9 @@ that its checkpoint does not know; that begins anew, and shows in `version`.
 import bisect
 import os
 import re
+import sys
 import threading
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ _CHUNK = 2**20
 # As the run writes it. Other JSON is parsed.
 _STEP = re.compile(rb'\{"step": (\d{1,15})[,}]')
 _LONGEST_LINE = 8 * 2**20
+_EVALUATION = "eval/"
+MAX_EVALUATIONS = 5000
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,15 @@ class MetricsTail:
             self._catch_up()
             return self._read(max(len(self._steps) - count, 0), len(self._steps))
 
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Of the rows that have evaluations, `step` and the metrics under `eval/`, in the file's order.
+
+        Of more than 5,000 the first, before training, and the last.
+        """
+        with self._lock:
+            self._catch_up()
+            return [*self._first_evaluation, *self._evaluations]
+
     def _version(self) -> str:
         return f"{self._inode or 0:x}-{self._resets}"
 
@@ -81,6 +94,8 @@ class MetricsTail:
         self._steps: list[int] = []  # never decreasing
         self._starts: list[int] = []
         self._ends: list[int] = []
+        self._first_evaluation: list[dict[str, Any]] = []
+        self._evaluations: deque[dict[str, Any]] = deque(maxlen=MAX_EVALUATIONS - 1)
         self._offset = 0
         self._damaged = 0
 
@@ -121,6 +136,14 @@ class MetricsTail:
         self._steps.append(max(step, self._steps[-1]) if self._steps else step)
         self._starts.append(start)
         self._ends.append(self._offset)
+        if _EVALUATION.encode() in line:
+            self._keep_evaluation(row or parse_object(line) or {})
+
+    def _keep_evaluation(self, row: dict[str, Any]) -> None:
+        found = {sys.intern(name): value for name, value in row.items() if name.startswith(_EVALUATION)}
+        if found and type(row.get("step")) is int:
+            kept = self._evaluations if self._first_evaluation else self._first_evaluation
+            kept.append({"step": row["step"]} | found)
 
     def _read(self, first: int, last: int) -> list[dict[str, Any]]:
         if first >= last:

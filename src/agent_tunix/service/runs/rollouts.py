@@ -19,9 +19,10 @@ import numpy as np
 
 from agent_tunix.service.runs.files import open_plain, plain_status
 from agent_tunix.service.runs.queries import Position, RolloutQuery, read_cursor, write_cursor
-from agent_tunix.service.runs.selection import SHOWN, Reading, choose, read, show
-from agent_tunix.tracking.rollouts.files import RolloutFile, list_files
-from agent_tunix.tracking.rollouts.schema import COLUMNS, arrow_type, read_settings
+from agent_tunix.service.runs.selection import SHOWN_IN_FULL, Reading, choose, read, show
+from agent_tunix.tracking.rollouts.files import RolloutFile, list_files, step_of
+from agent_tunix.tracking.rollouts.rows import from_table
+from agent_tunix.tracking.rollouts.schema import COLUMNS, StoredStep, arrow_type, read_settings
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _BUDGET_BYTES = 128 * 2**20
 _BUDGET_STEPS = 500
 _FOOTERS = 256
+# What reading columns, and making values of them, ends with where the bytes are not those that were written.
+_DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class RolloutPage:
     """Some completions.
 
     Attributes:
-        rows: With the columns of `SHOWN`; `components` is a list of objects.
+        rows: With the columns of `SHOWN`, or of `SHOWN_IN_FULL`; `components` is a list of objects.
         next: The cursor of what follows; None: that is all.
         problems: Files that were left out, and why.
     """
@@ -73,7 +76,12 @@ class StoredRollouts:
         return (files[0].first, max(file.last for file in files)) if files else None
 
     def page(
-        self, query: RolloutQuery, limit: int = 20, after: str | None = None, reading: Reading | None = None
+        self,
+        query: RolloutQuery,
+        limit: int = 20,
+        after: str | None = None,
+        reading: Reading | None = None,
+        in_full: bool = False,
     ) -> RolloutPage:
         """Some of the completions that a query asks for.
 
@@ -82,6 +90,7 @@ class StoredRollouts:
             limit: At most so many.
             after: The `next` of the page before.
             reading: Where to count what is read.
+            in_full: Whether rows have the columns of `SHOWN_IN_FULL`.
 
         Raises:
             Problem: The cursor is none of this query.
@@ -97,7 +106,7 @@ class StoredRollouts:
                 here = start if start and start.step == step and start.row >= 0 else None
                 wanted, keys = choose(source, place, query, here, reading)
                 taken = wanted[: limit - len(rows)]
-                rows += show(source, place, taken, reading)
+                rows += show(source, place, taken, in_full, reading)
                 if len(rows) >= limit:
                     last = int(taken[-1])
                     if len(taken) == len(wanted) and not self._has_after(step, query):
@@ -107,9 +116,37 @@ class StoredRollouts:
                     return RolloutPage(rows, write_cursor(query, position), reading.problems)
         return RolloutPage(rows, None, reading.problems)
 
-    def group(self, step: int, group: int, reading: Reading | None = None) -> RolloutPage:
+    def group(self, step: int, group: int, reading: Reading | None = None, in_full: bool = False) -> RolloutPage:
         """The completions of a prompt of a step, in the order in which they were scored."""
-        return self.page(RolloutQuery(step=step, group=group), limit=10_000, reading=reading)
+        return self.page(RolloutQuery(step=step, group=group), 10_000, reading=reading, in_full=in_full)
+
+    def groups(self, step: int) -> list[int]:
+        """The groups that a step has here, in order."""
+        reading = Reading()
+        for file, source, _, place in self._steps(step, None, reading):
+            with _told(file, reading):
+                return [int(group) for group in np.unique(read(source, place, ["group"], reading)["group"].to_numpy())]
+        return []
+
+    def scored_step(self, first: int, most: int, reading: Reading) -> tuple[StoredStep, int] | None:
+        """The first step from one on, as rewards were given it and with what they said.
+
+        Args:
+            first: From here on.
+            most: At most so many completions: the first of them, in whole groups, and at least one group.
+            reading: Where to count what is read, and to say what cannot be.
+
+        Returns:
+            The step, and how many completions of it there are; None: there is none.
+        """
+        for file, source, _, place in self._steps(None, first, reading):
+            with _told(file, reading):
+                table = read(source, place, [column.name for column in COLUMNS], reading)
+                settings = read_settings(source.schema_arrow.metadata)
+                group_size = max(settings.num_generations, 1)
+                taken = table.slice(0, max(most // group_size, 1) * group_size)
+                return from_table(taken, settings), table.num_rows
+        return None
 
     def shared_prompts(self, step: int, other: int, limit: int = 100) -> tuple[list[SharedPrompt], list[str]]:
         """The prompts that two steps have, by which they can be compared, and what could not be read."""
@@ -176,24 +213,14 @@ class StoredRollouts:
                 schema = source.schema_arrow
                 read_settings(schema.metadata)
                 types = {column.name: arrow_type(column.type) for column in COLUMNS}
-                if schema.names[:1] != ["step"] or any(schema.field(name).type != types[name] for name in SHOWN):
+                if schema.names[:1] != ["step"] or any(
+                    schema.field(name).type != types[name] for name in SHOWN_IN_FULL
+                ):
                     raise ValueError("its columns are not those of rollouts")
-                self._footers[key] = {_step_of(source, number): number for number in range(source.num_row_groups)}
+                self._footers[key] = {step_of(source, number): number for number in range(source.num_row_groups)}
                 while len(self._footers) > _FOOTERS:
                     self._footers.popitem(last=False)
             return self._footers[key]
-
-
-def _step_of(source: "pq.ParquetFile", place: int) -> int:
-    """The step that a row group holds, from its rows: statistics that are damaged end the process.
-
-    Raises:
-        ValueError: It is not one.
-    """
-    steps = np.unique(source.read_row_group(place, ["step"])["step"].to_numpy())
-    if len(steps) != 1 or steps[0] < 0:
-        raise ValueError(f"row group {place} is not of one step")
-    return int(steps[0])
 
 
 @contextlib.contextmanager
@@ -205,7 +232,7 @@ def _told(file: RolloutFile, reading: Reading) -> Iterator[None]:
         yield
     except FileNotFoundError:  # a run that resumes has just cut it
         pass
-    except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException) as error:
+    except (*_DAMAGE, pa.ArrowException) as error:
         said = f"{file.path.name} cannot be read as a whole; what cannot is left out ({type(error).__name__})"
         if said not in reading.problems:
             reading.problems.append(said)

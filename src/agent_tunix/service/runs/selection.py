@@ -30,7 +30,10 @@ SHOWN = (
     "stop_reason",
     "components",
 )
+# With the row of the dataset, and with what the rewards want shown and have logged: JSON, as it was stored.
+SHOWN_IN_FULL = (*SHOWN, "columns", "extras", "logged")
 _COMPONENT_SHOWN = ("name", "value", "outcome", "detail", "weight", "weighed")
+_COMPONENT_IN_FULL = (*_COMPONENT_SHOWN, "gate_shut", "term_detail")
 _KEYS = {"reward": "total", "length": "num_tokens"}
 _LARGEST_STEP_BYTES = 512 * 2**20
 _MOST_ROWS = 10_000_000
@@ -122,14 +125,17 @@ def _follows(
     return np.asarray(missing | (keys > key) | ((keys == key) & (rows > row)))
 
 
-def show(source: "pq.ParquetFile", place: int, rows: "np.ndarray[Any, Any]", reading: Reading) -> list[dict[str, Any]]:
+def show(
+    source: "pq.ParquetFile", place: int, rows: "np.ndarray[Any, Any]", in_full: bool, reading: Reading
+) -> list[dict[str, Any]]:
     """What is shown of some rows."""
     import pyarrow as pa
 
     if not len(rows):
         return []
-    table = read(source, place, SHOWN, reading).take(pa.array(rows))
+    table = read(source, place, SHOWN_IN_FULL if in_full else SHOWN, reading).take(pa.array(rows))
     shown: list[dict[str, Any]] = finite(table.to_pylist())
+    names = _COMPONENT_IN_FULL if in_full else _COMPONENT_SHOWN
     for row in shown:
-        row["components"] = [{name: one[name] for name in _COMPONENT_SHOWN} for one in row["components"]]
+        row["components"] = [{name: one[name] for name in names} for one in row["components"]]
     return shown

@@ -29,6 +29,7 @@ class RunSummary:
         step: The last step with a row; None where there is none.
         reward: The mean total reward of the last step that has one.
         method: `grpo.loss` of its configuration; None where that cannot be read.
+        model: The last part of `model.path`, or else `model.model_size`; None where that cannot be read.
     """
 
     id: str
@@ -39,6 +40,7 @@ class RunSummary:
     step: int | None
     reward: float | None
     method: str | None
+    model: str | None
 
     def to_data(self) -> dict[str, Any]:
         """As JSON says it."""
@@ -52,10 +54,18 @@ def summarise_run(id: str, name: str, root: Path, started_ns: int) -> RunSummary
     rewards = (row.get("rewards/total/mean") for row in reversed(rows))
     reward = next((value for value in rewards if type(value) in (int, float)), None)
     step = next((row["step"] for row in reversed(rows) if type(row.get("step")) is int), None)
-    method = _method(read_config(root))
+    config = read_config(root)
     detail = outcome.detail.replace(f"{root}/", "")
     return RunSummary(
-        id, _text(name), outcome.status.value, _text(detail), max(started_ns // 10**9, 0), step, reward, method
+        id=id,
+        name=_text(name),
+        state=outcome.status.value,
+        detail=_text(detail),
+        started_at=max(started_ns // 10**9, 0),
+        step=step,
+        reward=reward,
+        method=_setting(config, "grpo", "loss"),
+        model=_model(config),
     )
 
 
@@ -115,10 +125,15 @@ def _outcome(root: Path) -> Outcome:
     return read_outcome(root)
 
 
-def _method(config: dict[str, Any] | None) -> str | None:
-    grpo = (config or {}).get("grpo")
-    loss = grpo.get("loss") if isinstance(grpo, dict) else None
-    return _text(loss) if isinstance(loss, str) else None
+def _setting(config: dict[str, Any] | None, group: str, key: str) -> str | None:
+    found = (config or {}).get(group)
+    value = found.get(key) if isinstance(found, dict) else None
+    return _text(value) if isinstance(value, str) else None
+
+
+def _model(config: dict[str, Any] | None) -> str | None:
+    path = _setting(config, "model", "path")
+    return path.rstrip("/").rpartition("/")[2] if path else _setting(config, "model", "model_size")
 
 
 def _text(text: str) -> str:

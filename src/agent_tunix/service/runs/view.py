@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.rewards.diagnosis import Finding
+from agent_tunix.service.runs.curves import LiveCurves
 from agent_tunix.service.runs.files import open_plain, parse_object
 from agent_tunix.service.runs.metrics import MetricsPage, MetricsTail
 from agent_tunix.service.runs.rollouts import StoredRollouts
 from agent_tunix.service.runs.summary import read_config
 
 _COMPONENT = re.compile(r"rewards/([^/]+)/mean")
-_EVALUATION = "eval/"
 _MAX_FINDINGS_BYTES = 4 * 2**20
+_MAX_ENVIRONMENT_BYTES = 4 * 2**20
 
 
 class RunView:
@@ -29,12 +30,27 @@ class RunView:
         self.name = name
         self._root = root
         self._metrics = MetricsTail(root / "metrics.jsonl")
+        self.curves = LiveCurves(self._metrics)
         self.rollouts = StoredRollouts(root / "rollouts")
 
     @property
     def config(self) -> dict[str, Any] | None:
         """Its configuration; None where that cannot be read."""
         return read_config(self._root)
+
+    @property
+    def reward_components(self) -> dict[str, dict[str, Any]] | None:
+        """What each component of its reward is made of, as the fingerprint tells; None where that cannot be read."""
+        try:
+            with open_plain(self._root / "environment.json") as file:
+                environment = parse_object(file.read(_MAX_ENVIRONMENT_BYTES)) or {}
+        except OSError:
+            return None
+        stored = environment.get("reward_fingerprint")
+        components = stored.get("components") if isinstance(stored, dict) else None
+        if not isinstance(components, dict) or not all(isinstance(one, dict) for one in components.values()):
+            return None
+        return components
 
     def metrics(self, after: int | None = None, limit: int = 1000) -> MetricsPage:
         """The rows of later steps than `after`, at most `limit`."""
@@ -49,18 +65,8 @@ class RunView:
         return [name for name in dict.fromkeys(one[1] for one in found if one) if name != "total"]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Of the rows that have evaluations, the step and the metrics under `eval/`, in order."""
-        found: list[dict[str, Any]] = []
-        after: int | None = None
-        while True:
-            page = self._metrics.page(after)
-            for row in page.rows:
-                metrics = {name: value for name, value in row.items() if name.startswith(_EVALUATION)}
-                if metrics:
-                    found.append({"step": row["step"]} | metrics)
-            if page.next is None:
-                return found
-            after = page.next
+        """Of the rows that have evaluations, the step and the metrics under `eval/`, in order; at most 5,000."""
+        return self._metrics.evaluations()
 
     def findings(self) -> tuple[list[Finding], int]:
         """What was diagnosed, in order, and how many lines are no finding."""

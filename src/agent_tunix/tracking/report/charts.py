@@ -4,7 +4,7 @@ A chart without any value is left out, and so is a section without charts.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,16 +25,38 @@ def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
         rows: Gives the metrics of the run, row after row; called several times.
         order: In which components come; those that it does not name follow.
     """
-    first = next((row for row in rows() if _components_of(row)), {})
-    # Of a mixture of very many components each gets fewer points, so that the page stays small.
-    curves = Curves(num_points=max(30, min(200, 40_000 // (10 * len(_components_of(first)) + 40))))
+    first = next((row for row in rows() if components_of(row)), {})
+    curves = curves_for(first)
     for row in rows():
         curves.add(row)
-    found = _components_of(dict.fromkeys(curves.names()))
+    return draw_curves(curves, order, lambda charted: heat_maps(rows, curves, charted))
+
+
+def curves_for(row: Mapping[str, Any]) -> Curves:
+    """What takes in the rows of a run, of which one with components is this.
+
+    Of a mixture of very many components each gets fewer points, so that what is drawn of it stays small.
+    """
+    return Curves(num_points=max(30, min(200, 40_000 // (10 * len(components_of(row)) + 40))))
+
+
+def draw_curves(
+    curves: Curves,
+    order: Sequence[str] = (),
+    heats_of: Callable[[Sequence[str]], Mapping[str, Chart]] = lambda charted: {},
+) -> Pictures:
+    """What is drawn of a run's curves.
+
+    Args:
+        curves: Filled with the run's rows.
+        order: In which components come; those that it does not name follow.
+        heats_of: Gives the histograms of components, by name.
+    """
+    found = components_of(dict.fromkeys(curves.names()))
     components = sorted(found, key=lambda name: list(order).index(name) if name in order else len(order))
     charted = components[:MAX_COMPONENTS]
     shop = _Shop(curves, charted)
-    heats = heat_maps(rows, curves, charted)
+    heats = heats_of(charted)
     sections = [
         Section(
             "rewards",
@@ -86,7 +108,8 @@ def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
     )
 
 
-def _components_of(row: Mapping[str, Any]) -> list[str]:
+def components_of(row: Mapping[str, Any]) -> list[str]:
+    """The reward's components, of which a row has metrics."""
     return [
         name.removeprefix("rewards/").removesuffix("/weight")
         for name in row

@@ -16,11 +16,10 @@ import jinja2
 from agent_tunix import __version__
 from agent_tunix.tracking.report.heading import Heading
 from agent_tunix.tracking.report.inert import to_inert_json
-from agent_tunix.tracking.report.pictures import Chart, Heat, Line, Pictures
+from agent_tunix.tracking.report.pictures import Pictures, chart_to_data
 from agent_tunix.tracking.report.sampling import MAX_COMPONENTS, Chosen
 
-SCRIPTS = ("base.js", "charts.js", "rollouts.js", "main.js")
-SIGNIFICANT = 5
+SCRIPTS = ("base.js", "data.js", "charts.js", "rollouts.js", "main.js")
 
 
 def render_page(
@@ -40,7 +39,7 @@ def render_page(
     data = {
         "components": list(pictures.components),
         "max_components": MAX_COMPONENTS,
-        "sections": [{"charts": [_chart(chart) for chart in section.charts]} for section in pictures.sections],
+        "sections": [{"charts": [chart_to_data(chart) for chart in section.charts]} for section in pictures.sections],
         "prompts": chosen.prompts,
         "rollouts": chosen.records,
     }
@@ -108,36 +107,3 @@ def _finding(finding: Mapping[str, Any], shown_ids: set[str]) -> dict[str, Any]:
 
 def _show(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-
-
-def _chart(chart: Chart) -> dict[str, Any]:
-    return {
-        "title": chart.title,
-        "note": chart.note,
-        "kind": chart.kind,
-        "unit": chart.unit,
-        "wide": chart.wide,
-        "lines": [_line(line) for line in chart.lines],
-        "heat": None if chart.heat is None else _heat(chart.heat),
-    }
-
-
-def _line(line: Line) -> dict[str, Any]:
-    return {
-        "name": line.name,
-        "x": list(line.x),
-        "y": _rounded(line.y),
-        "low": _rounded(line.low),
-        "high": _rounded(line.high),
-        "colour": line.colour,
-    }
-
-
-def _heat(heat: Heat) -> dict[str, Any]:
-    shares = [None if column is None else [round(share, 3) for share in column] for column in heat.shares]
-    return {"x": list(heat.x), "edges": _rounded(heat.edges), "shares": shares}
-
-
-def _rounded(values: Sequence[float | None]) -> list[float | None]:
-    """As exact as anyone can see, and half as long."""
-    return [None if value is None else float(f"{value:.{SIGNIFICANT}g}") for value in values]

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+SIGNIFICANT = 5
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,37 @@ class Pictures:
     components_left_out: int
     conflicts: Sequence[tuple[str, str, float]]
     rows_per_point: int
+
+
+def chart_to_data(chart: Chart) -> dict[str, Any]:
+    """A chart as JSON says it to `charts.js`."""
+    return {
+        "title": chart.title,
+        "note": chart.note,
+        "kind": chart.kind,
+        "unit": chart.unit,
+        "wide": chart.wide,
+        "lines": [_line(line) for line in chart.lines],
+        "heat": None if chart.heat is None else _heat(chart.heat),
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "x": list(line.x),
+        "y": _rounded(line.y),
+        "low": _rounded(line.low),
+        "high": _rounded(line.high),
+        "colour": line.colour,
+    }
+
+
+def _heat(heat: Heat) -> dict[str, Any]:
+    shares = [None if column is None else [round(share, 3) for share in column] for column in heat.shares]
+    return {"x": list(heat.x), "edges": _rounded(heat.edges), "shares": shares}
+
+
+def _rounded(values: Sequence[float | None]) -> list[float | None]:
+    """As exact as anyone can see, and half as long."""
+    return [None if value is None else float(f"{value:.{SIGNIFICANT}g}") for value in values]

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.durable import sync
@@ -161,11 +161,17 @@ def _keep_until(file: RolloutFile, step: int) -> None:
 
 
 def step_of(file: "pq.ParquetFile", row_group: int) -> int:
-    """The step that a row group holds."""
-    statistics: Any = file.metadata.row_group(row_group).column(0).statistics
-    if statistics is None or statistics.min != statistics.max:
+    """The step that a row group holds, read off its rows.
+
+    The footer's statistics would tell too; but where they are damaged, PyArrow ends the process.
+
+    Raises:
+        ValueError: It is not of one step.
+    """
+    found = file.read_row_group(row_group, ["step"])["step"].unique().to_pylist()
+    if len(found) != 1 or not isinstance(found[0], int) or found[0] < 0:
         raise ValueError(f"row group {row_group} is not of one step")
-    return int(statistics.min)
+    return found[0]
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -190,15 +190,17 @@ def read_settings(metadata: Mapping[bytes, bytes] | None) -> ScoringSettings:
     """What a file's metadata says.
 
     Raises:
-        ValueError: It is no file of rollouts, or one of a later version.
+        ValueError: It is no file of rollouts, one of a later version, or damaged.
     """
     version = (metadata or {}).get(_VERSION_KEY)
     if metadata is None or version is None:
         raise ValueError("it holds no rollouts")
     if int(version) > SCHEMA_VERSION:
         raise ValueError(f"it has version {int(version)} of the schema, and this is version {SCHEMA_VERSION}")
-    data: dict[str, Any] = json.loads(metadata[_SETTINGS_KEY])
-    return ScoringSettings(**data)
+    try:
+        return ScoringSettings(**json.loads(metadata[_SETTINGS_KEY]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"its metadata is damaged: {error}") from error
 
 
 def markdown_table(columns: Sequence[Column]) -> str:

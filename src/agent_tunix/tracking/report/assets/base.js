@@ -1,8 +1,6 @@
 "use strict";
 // What the other scripts share. Text reaches the page through textContent alone, so nothing in it is ever markup.
 
-const data = JSON.parse(document.getElementById("data").textContent);
-
 /** An element with attributes and children; a child that is a string becomes text. */
 function element(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);

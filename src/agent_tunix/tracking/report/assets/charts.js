@@ -8,27 +8,26 @@ const MARGIN = { top: 8, right: 10, bottom: 24, left: 58 };
 const colour = (line) => `var(--c${line.colour % NUM_COLOURS})`;
 const dash = (line) => DASHES[Math.floor(line.colour / NUM_COLOURS) % DASHES.length];
 
-function drawCharts() {
-  const inView = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      inView.unobserve(entry.target);
-      entry.target.redraw();
-      widths.observe(entry.target);
-    }
-  }, { rootMargin: "600px" });
-  const widths = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.redraw()));
-  for (const place of document.querySelectorAll(".charts")) {
-    const charts = data.sections[Number(place.dataset.section)].charts;
-    const narrow = charts.filter((chart) => !chart.wide).length;
-    if (narrow < 5 && narrow !== 3) place.classList.add(narrow === 1 ? "one" : "two"); // No row is left half empty.
-    for (const chart of charts) {
-      const figure = makeFigure(chart);
-      place.append(figure);
-      inView.observe(figure);
-    }
+const inView = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    inView.unobserve(entry.target);
+    entry.target.redraw();
+    widths.observe(entry.target);
   }
-  window.addEventListener("beforeprint", () => document.querySelectorAll(".chart").forEach((figure) => figure.redraw()));
+}, { rootMargin: "600px" });
+const widths = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.redraw()));
+window.addEventListener("beforeprint", () => document.querySelectorAll(".chart").forEach((figure) => figure.redraw()));
+
+/** Fills an element with charts, each drawn when it comes into view; gives their figures. */
+function placeCharts(place, charts) {
+  const narrow = charts.filter((chart) => !chart.wide).length;
+  place.classList.remove("one", "two");
+  if (narrow < 5 && narrow !== 3) place.classList.add(narrow === 1 ? "one" : "two"); // No row is left half empty.
+  const figures = charts.map(makeFigure);
+  place.replaceChildren(...figures);
+  figures.forEach((figure) => inView.observe(figure));
+  return figures;
 }
 
 function makeFigure(chart) {
@@ -43,12 +42,27 @@ function makeFigure(chart) {
     if (!anyway && svg.clientWidth === width) return;
     width = svg.clientWidth;
     if (!width) return;
+    tip.hidden = true;
     const lines = chart.lines.filter((_, index) => !hidden.has(index));
     svg.replaceChildren();
     svg.setAttribute("viewBox", `0 0 ${width} ${heightOf(chart)}`);
     scale = chart.kind === "heat" ? drawHeat(svg, chart, width) : drawLines(svg, chart, lines, width);
   };
-  if (chart.kind !== "heat" && chart.lines.length > 1) figure.append(makeLegend(chart, hidden, () => figure.redraw(true)));
+  const legendOf = () => (chart.kind !== "heat" && chart.lines.length > 1 ? makeLegend(chart, hidden, () => figure.redraw(true)) : "");
+  figure.append(legendOf());
+  /** Shows the same chart with what it has by now. */
+  figure.update = (next) => {
+    const names = (lines) => JSON.stringify(lines.map((line) => line.name));
+    const isSame = names(chart.lines) === names(next.lines);
+    chart = next;
+    svg.setAttribute("aria-label", describe(chart));
+    if (!isSame) {
+      hidden.clear();
+      figure.querySelector(".legend")?.remove();
+      figure.append(legendOf());
+    }
+    if (width) figure.redraw(true);
+  };
   makeReadable(figure, svg, tip, () => scale);
   return figure;
 }

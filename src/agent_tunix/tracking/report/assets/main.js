@@ -1,4 +1,4 @@
-drawCharts();
+for (const place of document.querySelectorAll(".charts")) placeCharts(place, data.sections[Number(place.dataset.section)].charts);
 startRollouts();
 
 const links = new Map([...document.querySelectorAll("nav.jump a")].map((link) => [link.hash.slice(1), link]));

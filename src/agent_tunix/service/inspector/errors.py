@@ -1,0 +1,57 @@
+"""What goes wrong, as a page for who asks for pages, and in the API's shape for all else."""
+
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import Scope
+
+from agent_tunix.service.answers import answer_problem
+from agent_tunix.service.gate import is_api
+from agent_tunix.service.inspector.pages import render
+from agent_tunix.service.problems import Problem
+
+_TITLES = {
+    400: "That cannot be asked",
+    401: "Please log in",
+    403: "Not allowed",
+    404: "There is nothing here",
+    405: "That cannot be done here",
+    408: "Too slow",
+    409: "Taken",
+    413: "Too large",
+    415: "Not understood",
+    429: "Too many requests",
+    500: "The server failed",
+    503: "Not at the moment",
+}
+
+
+def wants_page(scope: Scope) -> bool:
+    """Whether a request is of somebody in front of a browser, not of a program or of a page's script."""
+    accept = Request(scope).headers.get("accept", "")
+    return not is_api(scope["path"]) and "text/html" in accept
+
+
+def answer(scope: Scope, problem: Problem) -> Response:
+    """The answer that tells of a problem; who looks for a page without being logged in is led to where that is done."""
+    if not wants_page(scope):
+        return answer_problem(problem)
+    request = Request(scope)
+    if problem.code == "not_logged_in" and scope["method"] == "GET":
+        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?{urlencode({'next': wanted})}", 303)
+    message = problem.message
+    if problem.code == "path_not_found":
+        message = "The address may be mistyped, or what was there is gone."
+    page = render(
+        request,
+        "error.html",
+        problem.status,
+        title=_TITLES.get(problem.status, "That did not work"),
+        http_status=problem.status,
+        message=message,
+        request_id=getattr(request.state, "request_id", ""),
+    )
+    page.headers.update(problem.headers)
+    return page

@@ -1,0 +1,165 @@
+"""What the pages of a reward function are made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_tunix.errors import AgentTunixError, NotStoredError, RewardError, StoreRequestError
+from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.service.inspector.access import session_of
+from agent_tunix.service.inspector.pages import render
+from agent_tunix.service.problems import Problem, problem_of
+from agent_tunix.service.replaying import normalise
+from agent_tunix.service.runs.summary import RunSummary
+from agent_tunix.service.state import Service, service_of
+from agent_tunix.service.trying import cannot_be_tried
+from agent_tunix.store import Key, Page, RewardFunction
+
+_RUNS_OFFERED = 100
+_BOXES = 3
+
+# What a person may do wrong, told on the page on which they did it.
+EXPECTED = (Problem, StoreRequestError, RewardError)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A reward function that a page shows.
+
+    Attributes:
+        record: What the store says of it.
+        text: Its source, with lines that end as a browser's editor has them.
+        content: Its bytes, as they are stored.
+        versions: The newest versions of its name.
+        owner: The name of the key that it belongs to.
+        is_mine: Whether that is the key of who looks.
+    """
+
+    record: RewardFunction
+    text: str
+    content: bytes
+    versions: Page[RewardFunction]
+    owner: str
+    is_mine: bool
+
+    def as_uploaded(self, content: bytes | None = None) -> UploadedSource:
+        """It, or it with another source, to be called."""
+        of = self.record
+        return UploadedSource(
+            of.id, of.name, of.format, of.version, self.content if content is None else content, "this server"
+        )
+
+
+def key_of(request: Request) -> Key:
+    """The key of who is logged in."""
+    session = session_of(request)
+    assert session is not None  # every route here requires one
+    return session.key
+
+
+async def open_function(request: Request, id: str) -> Opened:
+    """Read a function from the store.
+
+    Raises:
+        NotStoredError: There is none of that id.
+    """
+    service = service_of(request)
+    functions = service.store.reward_functions
+    record = await service.calls.read(functions.get, id)
+    content = await service.calls.read(functions.source, id)
+    return Opened(
+        record,
+        normalise(content.decode("utf-8-sig", "replace")),
+        content,
+        await service.calls.read(functions.versions, record.name),
+        (await owners(service, [record]))[record.owner_id],
+        record.owner_id == key_of(request).id,
+    )
+
+
+async def owners(service: Service, functions: Sequence[RewardFunction]) -> dict[str, str]:
+    """Id → name of the keys to which functions belong."""
+    names = {}
+    for id in {function.owner_id for function in functions}:
+        try:
+            names[id] = (await service.calls.read(service.store.keys.get, id)).name
+        except NotStoredError:
+            names[id] = id
+    return names
+
+
+async def show_function(
+    request: Request,
+    opened: Opened,
+    status: int = 200,
+    problem: str = "",
+    given: FormData | None = None,
+    **results: Any,
+) -> Response:
+    """The page of a function.
+
+    Args:
+        request: The request.
+        opened: The function.
+        status: Of HTTP.
+        problem: What went wrong with what was asked.
+        given: The form as it was sent, so that nothing that was typed is lost.
+        results: `tried`, `replayed` and `review`, where there are such; `is_new`: whether it was made just now.
+    """
+    service = service_of(request)
+    source = opened.text if given is None else source_of(given)
+    runs: list[RunSummary] = []
+    if "try" in key_of(request).scopes:
+        runs = (await service.run_reads.make(service.runs.list, _RUNS_OFFERED)).data
+    nothing = {"tried": None, "replayed": None, "review": None, "is_new": False}
+    return render(
+        request,
+        "function.html",
+        status,
+        problem=problem,
+        function=opened.record,
+        owner=opened.owner,
+        is_mine=opened.is_mine,
+        versions=opened.versions,
+        source=source,
+        is_changed=source != opened.text,
+        fields=fields_of(request, given),
+        runs=runs,
+        limits=service.settings,
+        **{**nothing, **results},
+    )
+
+
+def source_of(form: FormData) -> str:
+    """The source in the editor; a browser sends its lines with the ends of HTTP."""
+    return normalise(text_of(form, "source"))
+
+
+def text_of(form: Mapping[str, Any], name: str) -> str:
+    """A field of a form that holds text; "" where there is none."""
+    value = form.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def fields_of(request: Request, form: FormData | None) -> dict[str, Any]:
+    """What stands in the fields beside the source: as it was sent, else as an address or nobody has filled them."""
+    names = ("prompt", "answer", "columns", "run", "first", "last", "most", "against", "name")
+    told: Mapping[str, Any] = request.query_params if form is None else form
+    boxes = [] if form is None else [box for box in form.getlist("completion") if isinstance(box, str)]
+    return {name: text_of(told, name) for name in names} | {
+        "completions": boxes + [""] * (_BOXES - len(boxes)),
+    }
+
+
+def as_problem(error: Exception) -> Problem:
+    """What a person is told of what they did wrong."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, RewardError):
+        return cannot_be_tried(error)
+    assert isinstance(error, AgentTunixError)
+    return problem_of(error)

@@ -1,0 +1,102 @@
+"""Reward functions: their list, uploading one, and one with its source and versions."""
+
+from typing import cast
+
+from fastapi import FastAPI
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from agent_tunix.errors import UploadError
+from agent_tunix.service.inspector.function_pages import (
+    EXPECTED,
+    as_problem,
+    key_of,
+    open_function,
+    owners,
+    show_function,
+    text_of,
+)
+from agent_tunix.service.inspector.pages import add_page, render
+from agent_tunix.service.problems import Problem
+from agent_tunix.service.state import service_of
+from agent_tunix.store.records import FORMATS, Format
+from agent_tunix.store.uploads import MAX_BYTES
+
+PATH = "/functions"
+_A_PAGE = 50
+
+
+async def list_functions(request: Request, after: str | None = None, name: str | None = None) -> Response:
+    """All versions of all functions, newest first."""
+    return await _show_list(request, after, name or None)
+
+
+async def upload(request: Request) -> Response:
+    """Keep a file; what is wrong with it is told beside the form."""
+    async with request.form() as form:
+        try:
+            made = await _keep(request, form)
+        except EXPECTED as error:
+            problem = as_problem(error)
+            return await _show_list(request, status=problem.status, problem=problem.message, given=form)
+    return RedirectResponse(f"{PATH}/{made}?new=1", 303)
+
+
+async def _keep(request: Request, form: FormData) -> str:
+    service, file = service_of(request), form.get("file")
+    format = cast(Format, text_of(form, "format"))  # the store looks whether it is one
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise Problem(400, "missing_parameter", "choose a file of Python", "file")
+    if (file.size or 0) > MAX_BYTES:
+        raise UploadError("file_too_large", f"the file has {file.size:,} bytes; at most {MAX_BYTES:,} are kept", "file")
+    source = await file.read()
+    create = service.store.reward_functions.create
+    made = await service.calls.write(create, key_of(request), text_of(form, "name"), source, format)
+    return made.id
+
+
+async def _show_list(
+    request: Request,
+    after: str | None = None,
+    name: str | None = None,
+    status: int = 200,
+    problem: str = "",
+    given: FormData | None = None,
+) -> Response:
+    service = service_of(request)
+    page = await service.calls.read(service.store.reward_functions.list, _A_PAGE, after, name)
+    return render(
+        request,
+        "functions.html",
+        status,
+        functions=page.data,
+        owners=await owners(service, page.data),
+        mine=key_of(request).id,
+        next=page.data[-1].id if page.has_more else None,
+        is_first=after is None,
+        name=name,
+        formats=FORMATS,
+        problem=problem,
+        given={field: text_of(given or {}, field) for field in ("name", "format")},
+    )
+
+
+async def show(request: Request, id: str, new: str = "") -> Response:
+    """One version, with its source in the editor."""
+    return await show_function(request, await open_function(request, id), is_new=bool(new))
+
+
+async def delete(request: Request, id: str) -> Response:
+    """Take a version of one's own out of the store."""
+    service = service_of(request)
+    await service.calls.write(service.store.reward_functions.delete, key_of(request), id)
+    return RedirectResponse(PATH, 303)
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the pages to an app."""
+    add_page(app, PATH, list_functions)
+    add_page(app, PATH, upload, "write", "POST")
+    add_page(app, f"{PATH}/{{id}}", show)
+    add_page(app, f"{PATH}/{{id}}/delete", delete, "write", "POST")

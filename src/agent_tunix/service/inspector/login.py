@@ -1,0 +1,97 @@
+"""Logging in with a key of the store, and out."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Form, Query
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from agent_tunix.errors import AccessDeniedError
+from agent_tunix.service.answers import Json
+from agent_tunix.service.inspector.access import ANY_KEY, COOKIE, check_origin, find_session, sessions_of
+from agent_tunix.service.inspector.pages import add_page, render
+from agent_tunix.service.state import service_of
+
+HOME = "/runs"
+_LONGEST_PLACE = 2000
+
+
+async def ask(request: Request, next: Annotated[str, Query()] = HOME) -> Response:
+    """The form. Who is logged in already goes on to where they wanted."""
+    place = own_place(next)
+    if await find_session(request) is not None:
+        return RedirectResponse(place, 303)
+    return render(request, "login.html", next=place, problem="")
+
+
+async def status(request: Request) -> Response:
+    """Whether somebody is logged in.
+
+    A link from another site comes without the cookie, which is for this site's own pages: the form's script asks here,
+    and then goes on to where the link led.
+    """
+    return Json({"is_logged_in": await find_session(request) is not None})
+
+
+async def log_in(request: Request, key: Annotated[str, Form()] = "", next: Annotated[str, Form()] = HOME) -> Response:
+    """Begin a session with a key's secret."""
+    check_origin(request)
+    service = service_of(request)
+    place = own_place(next)
+    try:
+        found = await service.calls.read(service.store.keys.authenticate, key.strip())
+    except AccessDeniedError as error:
+        service.failed_logins.count(request.scope)
+        return render(request, "login.html", 401, next=place, problem=str(error))
+    _end(request)
+    token, _ = sessions_of(request).open(found)
+    response = RedirectResponse(place, 303)
+    response.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=_is_secure(request))
+    return response
+
+
+async def log_out(request: Request) -> Response:
+    """End the session."""
+    _end(request)
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_is_secure(request))
+    return response
+
+
+def own_place(wanted: str) -> str:
+    """Where to go after logging in: a page of this site, whatever was asked for.
+
+    >>> own_place("/runs/run_a?x=1"), own_place("//evil.example"), own_place("https://evil.example/runs")
+    ('/runs/run_a?x=1', '/runs', '/runs')
+    """
+    plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and len(wanted) <= _LONGEST_PLACE
+    if not plain or not wanted.startswith("/") or wanted.startswith(("//", "/login", "/logout")):
+        return HOME
+    parts = urlsplit(wanted)
+    return HOME if parts.scheme or parts.netloc else wanted
+
+
+def _end(request: Request) -> None:
+    token = request.cookies.get(COOKIE)
+    if token:
+        sessions_of(request).end(token)
+
+
+def _is_secure(request: Request) -> bool:
+    """Whether the browser came by https, be it to a proxy before this server."""
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+
+
+async def home() -> Response:
+    """The first page."""
+    return RedirectResponse(HOME, 303)
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the pages to an app."""
+    add_page(app, "/", home, scope=None)
+    add_page(app, "/login", ask, scope=None)
+    add_page(app, "/login", log_in, scope=None, method="POST")
+    add_page(app, "/login/status", status, scope=None)
+    add_page(app, "/logout", log_out, scope=ANY_KEY, method="POST")

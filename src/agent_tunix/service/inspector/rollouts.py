@@ -1,0 +1,188 @@
+"""Completions: found among a run's, beside those of the same prompt, and beside those of another step."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
+from urllib.parse import urlencode
+
+import numpy as np
+from fastapi import FastAPI, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_tunix.service.inspector.pages import add_page, render
+from agent_tunix.service.inspector.showing import Shown, show
+from agent_tunix.service.problems import Problem
+from agent_tunix.service.runs.queries import MAX_QUERY, Outcome, RolloutQuery
+from agent_tunix.service.runs.view import RunView
+from agent_tunix.service.state import service_of
+
+_ROLLOUTS_A_PAGE = 20
+_LONGEST_IN_LIST = 20_000
+_LONGEST_IN_GROUP = 60_000
+_MOST_OF_A_GROUP = 256
+_LAST = 2**31 - 1
+
+Number = Annotated[int, Path(ge=0, le=_LAST)]
+Chosen = Annotated[int | None, Query(ge=0, le=_LAST)]
+
+
+async def list_rollouts(request: Request, id: str) -> Response:
+    """A run's completions, filtered and in the order asked for; all that is asked stands in the address."""
+    service = service_of(request)
+    params = request.query_params
+    query = query_of(params)
+
+    asked = {name: value for name, value in params.items() if value and name != "after"}
+
+    def address(**changed: Any) -> str:
+        given = {name: value for name, value in (asked | changed).items() if value is not None}
+        return f"/runs/{id}/rollouts" + (f"?{urlencode(given)}" if given else "")
+
+    def look() -> Response:
+        run = service.runs.get(id)
+        page = run.rollouts.page(query, _ROLLOUTS_A_PAGE, params.get("after") or None, in_full=True)
+        return render(
+            request,
+            "rollouts.html",
+            run=run,
+            span=run.rollouts.span(),
+            rollouts=[show(row, _LONGEST_IN_LIST, query.text) for row in page.rows],
+            next=page.next,
+            problems=page.problems,
+            query=query,
+            asked=asked,
+            is_first=not params.get("after"),
+            address=address,
+            outcomes=get_args(Outcome),
+            max_query=MAX_QUERY,
+        )
+
+    return await service.run_reads.make(look)
+
+
+def query_of(params: Mapping[str, str]) -> RolloutQuery:
+    """What a form asks for; a field that is left empty asks for nothing.
+
+    Raises:
+        Problem: A field cannot be read.
+    """
+    return RolloutQuery(
+        step=_whole(params, "step"),
+        group=_whole(params, "group"),
+        outcome=params.get("outcome") or None,
+        least=_real(params, "min_reward"),
+        most=_real(params, "max_reward"),
+        text=params.get("q", ""),
+        order=params.get("sort") or "place",
+    )
+
+
+async def show_group(request: Request, id: str, step: Number, group: Number) -> Response:
+    """The completions of a prompt, with what each was worth beside the others."""
+    service = service_of(request)
+
+    def look() -> Response:
+        run = service.runs.get(id)
+        page = run.rollouts.group(step, group, in_full=True)
+        if not page.rows:
+            raise Problem(404, "group_not_found", f"no completions of group {group} of step {step} are kept", "group")
+        shown = [show(row, _LONGEST_IN_GROUP) for row in page.rows[:_MOST_OF_A_GROUP]]
+        groups = run.rollouts.groups(step)
+        place = groups.index(group) if group in groups else 0
+        return render(
+            request,
+            "group.html",
+            run=run,
+            span=run.rollouts.span(),
+            step=step,
+            group=group,
+            rollouts=shown,
+            left_out=len(page.rows) - len(shown),
+            problems=page.problems,
+            place=place,
+            num_groups=len(groups),
+            previous=groups[place - 1] if place > 0 else None,
+            next=groups[place + 1] if place + 1 < len(groups) else None,
+            **_statistics(page.rows),
+        )
+
+    return await service.run_reads.make(look)
+
+
+async def compare(
+    request: Request, id: str, step: Chosen = None, other: Chosen = None, prompt: Chosen = None
+) -> Response:
+    """The completions of a prompt that two steps have, beside each other; by default the first and the last step."""
+    service = service_of(request)
+
+    def look() -> Response:
+        run = service.runs.get(id)
+        span = run.rollouts.span() or (0, 0)
+        first, second = span[0] if step is None else step, span[1] if other is None else other
+        shared, problems = run.rollouts.shared_prompts(first, second)
+        chosen = next((one for one in shared if one.group == prompt), shared[0] if shared else None)
+        groups = [(first, chosen.group), (second, chosen.other_group)] if chosen else []
+        return render(
+            request,
+            "compare.html",
+            run=run,
+            span=run.rollouts.span(),
+            step=first,
+            other=second,
+            shared=shared,
+            chosen=chosen,
+            sides=[_side(run, *group) for group in groups],
+            problems=problems,
+        )
+
+    return await service.run_reads.make(look)
+
+
+def _side(run: RunView, step: int, group: int) -> dict[str, Any]:
+    """The completions of a group, highest reward first."""
+    rows = run.rollouts.group(step, group, in_full=True).rows[:_MOST_OF_A_GROUP]
+    shown = sorted((show(row, _LONGEST_IN_LIST) for row in rows), key=_by_reward)
+    return {"step": step, "group": group, "rollouts": shown} | _statistics(rows)
+
+
+def _by_reward(shown: Shown) -> float:
+    total = shown.row["total"]
+    return math.inf if total is None else -total
+
+
+def _statistics(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of the totals that there are."""
+    totals = [row["total"] for row in rows if row["total"] is not None]
+    return {
+        "num_scored": len(totals),
+        "mean": float(np.mean(totals)) if totals else None,
+        "std": float(np.std(totals)) if totals else None,
+        "largest_advantage": max((abs(row["advantage"] or 0.0) for row in rows), default=0.0),
+    }
+
+
+def _whole(params: Mapping[str, str], name: str) -> int | None:
+    text = params.get(name, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _LAST):
+        raise Problem(400, f"invalid_{name}", f"{name} must be a whole number from 0 on, not {text[:40]!r}", name)
+    return int(text)
+
+
+def _real(params: Mapping[str, str], name: str) -> float | None:
+    text = params.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise Problem(400, f"invalid_{name}", f"{name} must be a number, not {text[:40]!r}", name) from None
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the pages to an app."""
+    add_page(app, "/runs/{id}/rollouts", list_rollouts)
+    add_page(app, "/runs/{id}/steps/{step}/groups/{group}", show_group)
+    add_page(app, "/runs/{id}/compare", compare)

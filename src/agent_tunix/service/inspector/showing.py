@@ -1,0 +1,197 @@
+"""A stored completion as a page shows it: what verifiers extract is marked, and what rewards said stands by it."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agent_tunix.rewards.answers import Source, find_answer
+from agent_tunix.tracking.report.sampling import cut
+
+_LONGEST_NOTE = 4000
+_MOST_HITS = 200
+_ROLLOUT_ID = re.compile(r"(\d{1,9})_(\d{1,9})_(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text.
+
+    Attributes:
+        text: As it is written.
+        kind: `answer`: what verifiers extract; `hit`: what was searched for; "": neither.
+    """
+
+    text: str
+    kind: Literal["", "answer", "hit"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a component of the reward said.
+
+    Attributes:
+        name: The component.
+        value: Its raw value; None where there is none.
+        weight: Its effective weight.
+        weighed: What was weighed.
+        outcome: What became of computing it; None where a gate or a route spared it.
+        is_shut: Whether its gate was shut.
+        detail: Why, for a person.
+        log: What it logged or printed.
+        more: Numbers it logged and what it wants shown, as JSON; "" for nothing.
+    """
+
+    name: str
+    value: float | None
+    weight: float | None
+    weighed: float | None
+    outcome: str | None
+    is_shut: bool
+    detail: str
+    log: str
+    more: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A completion.
+
+    Attributes:
+        row: With the columns of `SHOWN_IN_FULL`.
+        anchor: Its id within the page.
+        prompt: What was asked.
+        reference: The row's `answer`; None where it has none.
+        response: What was answered, in pieces.
+        found: By which rule verifiers find an answer in it; None where they find none.
+        parts: What each component said.
+        more: What the reward as a whole wants shown, as JSON; "" for nothing.
+    """
+
+    row: Mapping[str, Any]
+    anchor: str
+    prompt: str
+    reference: str | None
+    response: Sequence[Piece]
+    found: str | None
+    parts: Sequence[Part]
+    more: str
+
+
+def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
+    """What is shown of a completion.
+
+    Args:
+        row: With the columns of `SHOWN_IN_FULL`.
+        longest: Characters of a text; of a longer one the middle is left out.
+        query: What was searched for.
+    """
+    columns, extras, logged = (_object(row[name]) for name in ("columns", "extras", "logged"))
+    names = [part["name"] for part in row["components"]]
+    found = find_answer(row["response"])
+    return Shown(
+        row=row,
+        anchor=anchor_of(row["rollout_id"]),
+        prompt=cut(row["prompt"], longest),
+        reference=_text(columns["answer"]) if "answer" in columns else None,
+        response=list(pieces(cut(row["response"], longest), query)),
+        found=found.source.value if found and found.text else None,
+        parts=[_part(part, extras.get(part["name"]), logged.get(part["name"])) for part in row["components"]],
+        more=_pretty({name: value for name, value in extras.items() if name not in names}),
+    )
+
+
+def anchor_of(rollout_id: str) -> str:
+    """The id of a completion's element, `r-1_2_3`."""
+    return f"r-{rollout_id}" if _ROLLOUT_ID.fullmatch(rollout_id) else "r-"
+
+
+def place_of(rollout_id: str) -> tuple[int, int] | None:
+    """The step and the group that an id names; None where it is none."""
+    found = _ROLLOUT_ID.fullmatch(rollout_id)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def pieces(text: str, query: str = "") -> Iterator[Piece]:
+    """A response in parts: the answer that verifiers extract, what was searched for, and what lies between."""
+    marks = [(start, end, "hit") for start, end in _hits(text, query)]
+    answer = answer_span(text)
+    if answer is not None:
+        start, end = answer
+        marks = [mark for mark in marks if mark[1] <= start or mark[0] >= end]
+        marks = sorted([*marks, (start, end, "answer")])
+    done = 0
+    for start, end, kind in marks:
+        if start > done:
+            yield Piece(text[done:start])
+        yield Piece(text[start:end], "answer" if kind == "answer" else "hit")
+        done = end
+    if done < len(text):
+        yield Piece(text[done:])
+
+
+def answer_span(response: str) -> tuple[int, int] | None:
+    """Where the answer stands that the built-in verifiers extract; None where they find none.
+
+    >>> answer_span("<answer> 7 </answer> so it is 7")
+    (9, 10)
+    """
+    found = find_answer(response)
+    if found is None or not found.text:
+        return None
+    text = found.text
+    if found.source is Source.TAGGED:
+        start = response.rfind(text, 0, response.rindex("</answer>"))
+    elif found.source is Source.HASHES:
+        start = response.find(text, response.rindex("####"))
+    elif found.source is Source.BOXED:
+        start = max(response.rfind(f"{{{text}"), response.rfind(f"{{ {text}"))
+        start = response.find(text, start)
+    else:
+        start = response.rfind(text)
+    return None if start < 0 else (start, start + len(text))
+
+
+def _hits(text: str, query: str) -> Iterable[tuple[int, int]]:
+    if not query:
+        return
+    for match in itertools.islice(re.finditer(re.escape(query), text, re.IGNORECASE), _MOST_HITS):
+        yield match.span()
+
+
+def _part(stored: Mapping[str, Any], extras: Any, logged: Any) -> Part:
+    logged = logged if isinstance(logged, dict) else {}
+    said = {"metrics": logged["metrics"]} if logged.get("metrics") else {}
+    if extras not in (None, {}):
+        said["extras"] = extras
+    details = dict.fromkeys(filter(None, (stored["detail"], stored["term_detail"])))
+    return Part(
+        name=stored["name"],
+        value=stored["value"],
+        weight=stored["weight"],
+        weighed=stored["weighed"],
+        outcome=stored["outcome"],
+        is_shut=bool(stored["gate_shut"]),
+        detail=cut("; ".join(details), _LONGEST_NOTE),
+        log=cut(_text(logged.get("text", "")), _LONGEST_NOTE),
+        more=_pretty(said),
+    )
+
+
+def _object(stored: str) -> dict[str, Any]:
+    """An object of JSON as it was stored; nothing where it is none."""
+    try:
+        loaded = json.loads(stored)
+    except (ValueError, RecursionError):
+        return {}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), _LONGEST_NOTE)
+
+
+def _pretty(value: Mapping[str, Any]) -> str:
+    return cut(json.dumps(value, indent=1, ensure_ascii=False), _LONGEST_NOTE) if value else ""

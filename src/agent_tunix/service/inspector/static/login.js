@@ -1,0 +1,8 @@
+// A link from another site comes without the session's cookie, although there is one: a request of this page has it.
+
+import { ask } from "/static/inspector.js";
+
+const form = document.getElementById("log-in");
+
+const { is_logged_in: isLoggedIn } = await ask("/login/status");
+if (isLoggedIn) location.replace(form.dataset.next);

@@ -1,0 +1,33 @@
+"""A changed source of an uploaded function beside the saved one: its text, and what it makes of a run's completions.
+
+    replayed = replay_source(run, ReplayRequest(saved, changed, StepRange(10, 20)), ReplayLimits())
+
+The changed source is checked as an upload is, and its code runs in isolated workers alone.
+"""
+
+from agent_tunix.service.replaying.differences import DiffLine, SourceDiff, diff_sources, normalise
+from agent_tunix.service.replaying.result import Replayed, ValueChange
+from agent_tunix.service.replaying.reviewing import Review, Reviews, review_source, sha256_of
+from agent_tunix.service.replaying.running import ReplayRequest, Replays, replay_source
+from agent_tunix.service.replaying.selection import StepRange
+from agent_tunix.service.replaying.stored_reward import SAVED, TOTAL, Counterpart
+
+__all__ = [
+    "SAVED",
+    "TOTAL",
+    "Counterpart",
+    "DiffLine",
+    "ReplayRequest",
+    "Replayed",
+    "Replays",
+    "Review",
+    "Reviews",
+    "SourceDiff",
+    "StepRange",
+    "ValueChange",
+    "diff_sources",
+    "normalise",
+    "replay_source",
+    "review_source",
+    "sha256_of",
+]

@@ -1,0 +1,143 @@
+"""What a replay says: the values that are compared, what follows for totals and advantages, and who moves most."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent_tunix.rewards import Outcome, Score
+from agent_tunix.rewards.replay import Comparison, ReplayedStep
+from agent_tunix.rewards.replay.comparing import spearman
+from agent_tunix.service.replaying.stored_reward import Counterpart
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """The values of what is compared, before and after.
+
+    Attributes:
+        mean_before: Over the completions that have one; None if none has.
+        mean_after: The same of the changed source.
+        changed: Completions with another value or outcome.
+        rank_correlation: Spearman's, of completions with a value in both; None where it is undefined.
+        outcomes_before: Outcome → completions. Those on which it was not asked have none.
+        outcomes_after: The same of the changed source.
+        details: Outcome other than `scored` → what the first of its completions says of it.
+    """
+
+    mean_before: float | None
+    mean_after: float | None
+    changed: int
+    rank_correlation: float | None
+    outcomes_before: Mapping[str, int]
+    outcomes_after: Mapping[str, int]
+    details: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A changed source on a run's stored completions.
+
+    Attributes:
+        counterpart: What it was set beside.
+        steps: The steps that were taken.
+        is_all: Whether these are all completions of the range that was asked.
+        in_time: Whether the time did for all that were to be taken.
+        values: What was compared, value by value.
+        totals: What follows for totals and advantages.
+        reordered_groups: Groups of which two members change places in the total.
+        prompts: Of the completions that move most, by their rollout id.
+        problems: What could not be read of the run.
+        seconds: Wall time of the whole.
+    """
+
+    counterpart: Counterpart
+    steps: tuple[int, ...]
+    is_all: bool
+    in_time: bool
+    values: ValueChange
+    totals: Comparison
+    reordered_groups: int
+    prompts: Mapping[str, str]
+    problems: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(slots=True)
+class Tally:
+    """Looks at replayed steps on their way to the comparison of totals.
+
+    Attributes:
+        name: The component that is compared; None: the total.
+        num_generations: G.
+        steps: The steps that came by.
+        reordered_groups: As of `Replayed`.
+        prompts: Of every completion that came by.
+    """
+
+    name: str | None
+    num_generations: int
+    steps: list[int] = field(default_factory=list)
+    reordered_groups: int = 0
+    prompts: dict[str, str] = field(default_factory=dict)
+    _values: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
+    _outcomes: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
+    _details: dict[str, str] = field(default_factory=dict)
+    _changed: int = 0
+
+    def pass_on(self, steps: Iterable[ReplayedStep]) -> Iterator[ReplayedStep]:
+        """Hand steps on as they come."""
+        for step in steps:
+            self._add(step)
+            yield step
+
+    def values(self) -> ValueChange:
+        """What the values come to."""
+        before_N, after_N = (np.array(values, dtype=np.float64) for values in self._values)
+        before, after = self._outcomes
+        return ValueChange(
+            _mean(before_N),
+            _mean(after_N),
+            self._changed,
+            spearman(before_N, after_N),
+            {outcome.value: before[outcome] for outcome in Outcome},
+            {outcome.value: after[outcome] for outcome in Outcome},
+            dict(self._details),
+        )
+
+    def _add(self, step: ReplayedStep) -> None:
+        recorded = step.recorded
+        self.steps.append(recorded.step)
+        for sample, old, new in zip(recorded.samples, recorded.scores, step.scores, strict=True):
+            self.prompts[sample.rollout_id] = sample.prompt
+            self._add_values(self._part(old), self._part(new))
+        groups = (totals.reshape(-1, self.num_generations) for totals in (recorded.totals, step.totals))
+        self.reordered_groups += int(_reordered(*groups).sum())
+
+    def _part(self, score: Score) -> Score | None:
+        return score if self.name is None else score.parts.get(self.name)
+
+    def _add_values(self, old: Score | None, new: Score | None) -> None:
+        for part, values, outcomes in zip((old, new), self._values, self._outcomes, strict=True):
+            values.append(np.nan if part is None or part.value is None else part.value)
+            if part is not None:
+                outcomes[part.outcome] += 1
+        before, after = ((part and part.value, part and part.outcome) for part in (old, new))
+        self._changed += before != after
+        if new is not None and new.outcome is not Outcome.SCORED:
+            self._details.setdefault(new.outcome, new.detail)
+
+
+def _reordered(before_PG: Floats, after_PG: Floats) -> NDArray[np.bool_]:
+    """[P], whether two members of a group were in one order and are in the other; NaN is in no order."""
+    orders = [np.sign(totals_PG[:, :, None] - totals_PG[:, None, :]) for totals_PG in (before_PG, after_PG)]
+    return np.asarray((orders[0] * orders[1] < 0).any(axis=(1, 2)))
+
+
+def _mean(values_N: Floats) -> float | None:
+    known = values_N[~np.isnan(values_N)]
+    return float(known.mean()) if known.size else None

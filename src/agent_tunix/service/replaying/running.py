@@ -1,0 +1,200 @@
+"""A replay from its beginning to its end, and where several of them run."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict, cast
+
+from agent_tunix.errors import RewardError, SandboxUnavailableError
+from agent_tunix.rewards import Component, Mixture
+from agent_tunix.rewards.replay import RecordedStep, ReplayedStep, compare, contrast, replay
+from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.service.problems import Problem
+from agent_tunix.service.replaying.result import Replayed, Tally
+from agent_tunix.service.replaying.scoring import BoundedReward, CalledAs, Deadline, in_workers
+from agent_tunix.service.replaying.selection import Selection, StepRange
+from agent_tunix.service.replaying.stored_reward import StoredReward, choose_counterpart
+from agent_tunix.service.runs.view import RunView
+from agent_tunix.service.settings import ReplayLimits
+from agent_tunix.store import Format
+from agent_tunix.store.uploads import check_upload
+
+# Scalings of the advantage that look at more than the group.
+_OVER_THE_BATCH = ("batch", "component")
+# What a function is called that is the whole reward; its own name may be none for a component.
+_ALONE = "uploaded"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """What is asked of a replay.
+
+    Attributes:
+        saved: The function as it is saved.
+        changed: The bytes of its changed source.
+        steps: Of the run.
+        most: At most so many completions.
+        against: See `choose_counterpart`.
+    """
+
+    saved: UploadedSource
+    changed: bytes
+    steps: StepRange = field(default_factory=StepRange)
+    most: int = 500
+    against: str | None = None
+
+
+def replay_source(
+    run: RunView,
+    request: ReplayRequest,
+    limits: ReplayLimits,
+    allow_unsandboxed: bool = False,
+    ended: threading.Event | None = None,
+) -> Replayed:
+    """Score a run's stored completions with a changed source, in workers of its own, and compare.
+
+    Blocks until all are scored or out of time.
+
+    Args:
+        run: The run.
+        request: What is asked.
+        limits: What it may take.
+        allow_unsandboxed: Whether code runs where this machine cannot lock it in.
+        ended: Set when it is to end at once.
+
+    Raises:
+        UploadError: The changed source is no reward function.
+        Unreplayable: What is asked, the stored completions cannot answer.
+        RewardError: The function cannot be called with them.
+        SandboxUnavailableError: It cannot be isolated here, and is not allowed to run otherwise.
+    """
+    started = time.monotonic()
+    check_upload(request.changed, cast(Format, request.saved.format))
+    components = run.reward_components or {}
+    counterpart = choose_counterpart(components, request.saved, request.against)
+    selection = Selection(run.rollouts, request.steps, max(1, min(request.most, limits.max_completions)))
+    settings = selection.first.settings
+    deadline = Deadline(limits.total_timeout_s, ended)
+    name = counterpart.name if counterpart.is_component else _ALONE
+    called = _called_as(run.config or {}, components.get(name, {}).get("args") if counterpart.is_component else {})
+    with contextlib.ExitStack() as stack:
+
+        def place(source: UploadedSource) -> BoundedReward:
+            sample = selection.first.samples[0]
+            return stack.enter_context(in_workers(source, name, called, sample, limits, deadline, allow_unsandboxed))
+
+        reward = place(replace(request.saved, content=request.changed, origin="the editor"))
+        whole = settings.advantage_scaling in _OVER_THE_BATCH or reward.needs_batch
+        recorded = _while_there_is_time(selection.steps(whole=whole), deadline)
+        # A failure that ended training leaves a completion unscored here.
+        on_failure = "zero" if settings.on_failure == "zero" else "exclude"
+        how: _How = {"num_generations": settings.num_generations, "scaling": settings.advantage_scaling}
+        if counterpart.is_component:
+            replayed = _replay_component(StoredReward(components, name, reward, on_failure), recorded, how)
+        elif counterpart.kind == "saved":
+            saved = place(request.saved)
+            replayed = contrast(_alone(saved, on_failure), _alone(reward, on_failure), recorded, (), **how)
+        else:
+            replayed = replay(_alone(reward, on_failure), recorded, (), **how)
+        tally = Tally(name if counterpart.is_component else None, settings.num_generations)
+        totals = compare(tally.pass_on(replayed), settings.num_generations, limits.movers)
+        in_time = deadline.left_s > 0
+    return Replayed(
+        counterpart=counterpart,
+        steps=tuple(tally.steps),
+        is_all=selection.is_all and in_time,
+        in_time=in_time,
+        values=tally.values(),
+        totals=totals,
+        reordered_groups=tally.reordered_groups,
+        prompts={mover.rollout_id: tally.prompts[mover.rollout_id] for mover in totals.movers},
+        problems=tuple(selection.problems),
+        seconds=time.monotonic() - started,
+    )
+
+
+class _How(TypedDict):
+    """How advantages follow."""
+
+    num_generations: int
+    scaling: str
+
+
+def _alone(reward: BoundedReward, on_failure: str) -> Mixture:
+    return Mixture([Component(_ALONE, reward)], on_failure=on_failure)
+
+
+def _replay_component(stored: StoredReward, steps: Iterator[RecordedStep], how: _How) -> Iterator[ReplayedStep]:
+    for step in steps:
+        yield from replay(stored.at(step), [step], (), **how)
+
+
+def _while_there_is_time(steps: Iterator[RecordedStep], deadline: Deadline) -> Iterator[RecordedStep]:
+    """The steps until the time is over; the first of them in any case."""
+    for step in steps:
+        yield step
+        if not deadline.left_s:
+            return
+
+
+def _called_as(config: dict[str, Any], args: object) -> CalledAs:
+    """How the run calls rewards, as far as what it says of that can be used."""
+    rewards = config.get("rewards")
+    rewards = rewards if isinstance(rewards, dict) else {}
+    completions, key = rewards.get("completions"), rewards.get("reward_key")
+    return CalledAs(
+        completions if completions in ("text", "messages") else "auto",
+        key if isinstance(key, str) else None,
+        args if isinstance(args, dict) else {},
+    )
+
+
+class Replays:
+    """Replays, a few at a time.
+
+    Args:
+        limits: What one may take, and how many run at once.
+        allow_unsandboxed: Whether code runs where this machine cannot lock it in.
+    """
+
+    def __init__(self, limits: ReplayLimits, allow_unsandboxed: bool = False) -> None:
+        self._limits = limits
+        self._allow_unsandboxed = allow_unsandboxed
+        self._threads = ThreadPoolExecutor(limits.at_once, "replays")
+        self._ended = threading.Event()
+        self._running = 0
+
+    async def run(self, run: RunView, request: ReplayRequest) -> Replayed:
+        """Replay; see `replay_source`.
+
+        Raises:
+            Problem: Others are taking up all the room, or it cannot be replayed.
+            UploadError: The changed source is no reward function.
+        """
+        if self._running >= self._limits.at_once:
+            raise Problem(
+                503, "busy", f"{self._running} replays are running, which is all there is room for; try again later"
+            )
+        done = asyncio.get_running_loop().run_in_executor(
+            self._threads, replay_source, run, request, self._limits, self._allow_unsandboxed, self._ended
+        )
+        self._running += 1
+        done.add_done_callback(self._count_down)
+        try:
+            return await done
+        except SandboxUnavailableError as error:
+            raise Problem(503, "sandbox_unavailable", str(error)) from error
+        except RewardError as error:
+            raise Problem(400, "cannot_be_replayed", str(error)) from error
+
+    def _count_down(self, _: object) -> None:
+        self._running -= 1
+
+    def close(self) -> None:
+        """End those that are running."""
+        self._ended.set()
+        self._threads.shutdown()

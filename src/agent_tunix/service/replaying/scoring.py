@@ -1,0 +1,159 @@
+"""A source that is not saved, scoring in isolated workers until its time is over."""
+
+import contextlib
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward, settle_completions
+from agent_tunix.rewards.execution import ExecutionSettings, Runner
+from agent_tunix.rewards.execution.runner import IsolatedReward
+from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.service.settings import ReplayLimits
+
+_LOOK_S = 0.25
+_SETTLING_S = 10.0
+_AHEAD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CalledAs:
+    """How a run calls a reward.
+
+    Attributes:
+        completions: `rewards.completions`.
+        reward_key: `rewards.reward_key`.
+        args: The arguments of the component whose place is taken.
+    """
+
+    completions: str = "auto"
+    reward_key: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Deadline:
+    """When something must be over, or, if it is ended, at once.
+
+    Args:
+        seconds: From now on.
+        ended: Set when it is to be over before.
+    """
+
+    def __init__(self, seconds: float, ended: threading.Event | None = None) -> None:
+        self.seconds = seconds
+        self._at = time.monotonic() + seconds
+        self._ended = ended or threading.Event()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left, at least 0."""
+        return 0.0 if self._ended.is_set() else max(0.0, self._at - time.monotonic())
+
+    def wait(self, future: "Future[list[Score]]") -> list[Score] | None:
+        """What comes of a future; None where that is not there in time."""
+        while True:
+            left_s = self.left_s
+            try:
+                return future.result(min(left_s, _LOOK_S))
+            except FutureTimeoutError:
+                if not left_s:
+                    return None
+
+
+@contextlib.contextmanager
+def in_workers(
+    source: UploadedSource,
+    name: str,
+    called: CalledAs,
+    sample: Sample,
+    limits: ReplayLimits,
+    deadline: Deadline,
+    allow_unsandboxed: bool,
+) -> Iterator["BoundedReward"]:
+    """A source as a reward, whose code runs in workers of its own, which are gone afterwards.
+
+    Args:
+        source: The file; it has been checked.
+        name: Under which it scores.
+        called: How the run calls its rewards.
+        sample: One that it will be asked to score.
+        limits: What it may take.
+        deadline: By when it must have scored.
+        allow_unsandboxed: Whether it runs where this machine cannot lock it in.
+
+    Raises:
+        RewardError: It cannot be called at all, as where it needs a column that the completions lack.
+        SandboxUnavailableError: It cannot be isolated here, and is not allowed to run otherwise.
+    """
+    (component,) = resolve_reward(
+        {name: {"function": source.id, "args": called.args}},
+        completions=called.completions,
+        reward_key=called.reward_key,
+        fetch=lambda _: source,
+    ).components
+    reward = component.reward
+    reward.check_parameters(sample.columns)
+    settle_completions(
+        [reward],
+        sample,
+        timeout_s=max(min(_SETTLING_S, deadline.left_s), _LOOK_S),
+        memory_mb=limits.memory_mb,
+        allow_unsandboxed=allow_unsandboxed,
+    )
+    settings = ExecutionSettings(
+        "process",
+        limits.timeout_s,
+        limits.memory_mb,
+        num_workers=limits.workers,
+        start_timeout_s=limits.total_timeout_s,
+        allow_unsandboxed=allow_unsandboxed,
+    )
+    with Runner(reward, settings) as runner:
+        placed: Any = runner.reward
+        assert isinstance(placed, IsolatedReward)  # uploaded code is nowhere else called
+        yield BoundedReward(placed, deadline)
+
+
+class BoundedReward:
+    """A reward in workers, of which only what is said before a deadline counts."""
+
+    def __init__(self, placed: IsolatedReward, deadline: Deadline) -> None:
+        self._placed = placed
+        self._deadline = deadline
+        self.needs_batch = bool(getattr(placed, "needs_batch", False))
+
+    @property
+    def name(self) -> str:
+        """The name under which it scores."""
+        return self._placed.name
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        """Score each sample, in order; one that has no score at the deadline has the outcome `timeout`."""
+        groups = [list(group) for _, group in itertools.groupby(samples, key=lambda sample: sample.group_id)]
+        parts = [list(samples)] if self.needs_batch else groups
+        futures: deque[Future[list[Score]]] = deque()
+        scores: list[Score] = []
+        for number, part in enumerate(parts):
+            # What waits to be taken up, with all that the function wants shown, takes memory here.
+            ahead = number + len(futures)
+            futures += (self._placed.begin(later) for later in parts[ahead : number + _AHEAD])
+            found = self._deadline.wait(futures.popleft())
+            if found is None:
+                detail = f"the {self._deadline.seconds:g} s of the whole replay were over before it was scored"
+                found = [Score.failed(Outcome.TIMEOUT, detail)] * len(part)
+            scores += [Score(one.value, outcome=one.outcome, detail=one.detail, seconds=one.seconds) for one in found]
+        return scores
+
+    def check_parameters(self, columns: Collection[str]) -> None:
+        """Raise RewardSignatureError if a required parameter is provided by nothing."""
+        self._placed.check_parameters(columns)
+
+    def describe(self) -> str:
+        """What it is and where it is written."""
+        return self._placed.describe()

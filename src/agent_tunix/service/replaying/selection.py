@@ -1,0 +1,113 @@
+"""Which of a run's stored completions a replay takes: whole groups, from steps spread over the range that was asked."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent_tunix.rewards.mixture import totals_that_train
+from agent_tunix.rewards.replay import RecordedStep, Unreplayable
+from agent_tunix.service.runs.rollouts import StoredRollouts
+from agent_tunix.service.runs.selection import Reading
+from agent_tunix.tracking.rollouts import StoredStep
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """Steps of a run, both ends included.
+
+    Attributes:
+        first: The first; None: from the beginning.
+        last: The last; None: to the end.
+    """
+
+    first: int | None = None
+    last: int | None = None
+
+
+class Selection:
+    """The stored steps of a range, as many as there is room for: if not all of them, then evenly spread over it.
+
+    Args:
+        rollouts: Of the run.
+        wanted: The range.
+        most: At most so many completions.
+
+    Attributes:
+        first: The first step of the range, as much of it as there is room for.
+        is_all: Whether nothing of the range was left out so far.
+
+    Raises:
+        Unreplayable: There are no completions in the range, or not one group has room.
+    """
+
+    def __init__(self, rollouts: StoredRollouts, wanted: StepRange, most: int) -> None:
+        self._rollouts = rollouts
+        self._most = most
+        self._reading = Reading()
+        self.is_all = True
+        span = rollouts.span()
+        if span is None:
+            raise Unreplayable("the run has no stored completions; a run that goes on writes them with each checkpoint")
+        low = span[0] if wanted.first is None else max(wanted.first, span[0])
+        self._last = span[1] if wanted.last is None else min(wanted.last, span[1])
+        found = self._read(low, most) if low <= self._last else None
+        if found is None or found[0].step > self._last:
+            told = f"; what could not be read: {'; '.join(self.problems)}" if self.problems else ""
+            raise Unreplayable(
+                f"there are no completions of these steps; those of {span[0]} to {span[1]} are stored{told}"
+            )
+        self.first, self._size = found
+        if len(self.first.samples) > most:
+            raise Unreplayable(f"a group has {len(self.first.samples)} completions; a replay takes at most {most}")
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read so far."""
+        return self._reading.problems
+
+    def steps(self, *, whole: bool) -> Iterator[RecordedStep]:
+        """The steps, in order.
+
+        Args:
+            whole: Whether a step is of use only with all of its completions.
+
+        Raises:
+            Unreplayable: Such a one has no room.
+        """
+        if whole and self._size > self._most:
+            raise Unreplayable(
+                f"all {self._size} completions of a step are needed here, and this replay takes at most {self._most}"
+            )
+        done, room = -1, self._most
+        for step in self._spread():
+            if room < self.first.settings.num_generations:
+                self.is_all = False
+                return
+            if step <= done:
+                continue
+            found = self._read(step, room)
+            if found is None or found[0].step > self._last:
+                return
+            taken, size = found
+            if len(taken.samples) > room or (whole and len(taken.samples) < size):
+                self.is_all = False
+                return
+            self.is_all = self.is_all and len(taken.samples) == size
+            done, room = taken.step, room - len(taken.samples)
+            yield _recorded(taken)
+
+    def _spread(self) -> list[int]:
+        """The steps from which on one is taken."""
+        count = max(self._most // self._size, 1)
+        there = self._last - self.first.step + 1
+        self.is_all = count >= there
+        return sorted({round(step) for step in np.linspace(self.first.step, self._last, min(count, there))})
+
+    def _read(self, first: int, most: int) -> tuple[StoredStep, int] | None:
+        return self._rollouts.scored_step(first, most, self._reading)
+
+
+def _recorded(stored: StoredStep) -> RecordedStep:
+    totals = totals_that_train(stored.scores, stored.settings.on_failure)
+    return RecordedStep(stored.step, stored.samples, stored.scores, totals, stored.advantages, stored.is_whole)

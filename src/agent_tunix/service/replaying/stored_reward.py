@@ -1,0 +1,177 @@
+"""The reward of a stored run with one component exchanged, as its fingerprint tells of it: nobody's code is needed.
+
+Of a component that stays, what it said of each completion is stored, and the fingerprint has the rest: gates,
+transforms, routes. The weights are those that each step was trained with.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards import Component, Mixture, Outcome, Sample, Score
+from agent_tunix.rewards.calling import Reward
+from agent_tunix.rewards.mixture.gates import read_requires
+from agent_tunix.rewards.mixture.routes import read_route
+from agent_tunix.rewards.mixture.schedules import read_weight
+from agent_tunix.rewards.replay import RecordedStep, Unreplayable
+from agent_tunix.rewards.transforms import read_transforms
+from agent_tunix.rewards.uploaded import UploadedSource
+
+# What may be asked for besides the name of a component.
+TOTAL = "total"
+SAVED = "saved"
+
+_HASH_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Counterpart:
+    """What a changed function is set beside.
+
+    Attributes:
+        kind: `component`: it takes the place of one in the run's reward, the others staying as they are; `total`: of
+            the whole reward; `saved`: the saved source is scored anew, each as the whole reward.
+        name: Of the component, else that of the function.
+        reason: Why it is this one, for a person.
+    """
+
+    kind: Literal["component", "total", "saved"]
+    name: str
+    reason: str
+
+    @property
+    def is_component(self) -> bool:
+        """Whether it is one component of the run's reward."""
+        return self.kind == "component"
+
+
+def choose_counterpart(
+    components: Mapping[str, Mapping[str, Any]], saved: UploadedSource, asked: str | None = None
+) -> Counterpart:
+    """What a function is set beside: what is asked for, else the first that there is of
+
+    1. the component that was trained with this very source;
+    2. the component that was trained with an upload of the same name;
+    3. the component of the function's name;
+    4. the total.
+
+    Args:
+        components: Of the run, from its fingerprint.
+        saved: The function as it is saved.
+        asked: The name of a component, `total` or `saved`; None: nothing is asked for.
+
+    Raises:
+        Unreplayable: The run has no component of that name.
+    """
+    if asked is not None and asked in components:
+        return Counterpart("component", asked, "as asked")
+    if asked == TOTAL:
+        return Counterpart("total", saved.name, "as asked")
+    if asked == SAVED:
+        return Counterpart("saved", saved.name, "as asked")
+    if asked is not None:
+        names = ", ".join(components) or "none that its fingerprint tells of"
+        raise Unreplayable(
+            f"the run has no component {asked!r}; there are: {names}; `{TOTAL}` and `{SAVED}` can be asked for too"
+        )
+    for name, of in components.items():
+        if of.get("source") == saved.sha256[:_HASH_LENGTH]:
+            return Counterpart("component", name, "it was trained with this very source")
+    for name, of in components.items():
+        # A function of a user's own file has that among its files.
+        if of.get("function") == f"{saved.name}.reward" and not of.get("files"):
+            return Counterpart("component", name, "it was trained with another version of this function")
+    if saved.name in components:
+        return Counterpart("component", saved.name, "it has the function's name")
+    return Counterpart("total", saved.name, "no component of the run is this function, or has its name")
+
+
+class StoredReward:
+    """The reward of a run, of which one component is exchanged.
+
+    Args:
+        components: From the run's fingerprint.
+        name: The component that is exchanged.
+        reward: What takes its place.
+        on_failure: What becomes of a completion that could not be scored.
+
+    Raises:
+        Unreplayable: What the fingerprint says of the components is no reward.
+    """
+
+    def __init__(self, components: Mapping[str, Mapping[str, Any]], name: str, reward: Reward, on_failure: str) -> None:
+        self._name = name
+        try:
+            self._components = [_component(key, of, reward) for key, of in components.items()]
+        except (RewardError, AttributeError, TypeError) as error:
+            raise Unreplayable(f"the run's environment.json does not say what its reward was: {error}") from error
+        self._on_failure = on_failure
+
+    def at(self, recorded: RecordedStep) -> Mixture:
+        """The reward at a step: with the weights that it was trained with, and what the others said.
+
+        Raises:
+            Unreplayable: The step was scored by something else.
+        """
+        terms = next((score.terms for score in recorded.scores if score.terms), {})
+        if terms.keys() != {component.name for component in self._components}:
+            raise Unreplayable(
+                f"the completions of step {recorded.step} were scored by {', '.join(terms) or 'nothing known'}, which"
+                " are not the components of the run's environment.json; compare with the total"
+            )
+        weights = {name: term.weight for name, term in terms.items()}
+        components = [
+            one if one.name == self._name else replace(one, reward=_Remembered(one.name, recorded))
+            for one in self._components
+        ]
+        try:
+            return _Weighed(components, weights, self._on_failure)
+        except RewardError as error:
+            raise Unreplayable(f"the run's environment.json does not say what its reward was: {error}") from error
+
+
+def _component(name: str, of: Mapping[str, Any], reward: Reward) -> Component:
+    return Component(
+        name,
+        reward,
+        weight=read_weight(name, of.get("weight", 1.0)),
+        requires=read_requires(name, of.get("requires") or None),
+        transforms=read_transforms(name, of.get("transform") or None),
+        route=read_route(name, of.get("when") or None),
+    )
+
+
+class _Weighed(Mixture):
+    """A mixture with the weights of one step."""
+
+    def __init__(self, components: Sequence[Component], weights: Mapping[str, float], on_failure: str) -> None:
+        super().__init__(components, on_failure=on_failure)
+        self._weights = weights
+
+    def weights(self, step: int) -> dict[str, float]:
+        """Those of the step, whatever schedule they came from."""
+        return dict(self._weights)
+
+
+class _Remembered:
+    """A component that says of the completions of a step what it said of them in the run."""
+
+    def __init__(self, name: str, recorded: RecordedStep) -> None:
+        self.name = name
+        # By the object, as ids of damaged files need not be unique.
+        self._said = {
+            id(sample): score.parts.get(name) for sample, score in zip(recorded.samples, recorded.scores, strict=True)
+        }
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        """What it said; an error where it was not asked then."""
+        detail = f"{self.name} was not computed here in the run, and now it would count"
+        return [self._said[id(sample)] or Score.failed(Outcome.ERROR, detail) for sample in samples]
+
+    def check_parameters(self, columns: Collection[str]) -> None:
+        """Nothing is asked for."""
+
+    def describe(self) -> str:
+        """What it is."""
+        return "as stored"

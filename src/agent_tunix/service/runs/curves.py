@@ -1,0 +1,111 @@
+"""A run's curves while it goes on: bounded in length, brought up to date by the rows that are new."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_tunix.rewards.sample import LARGEST_VALUE
+from agent_tunix.service.runs.metrics import MetricsTail
+from agent_tunix.tracking.report.charts import components_of, curves_for, draw_curves
+from agent_tunix.tracking.report.curves import Curves
+from agent_tunix.tracking.report.pictures import Pictures
+
+_ROWS_AT_ONCE = 1000
+_PAGES_A_LOOK = 2
+_MOST_METRICS = 1000
+# Rows that are kept until one has components, on whose number it depends how many points a curve gets.
+_MOST_EARLY = 100
+
+
+@dataclass(frozen=True)
+class Look:
+    """What there is to draw of a run.
+
+    Attributes:
+        pictures: The charts.
+        step: The last step in them; None where there is none.
+        version: Another one than before: the run went back.
+        is_whole: Whether that is all there is by now; else another look sees more.
+    """
+
+    pictures: Pictures
+    step: int | None
+    version: str
+    is_whole: bool
+
+
+class LiveCurves:
+    """Follows a run's metrics; may be used by several threads.
+
+    Args:
+        metrics: The rows.
+    """
+
+    def __init__(self, metrics: MetricsTail) -> None:
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._version = ""
+        self._pictures: Pictures | None = None  # for all who look until there is more
+        self._forget()
+
+    def look(self, seen: tuple[int | None, str] | None = None) -> Look | None:
+        """What there is by now, as far as two thousand further rows lead.
+
+        Args:
+            seen: The step and the version of the look before; where there is nothing else by now, the answer is None.
+        """
+        with self._lock:
+            is_whole = self._catch_up()
+            if seen is not None and is_whole and seen == (self._after, self._version):
+                return None
+            if self._pictures is None:
+                self._pictures = draw_curves(self._curves or self._of_early())
+            return Look(self._pictures, self._after, self._version, is_whole)
+
+    def _forget(self) -> None:
+        self._pictures = None
+        self._after: int | None = None
+        self._curves: Curves | None = None
+        self._early: list[dict[str, Any]] = []
+        self._names: set[str] = set()
+
+    def _catch_up(self) -> bool:
+        """Whether everything has been taken in."""
+        for _ in range(_PAGES_A_LOOK):
+            page = self._metrics.page(self._after, _ROWS_AT_ONCE)
+            if page.version != self._version:
+                is_first = not self._version
+                self._version = page.version
+                self._forget()
+                if not is_first:
+                    page = self._metrics.page(None, _ROWS_AT_ONCE)
+            for row in page.rows:
+                self._take(row)
+                self._after = row["step"] if self._after is None else max(self._after, row["step"])
+            if page.next is None:
+                return True
+        return False
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        self._pictures = None
+        kept = {"step": row["step"]}
+        for name, value in row.items():
+            if type(value) in (int, float) and abs(value) <= LARGEST_VALUE and name != "step":
+                if len(self._names) < _MOST_METRICS:
+                    self._names.add(name)
+                if name in self._names:
+                    kept[name] = value
+        if self._curves is not None:
+            self._curves.add(kept)
+            return
+        self._early.append(kept)
+        if components_of(kept) or len(self._early) >= _MOST_EARLY:
+            self._curves = self._of_early()
+            self._early = []
+
+    def _of_early(self) -> Curves:
+        curves = curves_for(self._early[-1] if self._early else {})
+        for row in self._early:
+            curves.add(row)
+        return curves

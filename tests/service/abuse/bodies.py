@@ -1,0 +1,238 @@
+"""Attacks by what is sent: too much, too little, too deep, packed, or meant for somebody else."""
+
+import gzip
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+
+import httpx
+
+from tests.service.abuse.cases import answer, case, exchange, exchange_pieces, noise, request
+from tests.service.abuse.victim import LIST, Victim
+from tests.service.support import BREVITY, new_name, upload
+
+GIGABYTE = 1 << 30
+# What a connection may take of it before it is ended.
+_MOST_TAKEN = 64 << 20
+_FORM = "Content-Type: multipart/form-data; boundary=x"
+_JSON = {"Content-Type": "application/json"}
+
+
+# --- size ------------------------------------------------------------------------------------------------------------
+
+
+@case("a body of a gigabyte that says so")
+def _(victim: Victim) -> Iterator[str]:
+    for path in (LIST, f"{LIST}/rf_{'a' * 24}/try"):
+        yield from exchange(victim, request(victim, "POST", path, _FORM, f"Content-Length: {GIGABYTE}"))
+    yield from exchange(victim, request(victim, "POST", LIST, _FORM, f"Content-Length: {'9' * 18}"))
+
+
+@case("a body of a gigabyte in chunks, which does not say so")
+def _(victim: Victim) -> Iterator[str]:
+    def pieces() -> Iterator[bytes]:
+        yield request(victim, "POST", LIST, _FORM, "Transfer-Encoding: chunked")
+        for piece in noise(GIGABYTE):
+            yield b"%x\r\n%s\r\n" % (len(piece), piece)
+
+    found, taken = exchange_pieces(victim, pieces())
+    assert taken < _MOST_TAKEN, f"{taken:,} bytes were taken"
+    yield from found
+
+
+@case("a gigabyte behind a small Content-Length")
+def _(victim: Victim) -> Iterator[str]:
+    def pieces() -> Iterator[bytes]:
+        yield request(victim, "POST", LIST, _FORM, "Content-Length: 10").replace(b"Connection: close\r\n", b"")
+        yield from noise(GIGABYTE)
+
+    found, taken = exchange_pieces(victim, pieces())
+    assert taken < _MOST_TAKEN, f"{taken:,} bytes were taken"
+    yield from found
+
+
+@case("a gigabyte for a request that has no body")
+def _(victim: Victim) -> Iterator[str]:
+    def pieces() -> Iterator[bytes]:
+        yield request(victim, "GET", LIST, f"Content-Length: {GIGABYTE}")
+        yield from noise(GIGABYTE)
+
+    found, taken = exchange_pieces(victim, pieces())
+    assert taken < _MOST_TAKEN, f"{taken:,} bytes were taken"
+    yield from found
+
+
+@case("less than its Content-Length says, and then the end")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.connected() as connection:
+        connection.sendall(request(victim, "POST", LIST, _FORM, "Content-Length: 1000") + b"x" * 10)
+    yield "no answer"
+
+
+@case("a file beyond 256 KB")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        yield answer(upload(client, new_name(), BREVITY + b"#" * (256 << 10)))
+
+
+# --- forms -----------------------------------------------------------------------------------------------------------
+
+
+@case("a form of ten thousand parts, or without an end")
+def _(victim: Victim) -> Iterator[str]:
+    part = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\na\r\n'
+    file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="f.py"\r\n'
+    forms = {
+        "parts": part * 10_000 + b"--x--\r\n",
+        "files": (file + b"\r\n\r\n") * 10_000 + b"--x--\r\n",
+        "a name without end": b'--x\r\nContent-Disposition: form-data; name="' + b"n" * 1_000_000,
+        "a header without end": file + b"X: " + b"x" * 1_000_000,
+        "headers without end": file + b"X: x\r\n" * 100_000,
+        "a field of a megabyte": b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n' + b"a" * 1_100_000,
+        "no end": part + file + b"\r\n" + BREVITY,
+        "no beginning": b"\r\n" * 100_000,
+    }
+    with victim.client() as client:
+        for content in forms.values():
+            headers = {"Content-Type": "multipart/form-data; boundary=x"}
+            yield answer(client.post(LIST, content=content, headers=headers))
+        for boundary in ("", "x" * 10_000, '"', "--"):
+            headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+            yield answer(client.post(LIST, content=part, headers=headers))
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _try(client: httpx.Client, content: bytes) -> httpx.Response:
+    """Try a function with a body as it stands."""
+    id = upload(client, new_name()).json()["id"]
+    return client.post(f"{LIST}/{id}/try", content=content, headers=_JSON)
+
+
+def _nested(depth: int) -> bytes:
+    return b'{"rows": [{"completions": ["a"], "columns": {"x": ' + b"[" * depth + b"]" * depth + b"}}]}"
+
+
+@case("JSON nested a hundred thousand deep")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        closed = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
+        for content in (_nested(100_000), b"[" * 1_000_000, b'{"rows":' * 100_000, closed):
+            yield answer(_try(client, content))
+
+
+@case("a column nested deeper than any needs", slow=True)
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        for depth in (50, 150, 400, 700, 900, 990):
+            yield answer(_try(client, _nested(depth)))
+
+
+@case("JSON that is none, or of another shape")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        for content in (
+            b"{",
+            b"\xff\xfe",
+            b"1" * 5000,
+            b'"' * 99,
+            b"null",
+            b"[]",
+            b'{"rows": {}}',
+            b'{"rows": [], "x": 1}',
+        ):
+            yield answer(_try(client, content))
+
+
+@case("more rows or completions than a try takes")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        yield answer(_try(client, json.dumps({"rows": [{"completions": ["a"]}] * 50_000}).encode()))
+        yield answer(_try(client, json.dumps({"rows": [{"completions": ["a"] * 100_000}]}).encode()))
+
+
+@case("completions of two megabytes")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        yield answer(_try(client, json.dumps({"rows": [{"completions": ["a" * 2_000_000]}]}).encode()))
+
+
+# --- packed ----------------------------------------------------------------------------------------------------------
+
+
+@case("a body that unpacks to a gigabyte")
+def _(victim: Victim) -> Iterator[str]:
+    bombs = {"gzip": gzip.compress(bytes(GIGABYTE // 8), 1), "deflate": zlib.compress(bytes(GIGABYTE // 8), 1)}
+    with victim.client() as client:
+        for encoding, bomb in bombs.items():
+            for path in (LIST, f"{LIST}/rf_{'a' * 24}/try"):
+                yield answer(client.post(path, content=bomb, headers={"Content-Encoding": encoding}))
+
+
+@case("an archive that unpacks to a gigabyte, as the file")
+def _(victim: Victim) -> Iterator[str]:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("reward.py", bytes(GIGABYTE // 8))
+    with victim.client() as client:
+        yield answer(upload(client, new_name(), archive.getvalue()))
+        yield answer(upload(client, new_name(), gzip.compress(bytes(GIGABYTE // 8))))
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+_INDIGESTIBLE = {
+    "brackets": "x = " + "(" * 100_000,
+    "signs": "x = " + "-" * 200_000 + "1",
+    "operators": "x = " + "1+" * 100_000 + "1",
+    "digits": "x = " + "9" * 200_000,
+    "attributes": "x = a" + ".a" * 100_000,
+    "calls": "x = a" + "()" * 100_000,
+    "formatted": "x = " + 'f"{' * 1000,
+    "blocks": "".join(f"{' ' * n}try:\n{' ' * n} pass\n{' ' * n}finally:\n" for n in range(19)) + " " * 19 + "x = 1",
+    "lambdas": "x = " + "lambda: " * 30_000 + "1",
+    "subscripts": "x = a" + "[a" * 50_000,
+}
+
+
+@case("a file that the compiler cannot digest")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        for text in _INDIGESTIBLE.values():
+            yield answer(upload(client, new_name(), BREVITY + text.encode()))
+
+
+@case("a file that does something as soon as it is imported")
+def _(victim: Victim) -> Iterator[str]:
+    mark = victim.home / "mark"
+    with victim.client() as client:
+        begun = f"open({str(mark)!r}, 'w')\nimport os\nos.abort()\n"
+        yield answer(upload(client, new_name(), begun.encode() + BREVITY))
+    assert not mark.exists(), "it was executed"
+
+
+@case("a file with HTML in it, and a file name that leads out")
+def _(victim: Victim) -> Iterator[str]:
+    source = b"# <script>alert(1)</script>\n" + BREVITY
+    form = {"name": new_name(), "format": "trl"}
+    with victim.client() as client:
+        made = client.post(LIST, data=form, files={"file": ('../../evil.py"\r\nX-Injected: 1', source)})
+        yield answer(made)
+        given = client.get(f"{LIST}/{made.json()['id']}/source")
+    assert given.headers["content-type"].startswith("text/x-python")
+    assert given.headers["x-content-type-options"] == "nosniff"
+    assert given.headers["content-disposition"].startswith("attachment")
+
+
+@case("HTML in a name or a path")
+def _(victim: Victim) -> Iterator[str]:
+    with victim.client() as client:
+        for text in ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "javascript:alert(1)"):
+            yield answer(upload(client, text))
+            told = client.get(f"/v1/{text}")
+            assert told.headers["content-type"] == "application/json"
+            assert told.headers["x-content-type-options"] == "nosniff"
+            yield answer(told)

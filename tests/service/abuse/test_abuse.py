@@ -1,0 +1,31 @@
+"""The quick attacks of the table; `scripts/proofs.py "service: abuse"` makes the slow ones too, and on PostgreSQL."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from agent_tunix.rewards.isolation import problems
+from tests.service.abuse.table import CASES, UPLOADS, attack, read_table
+from tests.service.abuse.victim import Victim, attacked
+
+QUICK = [case.name for case in CASES.values() if not case.is_slow]
+
+
+@pytest.fixture(scope="module")
+def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
+    """A server of its own."""
+    directory = tmp_path_factory.mktemp("abuse")
+    with attacked(f"sqlite:///{directory / 'store.db'}", directory) as victim:
+        yield victim
+
+
+def test_the_page_has_every_attack_that_is_made_and_no_other() -> None:
+    assert read_table().keys() == CASES.keys()
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_an_attack_is_answered_as_the_page_says_and_the_server_goes_on(victim: Victim, name: str) -> None:
+    if name.startswith(UPLOADS) and problems():
+        pytest.skip("; ".join(problems()))
+    (seen,) = attack(victim, [name])
+    assert seen.holds, seen.text

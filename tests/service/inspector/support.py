@@ -1,0 +1,136 @@
+"""Browsers and programs that look at the inspector of a real server."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Dialog, Page
+
+from agent_tunix.service import Settings
+from agent_tunix.store import open_store
+from tests.service.support import Server, running
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+EVIL = (
+    "<script>window.hacked=1</script><img src=https://example.invalid/x onerror=window.hacked=1></textarea></pre>"
+    "<svg onload=window.hacked=1><style>*{display:none}</style><!--"
+)
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """A program that is logged in, as a browser is.
+
+    Attributes:
+        client: With the session's cookie.
+        csrf: The session's token; "" for who is not logged in.
+    """
+
+    client: httpx.Client
+    csrf: str
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        """Ask for a page."""
+        return self.client.get(path, **options)
+
+    def post(self, path: str, data: dict[str, str] | None = None, **options: Any) -> httpx.Response:
+        """Send a form with the session's token."""
+        return self.client.post(path, data={"csrf": self.csrf} | (data or {}), **options)
+
+
+@contextmanager
+def visiting(server: Server, secret: str | None = "") -> Iterator[Visitor]:
+    """Log in with a key: alice's for "", nobody's for None."""
+    with httpx.Client(base_url=server.url, headers=BROWSER, timeout=60) as client:
+        csrf = ""
+        if secret is not None:
+            answer = client.post("/login", data={"key": secret or server.secret})
+            assert answer.status_code == 303, answer.text
+            found = re.search(r'<meta name="csrf" content="([^"]+)">', client.get("/runs").text)
+            assert found is not None
+            csrf = found[1]
+        yield Visitor(client, csrf)
+
+
+@contextmanager
+def serving(directory: Path, runs: Path | None = None, settings: Settings | None = None) -> Iterator[Server]:
+    """A server with a store of its own, and with the runs of a directory."""
+    settings = settings or Settings(runs=(runs,) if runs else ())
+    with open_store(f"sqlite:///{directory / 'store.db'}") as store, running(store, settings) as server:
+        yield server
+
+
+@dataclass
+class Seen:
+    """A tab, and what happened in it.
+
+    Attributes:
+        page: The tab.
+        url: Of the server.
+        messages: Of its console, uncaught errors, dialogs and what its policy refused.
+        requests: Addresses that it asked for.
+    """
+
+    page: Page
+    url: str
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def dismiss(self, dialog: Dialog) -> None:
+        """A planted script may open one."""
+        self.messages.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    def go(self, path: str) -> None:
+        """Open a page of the server."""
+        self.page.goto(self.url + path)
+
+    def log_in(self, secret: str) -> None:
+        """Log in by hand."""
+        self.go("/login")
+        self.page.get_by_label("API key").fill(secret)
+        self.page.get_by_role("button", name="Log in").click()
+        self.page.get_by_role("button", name="Log out").wait_for()
+
+    def assert_quiet(self) -> None:
+        """Nothing was refused or went wrong, nothing planted ran, and no other address was asked for."""
+        assert self.messages == []
+        assert self.page.evaluate("window.hacked") is None
+        assert [url for url in self.requests if not url.startswith((self.url, "data:"))] == []
+
+
+@contextmanager
+def looking(browser: Browser, server: Server, width: int = 1280, scheme: str = "light") -> Iterator[Seen]:
+    """A tab in a window of some width; nobody is logged in yet."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
+    )
+    context.add_init_script(
+        "document.addEventListener('securitypolicyviolation', (e) => console.error('refused', e.violatedDirective))"
+    )
+    page = context.new_page()
+    seen = Seen(page, server.url)
+    page.on("console", lambda message: seen.messages.append(message.text))
+    page.on("pageerror", lambda error: seen.messages.append(str(error)))
+    page.on("dialog", seen.dismiss)
+    page.on("request", lambda request: seen.requests.append(request.url))
+    yield seen
+    context.close()

@@ -1,0 +1,405 @@
+"""The pages of reward functions, without a browser: who may do what, and what each form says."""
+
+import hashlib
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from agent_tunix.service import Settings, TryLimits
+from agent_tunix.service.settings import ReplayLimits
+from agent_tunix.store.uploads import MAX_BYTES
+from tests.service.inspector.support import EVIL, Visitor, serving, visiting
+from tests.service.replaying.support import DOUBLED, POLITENESS, PROMPT, G, saved, write_run
+from tests.service.support import Server, new_name
+
+HOSTILE = f'"""{EVIL}"""\n\n\ndef reward(completions, **kwargs):\n    raise ValueError({EVIL!r})\n'
+LIMITS = ReplayLimits(timeout_s=1.0, total_timeout_s=20.0, max_completions=1000)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("service")
+    runs = directory / "runs"
+    # Trained with a file of other bytes under the name `politeness`, and with the very bytes that are uploaded here.
+    write_run(runs / "polite", num_steps=2, source=saved(POLITENESS))
+    write_run(runs / "<b>hostile", "math", num_steps=1)
+    settings = Settings(runs=(runs,), tries=TryLimits(timeout_s=1.0, total_timeout_s=20.0), replays=LIMITS)
+    with serving(directory, settings=settings) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def alice(server: Server) -> Iterator[Visitor]:
+    with visiting(server) as visitor:
+        yield visitor
+
+
+def upload(visitor: Visitor, source: bytes | str = POLITENESS, name: str | None = None, format: str = "trl") -> str:
+    """Where the page of a new function is."""
+    answer = send(visitor, source, new_name() if name is None else name, format)
+    assert answer.status_code == 303, told(answer)
+    return answer.headers["location"].removesuffix("?new=1")
+
+
+def send(visitor: Visitor, source: bytes | str, name: str, format: str = "trl") -> httpx.Response:
+    return visitor.post("/functions", {"name": name, "format": format}, files={"file": ("reward.py", source)})
+
+
+def told(answer: httpx.Response) -> str:
+    """What a page says is wrong."""
+    found = re.search(r'role="alert"[^>]*>(.*?)</p>', answer.text, re.DOTALL)
+    return html.unescape(found[1]) if found else answer.text
+
+
+def text(answer: httpx.Response) -> str:
+    """What a page says, without its markup."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
+
+
+def run_id(visitor: Visitor, function: str, name: str) -> str:
+    option = rf'<option value="(run_[a-z2-7]+)"[^>]*>{re.escape(html.escape(name))} '
+    found = re.search(option, visitor.get(function).text)
+    assert found is not None
+    return found[1]
+
+
+def sha256(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+# --- the list, and uploading -----------------------------------------------------------------------------------------
+
+
+def test_an_uploaded_function_is_listed_and_has_a_page_with_its_source(alice: Visitor) -> None:
+    name = new_name()
+    path = upload(alice, POLITENESS, name)
+    assert name in text(alice.get("/functions"))
+    page = alice.get(f"{path}?new=1")
+    assert 'completion.count("please") / 4' in html.unescape(page.text)
+    assert f"training.reward_function={path.removeprefix('/functions/')}" in page.text
+
+
+def test_a_name_of_ones_own_again_is_its_next_version(alice: Visitor) -> None:
+    name = new_name()
+    first, second = upload(alice, POLITENESS, name), upload(alice, DOUBLED, name)
+    assert f'href="{first}"' in alice.get(second).text
+    listed = alice.get(f"/functions?name={name}").text
+    assert re.findall(r'data-label="Version" class="number">(\d+)', listed) == ["2", "1"]
+
+
+def test_pages_of_the_list_follow_one_another(alice: Visitor) -> None:
+    name = new_name()
+    for _ in range(51):
+        upload(alice, POLITENESS, name)
+    first = alice.get(f"/functions?name={name}").text
+    after = re.search(r'href="([^"]+)" rel="next"', first)
+    assert after is not None
+    second = alice.get(html.unescape(after[1])).text
+    assert [page.count(" data-item>") for page in (first, second)] == [50, 1]
+    assert 'rel="next"' not in second
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "format", "status", "said"),
+    [
+        (b"def reward(completions:\n", "a", "trl", 400, "line 1"),
+        (b"x = 1\n", "a", "trl", 400, "def reward("),
+        (b"async def reward(completions): return []\n", "a", "trl", 400, "async"),
+        (POLITENESS, "no name!", "trl", 400, "cannot name a reward function"),
+        (POLITENESS, "", "trl", 400, "cannot name a reward function"),
+        (POLITENESS, "a", "exe", 400, "format must be trl or miles"),
+        (b"#" * (MAX_BYTES + 1), "a", "trl", 413, "at most 262,144"),
+        (b"\xff\xfe", "a", "trl", 400, "UTF-8"),
+        (b"", "a", "trl", 400, "empty"),
+    ],
+)
+def test_a_refused_upload_says_why_and_keeps_what_was_typed(
+    alice: Visitor, source: bytes, name: str, format: str, status: int, said: str
+) -> None:
+    answer = send(alice, source, name, format)
+    assert (answer.status_code, said in told(answer)) == (status, True), told(answer)
+    assert f'name="name" value="{name}"' in answer.text
+
+
+def test_an_upload_without_a_file_says_so(alice: Visitor) -> None:
+    assert "choose a file" in told(alice.post("/functions", {"name": "a", "format": "trl"}))
+
+
+def test_a_name_of_anothers_is_refused(server: Server, alice: Visitor) -> None:
+    name = new_name()
+    path = upload(alice, POLITENESS, name)
+    with visiting(server, server.new_key()) as bob:
+        answer = send(bob, POLITENESS, name)
+        assert (answer.status_code, "belongs to another key" in told(answer)) == (409, True)
+        page = bob.get(path)
+        assert "Delete version" not in page.text
+        assert "belongs to alice" in text(page)
+        source = DOUBLED.decode()
+        saving = {"source": source, "seen": sha256(source), "name": name}
+        assert bob.post(f"{path}/save", saving).status_code == 409
+        assert bob.post(f"{path}/save", saving | {"name": new_name()}).status_code == 303
+        assert bob.post(f"{path}/delete").status_code == 404
+    assert alice.get(path).status_code == 200
+
+
+def test_a_version_of_ones_own_is_deleted(alice: Visitor) -> None:
+    path = upload(alice)
+    assert alice.post(f"{path}/delete").headers["location"] == "/functions"
+    assert alice.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("id", ["rf_" + "a" * 24, "rf_x", "..%2F..%2Fetc%2Fpasswd", "' OR 1=1 --", "%00"])
+def test_what_is_no_function_is_not_found(alice: Visitor, id: str) -> None:
+    for work in ("", "/try", "/replay", "/review", "/save", "/delete"):
+        answer = alice.post(f"/functions/{id}{work}") if work else alice.get(f"/functions/{id}")
+        assert answer.status_code == 404, work
+
+
+@pytest.mark.parametrize("query", ["after=x", "after=rf_" + "a" * 24])
+def test_a_forged_cursor_is_refused(alice: Visitor, query: str) -> None:
+    assert alice.get(f"/functions?{query}").status_code == 400
+
+
+# --- trying ----------------------------------------------------------------------------------------------------------
+
+
+def test_completions_that_are_typed_are_scored_with_the_source_in_the_editor(alice: Visitor) -> None:
+    path = upload(alice)
+    source = DOUBLED.decode().replace("\n", "\r\n")
+    form: dict[str, Any] = {"source": source, "completion": ["please", "", "please please"]}
+    page = alice.post(f"{path}/try", form)
+    assert re.findall(r'<td class="number">([^<]+)</td>\s+<td class="said">', page.text) == ["0.5", "1"]
+    assert ">please please</textarea>" in page.text.replace("\n", "")
+    assert "/ 2" in html.unescape(page.text)
+
+
+def test_a_function_gets_prompt_reference_and_columns(alice: Visitor) -> None:
+    value = "len(prompts[0]) + float(answer[0]) + level[0]"
+    source = f"def reward(completions, prompts, answer, level, **kwargs):\n    return [{value}]\n"
+    form = {"source": source, "completion": "x", "prompt": "abc", "answer": "40", "columns": '{"level": 0.5}'}
+    assert ">43.5<" in alice.post(f"{upload(alice)}/try", form).text
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"completion": ["", ""]}, "at least one completion"),
+        ({"completion": "x", "columns": "{"}, "no JSON"),
+        ({"completion": "x", "columns": "[1]"}, "an object of JSON"),
+        ({"completion": "x", "columns": '{"a":' * 3000}, "no JSON"),
+        ({"completion": ["x"] * 33}, "at most 32 completions"),
+        ({"completion": "x", "source": "def reward(:"}, "line 1"),
+        ({"completion": "x", "source": "def reward(completions, rubric): return [1]"}, "rubric"),
+    ],
+)
+def test_what_cannot_be_tried_is_told_and_nothing_typed_is_lost(
+    alice: Visitor, form: dict[str, str], said: str
+) -> None:
+    answer = alice.post(f"{upload(alice)}/try", {"source": "def reward(completions): return []"} | form)
+    assert answer.status_code == 400
+    assert said in told(answer)
+    assert form.get("columns", "") in html.unescape(answer.text)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome", "said"),
+    [
+        ("while True: pass", "timeout", ""),
+        ("import os; os.fork(); return [1.0] * len(completions)", "error", "PermissionError"),
+        ("return [float(len(open('/etc/passwd').read()))] * len(completions)", "error", "/etc/passwd"),
+        ("import os; os.kill(os.getppid(), 9); return [1.0]", "error", ""),
+    ],
+)
+def test_hostile_code_gets_its_outcome_and_the_server_lives(alice: Visitor, body: str, outcome: str, said: str) -> None:
+    path = upload(alice)
+    source = f"def reward(completions, **kwargs):\n    {body}\n"
+    tried = text(alice.post(f"{path}/try", {"source": source, "completion": "x"}))
+    assert outcome in tried
+    assert said in tried
+    run = run_id(alice, path, "polite")
+    replayed = alice.post(f"{path}/replay", {"source": source, "run": run, "last": "1"})
+    assert replayed.status_code == 200, told(replayed)
+    counted = rf'<th scope="row">{outcome}</th><td class="number">0</td><td class="number">12</td>'
+    assert re.search(counted, replayed.text)
+    assert alice.get("/functions").status_code == 200
+
+
+# --- replaying, and saving -------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_replayed_and_saved_as_the_next_version(alice: Visitor) -> None:
+    name = new_name()
+    path = upload(alice, POLITENESS, name)
+    source = DOUBLED.decode()
+    page = alice.post(f"{path}/replay", {"source": source, "run": run_id(alice, path, "polite")})
+    said = text(page)
+    assert f"{2 * 3 * G} completions of 2 steps (1 to 2) of polite" in said
+    assert "trained with this very source" in said
+    assert "0.375 → 0.75" in said
+    changed = [(tag, html.unescape(line)) for tag, line in re.findall(r"<(ins|del)>(.*?)</", page.text)]
+    before, after = (source.splitlines()[1] for source in (POLITENESS.decode(), DOUBLED.decode()))
+    assert changed == [("del", before), ("ins", after)]
+    assert PROMPT.format(0) in said
+    seen = re.search(r'name="seen" value="(\w{64})"', page.text)
+    assert seen is not None
+    made = alice.post(f"{path}/save", {"source": source, "seen": seen[1]})
+    assert made.status_code == 303
+    assert "version 2" in text(alice.get(made.headers["location"]))
+
+
+def test_the_unchanged_source_has_no_difference_and_is_not_offered_to_be_saved(alice: Visitor) -> None:
+    path = upload(alice)
+    page = alice.post(f"{path}/replay", {"source": POLITENESS.decode(), "run": run_id(alice, path, "polite")})
+    assert "the same, to the last bit" in text(page)
+    assert "data-save" not in page.text
+
+
+def test_what_was_not_looked_at_is_not_saved(alice: Visitor) -> None:
+    path = upload(alice)
+    for seen in ("", sha256("another"), "ü"):
+        answer = alice.post(f"{path}/save", {"source": DOUBLED.decode(), "seen": seen})
+        assert (answer.status_code, "show the difference first" in told(answer)) == (409, True)
+
+
+def test_a_difference_is_shown_without_a_run_and_with_advice(alice: Visitor) -> None:
+    source = "def reward(completions):\n    return [1.0 for _ in completions]\n"
+    page = alice.post(f"{upload(alice)}/review", {"source": source})
+    assert "2 added , 2 removed" in text(page)
+    assert "takes no **kwargs" in text(page)
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"run": ""}, "choose the run"),
+        ({"first": "x"}, "first must be a whole number"),
+        ({"most": "9" * 20}, "most must be a whole number"),
+        ({"first": "7"}, "those of 1 to 2 are stored"),
+        ({"against": "nothing"}, "no component 'nothing'"),
+        ({"most": "2"}, "a replay takes at most 2"),
+        ({"source": "def reward(:"}, "line 1"),
+        ({"source": "def reward(completions, rubric): return [1]"}, "rubric"),
+    ],
+)
+def test_what_cannot_be_replayed_is_told(alice: Visitor, form: dict[str, str], said: str) -> None:
+    path = upload(alice)
+    form = {"source": POLITENESS.decode(), "run": run_id(alice, path, "polite")} | form
+    answer = alice.post(f"{path}/replay", form)
+    assert (answer.status_code, said in told(answer)) == (400, True), told(answer)
+
+
+def test_a_run_that_is_none_is_not_found(alice: Visitor) -> None:
+    answer = alice.post(f"{upload(alice)}/replay", {"source": POLITENESS.decode(), "run": "run_" + "a" * 24})
+    assert answer.status_code == 404
+
+
+def test_a_script_gets_what_came_of_it_alone(alice: Visitor) -> None:
+    path = upload(alice)
+    headers = {"Accept": "application/json"}
+    form = {"source": DOUBLED.decode(), "completion": "please", "run": run_id(alice, path, "polite")}
+    for work in ("try", "replay", "review"):
+        found = alice.post(f"{path}/{work}", form, headers=headers).json()["html"]
+        assert "<html" not in found
+        assert "<" in found
+    error = alice.post(f"{path}/review", {"source": "("}, headers=headers)
+    assert (error.status_code, error.json()["error"]["code"]) == (400, "syntax_error")
+
+
+# --- who may ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scopes", "allowed"),
+    [
+        (("read",), set()),
+        (("read", "try"), {"try", "replay"}),
+        (("read", "write"), {"review", "save", "delete", "upload"}),
+    ],
+)
+def test_what_a_key_may_not_do_is_neither_offered_nor_done(
+    server: Server, alice: Visitor, scopes: tuple[str, ...], allowed: set[str]
+) -> None:
+    path = upload(alice)
+    with visiting(server, server.new_key(*scopes)) as bob:
+        page = bob.get(path).text
+        assert ("readonly" in page) is (not allowed)
+        for work in ("try", "replay", "review"):
+            assert (f'formaction="{path}/{work}"' in page) is (work in allowed)
+        assert ('aria-label="Upload"' in bob.get("/functions").text) is ("upload" in allowed)
+        for work in ("try", "replay", "review", "save", "delete"):
+            refused = bob.post(f"{path}/{work}", {"source": "x"}).status_code == 403
+            assert refused is (work not in allowed), work
+        assert (send(bob, POLITENESS, new_name()).status_code == 403) is ("upload" not in allowed)
+
+
+def test_without_the_sessions_token_nothing_is_changed(alice: Visitor) -> None:
+    path = upload(alice)
+    for work in ("try", "replay", "review", "save", "delete"):
+        assert alice.client.post(f"{path}/{work}", data={"source": DOUBLED.decode()}).status_code == 403
+    assert alice.client.post("/functions", data={"name": "a"}).status_code == 403
+
+
+def test_nobody_gets_anything(server: Server, alice: Visitor) -> None:
+    path = upload(alice)
+    with visiting(server, None) as nobody:
+        for place in ("/functions", path):
+            assert nobody.get(place).headers["location"].startswith("/login")
+        assert nobody.post(f"{path}/try").status_code == 401
+
+
+# --- markup ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_source_and_nothing_that_is_typed_is_markup(alice: Visitor) -> None:
+    path = upload(alice, HOSTILE)
+    run = run_id(alice, path, "<b>hostile")
+    form = {"source": f"# {EVIL}\n{HOSTILE}", "run": run, "against": "saved"}
+    typed = dict.fromkeys(("prompt", "answer", "first", "name", "against"), EVIL)
+    pages = [
+        alice.get(path),
+        alice.post(f"{path}/try", form | {"completion": EVIL, "prompt": EVIL, "columns": f'{{"{EVIL}": 1}}'}),
+        alice.post(f"{path}/replay", form),
+        alice.post(f"{path}/replay", form | typed),
+        alice.post(f"{path}/review", form),
+        alice.post(f"{path}/save", form | {"seen": EVIL}),
+        alice.get(f"/functions?name={EVIL}"),
+        send(alice, HOSTILE, EVIL, EVIL),
+    ]
+    own = re.compile(r'<script (?:type="module"|defer) src="/static/')
+    for page in pages:
+        assert page.text.count("<script") == len(own.findall(page.text))
+        assert not any(markup in page.text for markup in ("<img", "<style", "<svg onload", " style=", "<b>hostile"))
+        assert page.text.count("<textarea") == page.text.count("</textarea>")
+        assert page.text.count("<pre") == page.text.count("</pre>")
+
+
+@pytest.mark.parametrize("first", ["\n\n", "\r\n", "  \n", "\t\n", "\ufeff"])
+def test_a_source_is_shown_from_its_first_character_on(alice: Visitor, first: str) -> None:
+    page = alice.get(upload(alice, (first + POLITENESS.decode()).encode())).text
+    shown = re.search(r"<textarea id=\"source\"[^>]*>(.*?)</textarea>", page, re.DOTALL)
+    assert shown is not None
+    # A browser passes over one line break that follows the tag.
+    expected = first.replace("\r\n", "\n").removeprefix("\ufeff") + POLITENESS.decode()
+    assert html.unescape(shown[1]).removeprefix("\n") == expected
+
+
+def test_a_source_of_a_hundred_thousand_lines_has_a_page(alice: Visitor) -> None:
+    source = POLITENESS.decode() + "\n" * 130_000
+    path = upload(alice, source)
+    page = alice.post(f"{path}/review", {"source": source.replace("\n\n", "\n#\n")[: MAX_BYTES - 10] + "\n"})
+    assert page.status_code == 200, told(page)
+    assert "further lines are not shown" in page.text
+
+
+def test_the_run_of_an_address_is_chosen(alice: Visitor) -> None:
+    path = upload(alice)
+    run = run_id(alice, path, "polite")
+    assert f'<option value="{run}" selected>' in alice.get(f"{path}?run={run}&first=1").text
+
+
+def test_pages_are_no_part_of_the_api_document(server: Server, alice: Visitor) -> None:
+    assert not any(path.startswith("/functions") for path in alice.get("/openapi.json").json()["paths"])

@@ -1,0 +1,316 @@
+"""The inspector in a real Chromium: by hand and by keyboard, wide and narrow, live, and with markup in every text."""
+
+import fcntl
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.service.inspector.support import EVIL, Seen, looking, needs_chromium, serving
+from tests.service.support import Server
+from tests.tracking.report.support import plain_response, write_run
+
+pytestmark = needs_chromium
+
+FINDING = {
+    "name": "dead_groups",
+    "severity": "error",
+    "step": 4,
+    "summary": EVIL,
+    "subject": EVIL,
+    "evidence": {EVIL: EVIL},
+    "rollout_ids": ["4_1_2"],
+    "edits": [EVIL],
+}
+PAGES = ("", "/rollouts", "/rollouts?step=4", "/steps/4/groups/0", "/compare?step=1&other=6")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of runs: one whose every text would like to act, and one that a test may go on with."""
+    directory = tmp_path_factory.mktemp("inspector") / "runs"
+    directory.mkdir()
+    root = directory / "<img src=x onerror=window.hacked=1>"
+    write_run(
+        root,
+        6,
+        ("correct", EVIL, "brevity"),
+        respond=lambda step, place: EVIL if place % 4 == 3 else plain_response(step, place),
+        unscored_share=0.1,
+        findings=[FINDING],
+    )
+    config = (root / "config.yaml").read_text()
+    (root / "config.yaml").write_text(config.replace("seed: 0", f"seed: {json.dumps(EVIL)}"))
+    write_run(directory / "live", 3)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("store"), runs) as server:
+        yield server
+
+
+@pytest.fixture
+def seen(browser: Browser, server: Server) -> Iterator[Seen]:
+    """A tab of somebody who is logged in."""
+    with looking(browser, server) as seen:
+        seen.log_in(server.secret)
+        yield seen
+
+
+def open_run(page: Page, name: str) -> str:
+    """Follow the link of a run; where that leads."""
+    page.get_by_role("link", name=name, exact=False).first.click()
+    page.wait_for_url(re.compile("/runs/run_"))
+    return page.url
+
+
+def wait_for_curves(page: Page) -> None:
+    """They are drawn as they come into view."""
+    page.locator("#sections .chart").first.scroll_into_view_if_needed()
+    page.locator("#sections .chart svg polyline").first.wait_for(state="attached")
+
+
+def test_one_logs_in_with_a_key_and_out(browser: Browser, server: Server) -> None:
+    with looking(browser, server) as seen:
+        seen.go("/runs?x=1")
+        expect(seen.page.get_by_label("API key")).to_be_focused()
+        seen.page.get_by_label("API key").fill("vk_wrong")
+        seen.page.keyboard.press("Enter")
+        expect(seen.page.get_by_role("alert")).to_contain_text("not valid")
+        seen.messages.clear()  # Chromium tells of the 401
+        seen.page.get_by_label("API key").fill(server.secret)
+        seen.page.keyboard.press("Enter")
+        seen.page.wait_for_url("**/runs?x=1")
+        seen.page.get_by_role("button", name="Log out").click()
+        seen.page.wait_for_url("**/login")
+        seen.go("/runs")
+        assert "/login" in seen.page.url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_planted_markup_does_nothing_and_no_page_is_wider_than_the_screen(
+    browser: Browser, server: Server, width: int, scheme: str
+) -> None:
+    with looking(browser, server, width, scheme) as seen:
+        seen.log_in(server.secret)
+        expect(seen.page.get_by_role("heading", name="Runs")).to_be_visible()
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+        url = open_run(seen.page, "onerror")
+        for path in PAGES:
+            seen.page.goto(url + path)
+            if not path:
+                wait_for_curves(seen.page)
+            seen.page.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
+            assert seen.page.evaluate("document.documentElement.scrollWidth") == width, path
+            assert EVIL in seen.page.locator("main").inner_text() or path, path
+        seen.assert_quiet()
+
+
+@contextmanager
+def going_on(root: Path) -> Iterator[None]:
+    """Have a run be at work: it says so, and holds its lock."""
+    tell(root, "running")
+    with (root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def tell(root: Path, state: str) -> None:
+    (root / "status.json").write_text(json.dumps({"status": state, "overrides": [], "detail": ""}))
+
+
+def replace(path: Path, content: str) -> None:
+    """As a run does that resumes."""
+    other = path.with_suffix(".tmp")
+    other.write_text(content)
+    other.replace(path)
+
+
+def append(root: Path, *steps: int) -> None:
+    """Add rows like the last one, each with another reward."""
+    path = root / "metrics.jsonl"
+    last = json.loads(path.read_text().splitlines()[-1])
+    with path.open("a") as file:
+        for step in steps:
+            file.write(json.dumps(last | {"step": step, "rewards/total/mean": float(step)}) + "\n")
+
+
+def test_the_curves_of_a_run_move_while_it_goes_on(seen: Seen, runs: Path) -> None:
+    root = runs / "live"
+    aside = (root / "rollouts").rename(runs / "aside")  # none are kept yet
+    with going_on(root):
+        open_run(seen.page, "live")
+        wait_for_curves(seen.page)
+        curves = seen.page.locator("#curves")
+        line = seen.page.locator("#sections .chart svg polyline").first
+        expect(curves).to_have_attribute("data-step", "3")
+        drawn = line.get_attribute("points")
+        expect(seen.page.get_by_role("link", name="Rollouts", exact=True)).to_have_count(0)
+        aside.rename(root / "rollouts")
+        append(root, 4, 5)
+        expect(curves).to_have_attribute("data-step", "5", timeout=15_000)
+        assert line.get_attribute("points") != drawn
+        expect(seen.page.locator("#summary")).to_contain_text("Step5")
+        expect(seen.page.get_by_role("link", name="Rollouts", exact=True)).to_be_visible()
+        (root / "findings.jsonl").write_text(json.dumps(FINDING | {"summary": "It has just died."}) + "\n")
+        tell(root, "finished")
+        expect(curves).to_have_attribute("data-state", "finished", timeout=15_000)
+        expect(seen.page.locator("#summary")).to_contain_text("finished")
+        expect(seen.page.locator("#findings")).to_contain_text("It has just died.")
+        seen.assert_quiet()
+
+
+def test_a_run_that_goes_back_loses_what_it_no_longer_has(seen: Seen, runs: Path) -> None:
+    root = runs / "live"
+    with going_on(root):
+        open_run(seen.page, "live")
+        sections = seen.page.locator("#sections > section")
+        expect(sections.filter(has_text="Where the seconds of a step go")).to_have_count(1)
+        kept = {"step": 1, "rewards/total/mean": 0.5}
+        replace(root / "metrics.jsonl", json.dumps(kept) + "\n")
+        expect(seen.page.locator("#curves")).to_have_attribute("data-step", "1", timeout=15_000)
+        expect(sections).to_have_count(1)
+        seen.assert_quiet()
+
+
+def test_a_page_goes_on_when_the_server_was_away(seen: Seen, runs: Path) -> None:
+    with going_on(runs / "live"):
+        open_run(seen.page, "live")
+        expect(seen.page.locator("#curves")).to_have_attribute("data-state", "running")
+        seen.page.route("**/curves.json*", lambda route: route.abort())
+        expect(seen.page.locator("#progress")).to_contain_text("does not answer", timeout=15_000)
+        seen.page.unroute("**/curves.json*")
+        append(runs / "live", 9)
+        expect(seen.page.locator("#curves")).to_have_attribute("data-step", "9", timeout=30_000)
+
+
+def test_the_list_of_runs_follows_a_run(seen: Seen, runs: Path) -> None:
+    shutil.copytree(runs / "live", runs / "began just now")
+    try:
+        expect(seen.page.get_by_role("link", name="began just now")).to_be_visible(timeout=20_000)
+    finally:
+        shutil.rmtree(runs / "began just now")
+
+
+def test_a_rollout_is_found_and_its_group_opened(seen: Seen) -> None:
+    url = open_run(seen.page, "onerror")
+    seen.page.get_by_role("link", name="Rollouts", exact=True).click()
+    seen.page.wait_for_url("**/rollouts?step=6")
+    seen.page.keyboard.press("/")
+    seen.page.keyboard.type("3*5=15")
+    seen.page.get_by_label("Step", exact=True).fill("")
+    seen.page.get_by_label("Within a step").select_option("highest reward first")
+    seen.page.get_by_role("button", name="Show").click()
+    found = seen.page.locator("article.rollout")
+    expect(found).to_have_count(6)
+    expect(found.first.locator("mark.answer")).to_have_text("15")
+    expect(found.first.locator("mark.hit")).to_have_text("3*5=15")
+    address = seen.page.url
+    found.nth(2).get_by_role("link").first.click()
+    seen.page.wait_for_url(f"{url}/steps/3/groups/1#r-3_1_1")
+    expect(seen.page.locator("article:target")).to_contain_text("3*5=15")
+    seen.page.go_back()
+    assert seen.page.url == address
+    seen.assert_quiet()
+
+
+def test_completions_are_walked_through_by_keyboard(seen: Seen) -> None:
+    url = open_run(seen.page, "onerror")
+    seen.page.goto(f"{url}/rollouts")
+    focused = "document.activeElement.id"
+    for pressed, expected in (("j", "r-1_0_0"), ("j", "r-1_0_1"), ("j", "r-1_0_2"), ("k", "r-1_0_1")):
+        seen.page.keyboard.press(pressed)
+        assert seen.page.evaluate(focused) == expected
+    seen.page.keyboard.press("n")
+    seen.page.wait_for_url("**after=*")
+    seen.page.keyboard.press("p")
+    seen.page.wait_for_url(f"{url}/rollouts")
+    seen.page.keyboard.press("j")
+    seen.page.keyboard.press("o")
+    seen.page.wait_for_url("**/steps/1/groups/0*")
+    seen.page.keyboard.press("n")
+    seen.page.wait_for_url("**/steps/1/groups/1")
+    seen.page.keyboard.press("?")
+    expect(seen.page.get_by_role("dialog", name="Keys")).to_be_visible()
+    seen.page.keyboard.press("j")
+    seen.page.keyboard.press("Escape")
+    expect(seen.page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    seen.page.keyboard.press("g")
+    seen.page.keyboard.press("r")
+    seen.page.wait_for_url("**/runs")
+    seen.assert_quiet()
+
+
+def test_keys_that_are_typed_into_a_field_are_text(seen: Seen) -> None:
+    url = open_run(seen.page, "onerror")
+    seen.page.goto(f"{url}/rollouts")
+    search = seen.page.get_by_role("searchbox")
+    search.focus()
+    seen.page.keyboard.type("jk/?gr n")
+    expect(search).to_have_value("jk/?gr n")
+    assert seen.page.url == f"{url}/rollouts"
+
+
+def test_the_first_tab_leads_past_the_heading_and_the_focus_is_seen(seen: Seen) -> None:
+    seen.page.keyboard.press("Tab")
+    skip = seen.page.get_by_role("link", name="Skip to the content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    outline = "getComputedStyle(document.activeElement).outlineWidth"
+    assert seen.page.evaluate(outline) == "3px"
+    seen.page.keyboard.press("Enter")
+    assert seen.page.evaluate("document.activeElement.id") == "main"
+
+
+def test_a_chart_is_read_with_the_arrow_keys(seen: Seen) -> None:
+    open_run(seen.page, "onerror")
+    wait_for_curves(seen.page)
+    chart = seen.page.locator(".chart").first
+    chart.locator("svg").first.focus()
+    seen.page.keyboard.press("End")
+    expect(chart.locator(".tip")).to_contain_text("step 6")
+
+
+def test_who_is_revoked_is_out_with_the_next_click(browser: Browser, server: Server) -> None:
+    secret = server.store.keys.create("dave")[1]
+    with looking(browser, server) as seen:
+        seen.log_in(secret)
+        open_run(seen.page, "onerror")
+        server.store.keys.revoke("dave")
+        seen.page.get_by_role("link", name="Compare steps").click()
+        expect(seen.page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_a_link_from_another_site_finds_who_is_logged_in(seen: Seen, browser: Browser) -> None:
+    url = open_run(seen.page, "onerror")
+    # Of another site than 127.0.0.1, although of this machine.
+    seen.page.route(
+        "http://other.invalid/", lambda route: route.fulfill(body=f'<a href="{url}">look</a>', content_type="text/html")
+    )
+    seen.page.goto("http://other.invalid/")
+    seen.page.get_by_role("link", name="look").click()
+    expect(seen.page.get_by_role("heading", level=1)).to_contain_text("onerror")
+    assert seen.page.url == url
+
+
+def test_without_scripts_all_but_the_curves_is_there(browser: Browser, server: Server) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{server.url}/login")
+    page.get_by_label("API key").fill(server.secret)
+    page.get_by_role("button", name="Log in").click()
+    open_run(page, "onerror")
+    expect(page.get_by_text("A script draws the curves")).to_be_visible()
+    page.get_by_role("link", name="Rollouts", exact=True).click()
+    page.get_by_role("searchbox").fill("3*5")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("article.rollout")).to_have_count(1)
+    context.close()

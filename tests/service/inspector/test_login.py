@@ -1,0 +1,261 @@
+"""Logging in and out: who gets in, what a session may do, and when it ends."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agent_tunix.errors import StoreError
+from agent_tunix.service import Settings
+from agent_tunix.service.inspector.headers import HEADERS
+from agent_tunix.service.runs.index import RunIndex
+from agent_tunix.store import Key
+from agent_tunix.store.keys import Keys
+from tests.service.inspector.support import BROWSER, serving, visiting
+from tests.service.support import Server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("service")
+    (directory / "runs").mkdir()
+    settings = Settings(runs=(directory / "runs",), failed_keys_per_second=0)
+    with serving(directory, settings=settings) as server:
+        yield server
+
+
+def log_in(client: httpx.Client, secret: str, **more: str) -> httpx.Response:
+    return client.post("/login", data={"key": secret} | more)
+
+
+@pytest.fixture
+def nobody(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, headers=BROWSER) as client:
+        yield client
+
+
+def test_a_key_opens_a_session_whose_cookie_no_script_and_no_other_site_gets(
+    server: Server, nobody: httpx.Client
+) -> None:
+    answer = log_in(nobody, f"  {server.secret}\n")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/runs")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "path=/" in cookie
+    assert "secure" not in cookie
+    assert "domain" not in cookie
+    assert server.secret.lower() not in cookie
+    assert nobody.get("/runs").status_code == 200
+
+
+def test_behind_https_the_cookie_stays_there(server: Server, nobody: httpx.Client) -> None:
+    answer = nobody.post("/login", data={"key": server.secret}, headers={"X-Forwarded-Proto": "https"})
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize("secret", ["", "vk_", "vk_" + "a" * 40, "Bearer x", "' OR 1=1 --", "\x00", "ü" * 5000])
+def test_what_is_no_key_opens_nothing_and_is_not_repeated(nobody: httpx.Client, secret: str) -> None:
+    answer = log_in(nobody, secret)
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+    assert "The API key is not valid".lower() in answer.text.lower()
+    assert len(secret) < 10 or secret not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "place"),
+    [
+        ("/runs/run_a/rollouts?step=3&q=x", "/runs/run_a/rollouts?step=3&q=x"),
+        ("https://evil.example/runs", "/runs"),
+        ("//evil.example", "/runs"),
+        ("/\\evil.example", "/runs"),
+        ("\\\\evil.example", "/runs"),
+        ("/\t/evil.example", "/runs"),
+        ("/runs\r\nSet-Cookie: a=b", "/runs"),
+        ("javascript:alert(1)", "/runs"),
+        ("runs", "/runs"),
+        ("", "/runs"),
+        ("/login?next=/login", "/runs"),
+        ("/" + "a" * 5000, "/runs"),
+    ],
+)
+def test_after_logging_in_one_is_on_this_site(server: Server, nobody: httpx.Client, wanted: str, place: str) -> None:
+    assert log_in(nobody, server.secret, next=wanted).headers["location"] == place
+
+
+def test_a_page_leads_to_the_form_and_from_there_back(server: Server, nobody: httpx.Client) -> None:
+    answer = nobody.get("/runs?after=x")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=%2Fruns%3Fafter%3Dx")
+    assert 'name="next" value="/runs?after=x"' in nobody.get(answer.headers["location"]).text
+
+
+def test_a_script_without_a_session_is_answered_in_json(server: Server) -> None:
+    answer = httpx.get(f"{server.url}/runs", headers={"Accept": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "not_logged_in")
+
+
+def test_a_revoked_key_is_out_at_once_and_its_successor_does_not_bring_it_back(server: Server) -> None:
+    key, secret = server.store.keys.create("carol")
+    with visiting(server, secret) as carol:
+        server.store.keys.revoke("carol")
+        assert carol.get("/runs").status_code == 303
+        again, _ = server.store.keys.create("carol")
+        assert again.id == key.id
+        assert carol.get("/runs").status_code == 303
+
+
+def test_logging_out_ends_the_session_for_whoever_kept_the_cookie(server: Server) -> None:
+    with visiting(server) as alice:
+        kept = dict(alice.client.cookies)
+        answer = alice.post("/logout")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        assert not alice.client.cookies
+        assert httpx.get(f"{server.url}/runs", headers=BROWSER, cookies=kept).status_code == 303
+
+
+def test_a_new_log_in_ends_the_session_before(server: Server) -> None:
+    with visiting(server) as alice:
+        before = dict(alice.client.cookies)
+        log_in(alice.client, server.secret)
+        assert httpx.get(f"{server.url}/runs", headers=BROWSER, cookies=before).status_code == 303
+        assert alice.get("/runs").status_code == 200
+
+
+def test_who_is_logged_in_is_led_on_by_the_form(server: Server) -> None:
+    with visiting(server) as alice:
+        answer = alice.get("/login?next=/runs%3Fafter%3Dx")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/runs?after=x")
+        assert alice.get("/login/status").json() == {"is_logged_in": True}
+    assert httpx.get(f"{server.url}/login/status").json() == {"is_logged_in": False}
+
+
+def test_a_key_that_may_not_look_gets_a_page_that_says_so(server: Server, nobody: httpx.Client) -> None:
+    log_in(nobody, server.new_key("try"))
+    answer = nobody.get("/runs")
+    assert answer.status_code == 403
+    assert "lacks the scope" in answer.text
+    assert 'href="/functions"' not in answer.text
+    assert "Log out" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "token", "status"),
+    [
+        ({}, None, 403),
+        ({}, "", 403),
+        ({}, "x" * 43, 403),
+        ({"Origin": "https://evil.example"}, "own", 403),
+        ({"Origin": "null"}, "own", 403),
+        ({"Origin": "http://[evil"}, "own", 403),
+        ({"Origin": ""}, "own", 403),
+        ({"Sec-Fetch-Site": "cross-site"}, "own", 403),
+        ({"Sec-Fetch-Site": "same-site"}, "own", 403),  # another port of this machine
+        ({"X-CSRF-Token": "wrong"}, "own", 403),
+        ({"Content-Type": "text/plain"}, None, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, "own", 303),
+        ({}, "own", 303),
+    ],
+)
+def test_a_change_needs_the_sessions_token_and_this_sites_origin(
+    server: Server, headers: dict[str, str], token: str | None, status: int
+) -> None:
+    with visiting(server) as alice:
+        data = {} if token is None else {"csrf": alice.csrf if token == "own" else token}
+        assert alice.client.post("/logout", data=data, headers=headers).status_code == status
+        assert (alice.get("/runs").status_code == 200) is (status == 403)
+
+
+def test_the_token_of_another_session_is_none_of_this_one(server: Server) -> None:
+    with visiting(server) as alice, visiting(server, server.new_key()) as bob:
+        assert alice.client.post("/logout", data={"csrf": bob.csrf}).status_code == 403
+
+
+def test_nobody_is_logged_in_from_another_site(server: Server, nobody: httpx.Client) -> None:
+    answer = nobody.post("/login", data={"key": server.secret}, headers={"Origin": "https://evil.example"})
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+def test_failed_attempts_are_limited_by_address_and_a_valid_key_passes(tmp_path: Path) -> None:
+    settings = Settings(failed_keys_per_second=0.001, failed_keys_burst=3)
+    with (
+        serving(tmp_path, settings=settings) as server,
+        httpx.Client(base_url=server.url, headers=BROWSER) as client,
+    ):
+        answers = [log_in(client, "vk_" + "a" * 40) for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
+        assert int(answers[-1].headers["retry-after"]) > 1
+        assert log_in(client, server.secret).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/login", "/runs", "/nothing", "/static/inspector.css", "/static/nothing.js", "/login/status"]
+)
+def test_every_answer_says_what_a_browser_may_do_with_it(server: Server, path: str) -> None:
+    with visiting(server) as alice:
+        answer = alice.get(path)
+        assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+        kept = "no-cache" if answer.status_code == 200 and path.startswith("/static") else "no-store"
+        assert answer.headers["cache-control"] == kept
+        assert "'unsafe" not in answer.headers["content-security-policy"]
+
+
+def test_errors_are_pages_for_people_and_json_for_programs(server: Server) -> None:
+    with visiting(server) as alice:
+        for path, status in (("/nothing", 404), ("/runs/run_x", 404), ("/runs?after=x", 400)):
+            page = alice.get(path)
+            assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
+            assert page.headers["x-request-id"] in page.text
+            told = alice.get(path, headers={"Accept": "application/json"})
+            assert (told.status_code, list(told.json())) == (status, ["error"])
+        assert alice.client.put("/runs").status_code == 405
+    assert httpx.get(f"{server.url}/v1/nothing", headers=BROWSER).headers["content-type"] == "application/json"
+
+
+def test_a_store_that_is_away_is_told_on_a_page(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with visiting(server) as alice:
+
+        def away(self: Keys, id: str) -> Key:
+            raise StoreError("postgresql://user:password@host cannot be reached")
+
+        monkeypatch.setattr(Keys, "get", away)
+        page = alice.get("/runs")
+        assert (page.status_code, page.headers["content-type"]) == (503, "text/html; charset=utf-8")
+        assert "password" not in page.text
+        assert page.headers["retry-after"]
+        monkeypatch.undo()
+        assert alice.get("/runs").status_code == 200
+
+
+def test_a_defect_is_told_on_a_page_that_holds_nothing_of_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: RunIndex, limit: int, after: str | None) -> None:
+        raise RuntimeError("something inside")
+
+    monkeypatch.setattr(RunIndex, "list", broken)
+    with visiting(server) as alice:
+        page = alice.get("/runs")
+    assert page.status_code == 500
+    assert "something inside" not in page.text
+    assert page.headers["x-request-id"] in page.text
+    assert page.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
+
+
+def test_the_api_takes_no_session_and_its_document_has_no_page(server: Server) -> None:
+    with visiting(server) as alice:
+        assert alice.get("/v1/runs").status_code == 401
+    paths = httpx.get(f"{server.url}/openapi.json").json()["paths"]
+    assert all(path.startswith("/v1/") for path in paths)
+
+
+def test_an_asset_is_not_sent_twice(server: Server) -> None:
+    first = httpx.get(f"{server.url}/static/inspector.js")
+    assert first.headers["content-type"].startswith("text/javascript")
+    again = httpx.get(f"{server.url}/static/inspector.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("name", ["..%2fpages.py", "%2e%2e/pages.py", "../pages.py", "inspector.css%00", "."])
+def test_no_other_file_is_an_asset(server: Server, name: str) -> None:
+    assert httpx.get(f"{server.url}/static/{name}").status_code == 404

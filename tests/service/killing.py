@@ -1,0 +1,132 @@
+"""Kill a server that is being uploaded to, at random moments, and look at what its store holds afterwards."""
+
+import hashlib
+import os
+import queue
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import select
+
+from agent_tunix.client import Client
+from agent_tunix.errors import StoreError
+from agent_tunix.store import open_store
+from agent_tunix.store.schema import names, reward_functions, sources
+
+_SERVE = "from agent_tunix.cli import main; main()"
+_CLIENTS = 4
+
+
+@dataclass
+class KilledServer:
+    """What came of it.
+
+    Attributes:
+        acknowledged: Id → which upload, of those that a client was told are kept.
+        kills: How often the server was killed.
+        lost: Uploads of which a client was told nothing, and which it then made again.
+        faults: What should not be so.
+    """
+
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    kills: int = 0
+    lost: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def kill_server(url: str, directory: Path, uploads: int, seed: int, longest_s: float = 0.6) -> KilledServer:
+    """Upload to a server over several connections, killing it with SIGKILL and starting it again, until all is kept.
+
+    Args:
+        url: An empty database.
+        directory: The server's home.
+        uploads: How many are to be acknowledged.
+        seed: Decides the moments.
+        longest_s: The server is killed at most so long after it could be reached.
+    """
+    moments = random.Random(seed)
+    result = KilledServer()
+    with open_store(url) as store:
+        _, secret = store.keys.create("uploader")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    waiting: queue.Queue[int] = queue.Queue()
+    for number in range(uploads):
+        waiting.put(number)
+    while len(result.acknowledged) < uploads:
+        with _serving(url, directory, port) as process, ThreadPoolExecutor(_CLIENTS) as threads:
+            is_over = threading.Event()
+            for _ in range(_CLIENTS):
+                threads.submit(_upload, f"http://127.0.0.1:{port}", secret, waiting, result, is_over)
+            deadline = time.monotonic() + moments.uniform(0, longest_s)
+            while time.monotonic() < deadline and len(result.acknowledged) < uploads:
+                time.sleep(0.002)
+            process.kill()
+            result.kills += 1
+            is_over.set()
+    _look(url, uploads, result)
+    return result
+
+
+def source_of(number: int) -> bytes:
+    """A file of its own for each number."""
+    return f"def reward(completions, **kwargs):\n    return [{number / 1000}]\n# {'x' * 20_000}\n".encode()
+
+
+def _serving(url: str, directory: Path, port: int) -> subprocess.Popen[str]:
+    environment = os.environ | {"AGENT_TUNIX_HOME": str(directory / "home"), "AGENT_TUNIX_DATABASE_URL": url}
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SERVE, "serve", "--port", str(port), "--requests-per-second", "0"],
+        env=environment,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout
+    assert "http://" in process.stdout.readline(), "the server does not start"
+    return process
+
+
+def _upload(url: str, secret: str, waiting: "queue.Queue[int]", result: KilledServer, is_over: threading.Event) -> None:
+    """Upload what waits until the server is gone; what was not acknowledged waits again."""
+    with Client(url, secret) as client:
+        while not is_over.is_set():
+            try:
+                number = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                made = client.create(f"reward_{number}", source_of(number), "trl", if_changed=True)
+            except StoreError:
+                result.lost += 1
+                waiting.put(number)
+                return
+            result.acknowledged[made.id] = number
+
+
+def _look(url: str, uploads: int, result: KilledServer) -> None:
+    with open_store(url) as store:
+        for id, number in result.acknowledged.items():
+            if store.reward_functions.source(id) != source_of(number):
+                result.faults.append(f"{id} was acknowledged and is not whole")
+        with store.engine.connect() as connection:
+            rows = connection.execute(select(reward_functions)).all()
+            contents = connection.execute(select(sources)).all()
+            owned = connection.execute(select(names)).all()
+    if sorted(result.acknowledged.values()) != list(range(uploads)):
+        result.faults.append("an upload was acknowledged under two ids")
+    if {row.id for row in rows} != result.acknowledged.keys():
+        result.faults.append(f"{len(rows)} uploads are there, and {len(result.acknowledged)} were acknowledged")
+    if any(hashlib.sha256(row.content).hexdigest() != row.sha256 for row in contents) or len(contents) != uploads:
+        result.faults.append("sources are damaged, or left over")
+    if any(row.last_version != 1 for row in owned) or len(owned) != uploads:
+        result.faults.append("names are left over, or have another version than the first")

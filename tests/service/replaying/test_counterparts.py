@@ -1,0 +1,50 @@
+"""What a changed function is set beside."""
+
+from typing import Any
+
+import pytest
+
+from agent_tunix.rewards.replay import Unreplayable
+from agent_tunix.service.replaying.stored_reward import choose_counterpart
+from tests.service.replaying.support import saved
+
+OTHER = {"function": "agent_tunix.rewards.builtin.correctness.math_reward", "source": "0" * 16, "files": {"a": "b"}}
+THIS_SOURCE = {"function": "politeness.reward", "source": saved().sha256[:16], "files": {}}
+THIS_SOURCE_RENAMED = {**THIS_SOURCE, "function": "courtesy.reward"}
+OTHER_VERSION = {"function": "politeness.reward", "source": "1" * 16, "files": {}}
+OWN_FILE = {"function": "politeness.reward", "source": "2" * 16, "files": {"politeness.py": "3"}}
+
+
+@pytest.mark.parametrize(
+    ("components", "kind", "name", "reason"),
+    [
+        ({"a": OTHER, "b": OTHER_VERSION, "c": THIS_SOURCE}, "component", "c", "this very source"),
+        ({"politeness": OTHER, "b": THIS_SOURCE_RENAMED}, "component", "b", "this very source"),
+        ({"politeness": OTHER, "b": OTHER_VERSION}, "component", "b", "another version"),
+        ({"a": OWN_FILE, "politeness": OTHER}, "component", "politeness", "the function's name"),
+        ({"a": OWN_FILE, "b": OTHER}, "total", "politeness", "no component"),
+        ({}, "total", "politeness", "no component"),
+    ],
+)
+def test_the_first_that_there_is(components: dict[str, Any], kind: str, name: str, reason: str) -> None:
+    found = choose_counterpart(components, saved())
+    assert (found.kind, found.name) == (kind, name)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "name"),
+    [("a", "component", "a"), ("total", "total", "politeness"), ("saved", "saved", "politeness")],
+)
+def test_what_is_asked_for_goes_first(asked: str, kind: str, name: str) -> None:
+    found = choose_counterpart({"a": OTHER, "b": THIS_SOURCE}, saved(), asked)
+    assert (found.kind, found.name) == (kind, name)
+
+
+def test_a_component_that_is_called_total_can_be_asked_for() -> None:
+    assert choose_counterpart({"total": OTHER}, saved(), "total").kind == "component"
+
+
+def test_a_component_that_there_is_not_is_told_of_with_those_that_there_are() -> None:
+    with pytest.raises(Unreplayable, match="no component 'x'; there are: a, b"):
+        choose_counterpart({"a": OTHER, "b": OTHER}, saved(), "x")
