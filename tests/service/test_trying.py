@@ -1,5 +1,6 @@
 """Functions tried over HTTP: scored in processes of their own, and every failure told as an outcome."""
 
+import linecache
 import os
 from typing import Any
 
@@ -129,3 +130,10 @@ def test_what_is_not_scored_when_the_whole_time_is_over_has_the_outcome_timeout(
     assert [[score.outcome for score in row] for row in tried.scores] == [["timeout"], ["timeout", "timeout"]]
     assert "3 s" in tried.scores[1][0].detail
     assert Settings().tries.total_timeout_s > Settings().tries.timeout_s
+
+
+def test_a_server_does_not_keep_what_it_has_tried() -> None:
+    source = UploadedSource("rf_" + "a" * 24, "kept", "trl", b"def reward(completions, **kwargs):\n    return 1 / 0\n")
+    ((score,),) = try_reward(source, [Row("", ["a"])], 0, TryLimits()).scores
+    assert "1 / 0" in score.detail
+    assert source.file not in linecache.cache

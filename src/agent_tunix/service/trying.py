@@ -12,7 +12,7 @@ from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import ExecutionSettings, Runner
 from agent_tunix.rewards.execution.runner import IsolatedReward
-from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.settings import TryLimits
 
@@ -95,6 +95,11 @@ def try_reward(
         RewardError: The function cannot be called at all.
         SandboxUnavailableError: It cannot be isolated here, and is not allowed to run otherwise.
     """
+    with lines_forgotten(source):
+        return _try(source, rows, step, limits, allow_unsandboxed)
+
+
+def _try(source: UploadedSource, rows: Sequence[Row], step: int, limits: TryLimits, allow_unsandboxed: bool) -> Tried:
     started = time.monotonic()
     (component,) = resolve_reward(source.id, fetch=lambda _: source).components
     reward = component.reward

@@ -6,6 +6,7 @@ from agent_tunix.rewards.uploaded.source import (
     UploadedSource,
     adapt_uploaded,
     build_uploaded,
+    lines_forgotten,
     uploaded_imports_of,
     uploaded_source_of,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "adapt_uploaded",
     "build_uploaded",
     "inspect_file",
+    "lines_forgotten",
     "uploaded_imports_of",
     "uploaded_source_of",
 ]

@@ -4,10 +4,11 @@ What the trainer must know of a reward (how it is called, which columns it asks 
 file without running it. `RewardRecipe.build` makes the real one, and only workers call that.
 """
 
+import contextlib
 import hashlib
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 from typing import Any
@@ -132,6 +133,15 @@ def _remember_lines(source: UploadedSource) -> None:
     """Have tracebacks and `inspect` find the text; without a time of change it stays."""
     lines = [f"{line}\n" for line in source.text.splitlines()]
     linecache.cache[source.file] = (len(source.content), None, lines, source.file)
+
+
+@contextlib.contextmanager
+def lines_forgotten(source: UploadedSource) -> Iterator[None]:
+    """For a process that tries many sources: what tracebacks were to find of this one goes with the body's end."""
+    try:
+        yield
+    finally:
+        linecache.cache.pop(source.file, None)
 
 
 def _not_here(*_: Any, **__: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward, settle_completions
 from agent_tunix.rewards.execution import ExecutionSettings, Runner
 from agent_tunix.rewards.execution.runner import IsolatedReward
-from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
 from agent_tunix.service.settings import ReplayLimits
 
 _LOOK_S = 0.25
@@ -91,33 +91,34 @@ def in_workers(
         RewardError: It cannot be called at all, as where it needs a column that the completions lack.
         SandboxUnavailableError: It cannot be isolated here, and is not allowed to run otherwise.
     """
-    (component,) = resolve_reward(
-        {name: {"function": source.id, "args": called.args}},
-        completions=called.completions,
-        reward_key=called.reward_key,
-        fetch=lambda _: source,
-    ).components
-    reward = component.reward
-    reward.check_parameters(sample.columns)
-    settle_completions(
-        [reward],
-        sample,
-        timeout_s=max(min(_SETTLING_S, deadline.left_s), _LOOK_S),
-        memory_mb=limits.memory_mb,
-        allow_unsandboxed=allow_unsandboxed,
-    )
-    settings = ExecutionSettings(
-        "process",
-        limits.timeout_s,
-        limits.memory_mb,
-        num_workers=limits.workers,
-        start_timeout_s=limits.total_timeout_s,
-        allow_unsandboxed=allow_unsandboxed,
-    )
-    with Runner(reward, settings) as runner:
-        placed: Any = runner.reward
-        assert isinstance(placed, IsolatedReward)  # uploaded code is nowhere else called
-        yield BoundedReward(placed, deadline)
+    with lines_forgotten(source):
+        (component,) = resolve_reward(
+            {name: {"function": source.id, "args": called.args}},
+            completions=called.completions,
+            reward_key=called.reward_key,
+            fetch=lambda _: source,
+        ).components
+        reward = component.reward
+        reward.check_parameters(sample.columns)
+        settle_completions(
+            [reward],
+            sample,
+            timeout_s=max(min(_SETTLING_S, deadline.left_s), _LOOK_S),
+            memory_mb=limits.memory_mb,
+            allow_unsandboxed=allow_unsandboxed,
+        )
+        settings = ExecutionSettings(
+            "process",
+            limits.timeout_s,
+            limits.memory_mb,
+            num_workers=limits.workers,
+            start_timeout_s=limits.total_timeout_s,
+            allow_unsandboxed=allow_unsandboxed,
+        )
+        with Runner(reward, settings) as runner:
+            placed: Any = runner.reward
+            assert isinstance(placed, IsolatedReward)  # uploaded code is nowhere else called
+            yield BoundedReward(placed, deadline)
 
 
 class BoundedReward:
