@@ -133,7 +133,8 @@ def test_what_is_not_scored_when_the_whole_time_is_over_has_the_outcome_timeout(
 
 
 def test_a_server_does_not_keep_what_it_has_tried() -> None:
-    source = UploadedSource("rf_" + "a" * 24, "kept", "trl", b"def reward(completions, **kwargs):\n    return 1 / 0\n")
+    content = b"def reward(completions, **kwargs):\n    return 1 / 0\n"
+    source = UploadedSource("rf_" + "a" * 24, "kept", "trl", 1, content, "a test")
     ((score,),) = try_reward(source, [Row("", ["a"])], 0, TryLimits()).scores
     assert "1 / 0" in score.detail
     assert source.file not in linecache.cache
