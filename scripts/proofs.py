@@ -453,11 +453,12 @@ def prove_abuse() -> dict[str, Any]:
                 for result in table.attack(victim, table.CASES):
                     print(f"    {name:10}  {result.text}", flush=True)
                     results.append(result)
-                grown_mb = victim.signs().memory_mb - before.memory_mb
+                after = victim.signs()
             failed = [result.text for result in results if not result.holds]
             if failed:
                 raise ProofFailedError(f"{name}: " + "\n".join(failed))
-            seen[name] = f"{len(results)} attacks, {grown_mb:+.0f} MB"
+            descriptors, grown_mb = after.descriptors - before.descriptors, after.memory_mb - before.memory_mb
+            seen[name] = f"{len(results)} attacks, {descriptors:+d} descriptors, {grown_mb:+.0f} MB"
     return seen
 
 

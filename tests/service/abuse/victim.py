@@ -26,8 +26,8 @@ _SERVE = "from agent_tunix.cli import main; main()"
 _PATIENT_S = 60.0
 _SETTLE_S = 20.0
 # Connections of the store that its pool opens as they are needed, and keeps.
-_SPARE_DESCRIPTORS = 24
-_SPARE_MB = 256.0
+_SPARE_DESCRIPTORS = 10
+_SPARE_MB = 128.0
 
 
 @dataclass(frozen=True)
