@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_tunix.cli import main
+from agent_tunix.rewards.isolation import requirements
 
 ROOT = Path(__file__).parents[2]
 REWARD = """\
@@ -195,6 +196,7 @@ def test_a_replay_loads_no_jax(here: Path) -> None:
     program = """
 import sys
 from agent_tunix.cli import main
+from agent_tunix.rewards.isolation import requirements
 main(["rewards", "replay", "run"], standalone_mode=False)
 """
     checked = (
@@ -205,3 +207,21 @@ main(["rewards", "replay", "run"], standalone_mode=False)
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.strip().endswith("False")
+
+
+def test_an_uploaded_reward_that_cannot_be_isolated_judges_a_run_only_where_that_is_allowed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AGENT_TUNIX_URL", "AGENT_TUNIX_KEY", "AGENT_TUNIX_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AGENT_TUNIX_HOME", str(here / "home"))
+    monkeypatch.setattr(requirements, "landlock_version", lambda: 0)
+    monkeypatch.setattr(requirements, "_problems", requirements._problems.__wrapped__)
+    (here / "kept.py").write_text("def reward(completions, **kwargs):\n    return [0.5 for _ in completions]\n")
+    assert CliRunner().invoke(main, ["store", "upload", "kept.py"]).exit_code == 0
+    judged = ("diff", "kept", "mine.py:tidy", "--run", "run")
+    refused = invoke(*judged)
+    assert (refused.exit_code, "--allow-unsandboxed" in refused.stderr) == (2, True)
+    assert invoke(*judged, "--allow-unsandboxed").exit_code == 1
+    assert invoke("replay", "run", "--reward", "kept").exit_code == 2
+    assert invoke("replay", "run", "--reward", "kept", "rewards.allow_unsandboxed=true").exit_code == 1
