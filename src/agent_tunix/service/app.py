@@ -5,14 +5,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
+from starlette.types import Scope
 
 from agent_tunix import __version__
 from agent_tunix.service import inspector
 from agent_tunix.service.api import documentation, failures, functions, runs
 from agent_tunix.service.bodies import Bodies
 from agent_tunix.service.envelope import Envelope
-from agent_tunix.service.gate import Gate
-from agent_tunix.service.inspector import errors
+from agent_tunix.service.gate import Gate, is_api
+from agent_tunix.service.inspector import access, errors
 from agent_tunix.service.inspector.headers import PageHeaders
 from agent_tunix.service.settings import Settings
 from agent_tunix.service.state import Service
@@ -54,8 +55,13 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     failures.add_handlers(app, errors.answer)
     app.openapi = partial(documentation.make_document, app)  # type: ignore[method-assign]  # FastAPI's own way
     # The last to be added is the first to see a request.
-    app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s)
+    app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
     app.add_middleware(Gate, store.keys, service.calls, service.buckets, service.failed_logins)
     app.add_middleware(Envelope, errors.answer)
     app.add_middleware(PageHeaders)
     return app
+
+
+def _is_known(scope: Scope) -> bool:
+    """Whether a request comes with a key, which the gate has looked at, or from a browser that is logged in."""
+    return is_api(scope["path"]) or access.is_logged_in(scope)

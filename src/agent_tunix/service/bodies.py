@@ -1,6 +1,7 @@
 """Bodies of requests, taken in whole before anything is done with them: within a size, and within a time."""
 
 import asyncio
+from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,6 +10,8 @@ from agent_tunix.service.problems import Problem
 
 # Those of other methods are not read at all.
 _METHODS = ("POST", "PUT", "PATCH")
+# Of whoever is not known: room for a log-in.
+STRANGERS_BYTES = 16 * 1024
 
 
 class Bodies:
@@ -18,21 +21,24 @@ class Bodies:
         app: What it is handed to.
         max_bytes: The largest body; one that says to be larger is refused before it is read.
         timeout_s: By when all of it must have come.
+        is_known: Whether a request is of somebody who has shown a key; the bodies of others are small.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float, is_known: Callable[[Scope], bool]) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
+        self._is_known = is_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in _METHODS:
             await self._app(scope, receive, send)
             return
-        self._check_headers(Headers(scope=scope))
+        most = self._max_bytes if self._is_known(scope) else min(self._max_bytes, STRANGERS_BYTES)
+        _check_headers(Headers(scope=scope), most)
         try:
             async with asyncio.timeout(self._timeout_s):
-                body = await self._read(receive)
+                body = await _read(receive, most)
         except TimeoutError:
             raise Problem(
                 408, "body_timeout", f"the body must have come within {self._timeout_s:g} s; send it again, faster"
@@ -46,31 +52,33 @@ class Bodies:
 
         await self._app(scope, replay, send)
 
-    def _check_headers(self, headers: Headers) -> None:
-        encoding = headers.get("content-encoding", "identity")
-        if encoding.lower() != "identity":
-            raise Problem(
-                415, "unsupported_encoding", f"bodies must be sent as they are, not with Content-Encoding: {encoding}"
-            )
-        if "content-length" in headers and "transfer-encoding" in headers:
-            raise Problem(
-                400, "malformed_request", "the request says twice how long its body is; leave out Content-Length"
-            )
-        if int(headers.get("content-length", "0")) > self._max_bytes:  # the server has seen that it is a number
-            raise self._too_large()
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        body = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self._max_bytes:
-                raise self._too_large()
-        return bytes(body)
+def _check_headers(headers: Headers, most: int) -> None:
+    encoding = headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise Problem(
+            415, "unsupported_encoding", f"bodies must be sent as they are, not with Content-Encoding: {encoding}"
+        )
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise Problem(400, "malformed_request", "the request says twice how long its body is; leave out Content-Length")
+    if int(headers.get("content-length", "0")) > most:  # the server has seen that it is a number
+        raise _too_large(most)
 
-    def _too_large(self) -> Problem:
-        return Problem(413, "body_too_large", f"a body may have at most {self._max_bytes:,} bytes; send less")
+
+async def _read(receive: Receive, most: int) -> bytes | None:
+    """The body; None where the client goes away."""
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > most:
+            raise _too_large(most)
+    return bytes(body)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, "body_too_large", f"a body may have at most {most:,} bytes here; send less")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.service.abuse import addresses, bodies, code, floods
+from tests.service.abuse import addresses, bodies, code, floods, pages
 from tests.service.abuse.cases import CASES
 from tests.service.abuse.code import UPLOADS
 from tests.service.abuse.victim import Victim
@@ -15,7 +15,7 @@ __all__ = ["CASES", "UPLOADS", "Seen", "attack", "read_table"]
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 HEADING = "## What the server answers"
 
-_MODULES = (addresses, bodies, floods, code)  # which make the cases
+_MODULES = (addresses, pages, bodies, floods, code)  # which make the cases
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import Depends
 from starlette.requests import Request
+from starlette.types import Scope
 
 from agent_tunix.errors import NotStoredError
 from agent_tunix.service.inspector.sessions import Session, Sessions
@@ -58,6 +59,13 @@ def requires(scope: str) -> Any:
             await _check_token(request, session)
 
     return Depends(admit)
+
+
+def is_logged_in(scope: Scope) -> bool:
+    """Whether a request bears the token of a session; whether its key still opens anything is looked up later."""
+    request = Request(scope)
+    token = request.cookies.get(COOKIE)
+    return token is not None and sessions_of(request).find(token) is not None
 
 
 async def find_session(request: Request) -> Session | None:
