@@ -1,11 +1,14 @@
 """Calls of the store from the event loop."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from agent_tunix.service.problems import Problem
+from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
 
 Arguments = ParamSpec("Arguments")
@@ -15,6 +18,9 @@ _READERS = 8
 _WRITERS = 4
 # Uploads that may wait for their turn; checking one takes some 50 ms, and a hostile one ten seconds.
 _MOST_WAITING = 64
+# Of one key, so that others have their turn whatever it uploads.
+_MOST_OF_A_KEY = 32
+_AT_ONCE_OF_A_KEY = _WRITERS - 1
 
 
 class StoreCalls:
@@ -31,7 +37,8 @@ class StoreCalls:
         self._is_near = store.engine.dialect.name == "sqlite"
         self._readers = ThreadPoolExecutor(_READERS, "store-reads")
         self._writers = ThreadPoolExecutor(_WRITERS, "store-writes")
-        self._writing = 0
+        self._writing: Counter[str] = Counter()
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def read(
         self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
@@ -42,21 +49,33 @@ class StoreCalls:
         return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
 
     async def write(
-        self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+        self,
+        call: Callable[Concatenate[Key, Arguments], Result],
+        key: Key,
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
     ) -> Result:
-        """Make a call that changes something, to its end even if the client goes away.
+        """Make a call that changes something for a key; once begun, to its end even if the client goes away.
 
         Raises:
-            Problem: Too many are waiting.
+            Problem: Too many are waiting, in all or of this key.
         """
-        if self._writing >= _MOST_WAITING:
-            raise Problem(503, "busy", f"{self._writing} changes are waiting for their turn; try again in a moment")
-        self._writing += 1
+        waiting, mine = self._writing.total(), self._writing[key.id]
+        if waiting >= _MOST_WAITING or mine >= _MOST_OF_A_KEY:
+            raise Problem(
+                503,
+                "busy",
+                f"{waiting} changes are waiting for their turn, {mine} of them with this key; try again in a moment",
+            )
+        turns = self._turns.setdefault(key.id, asyncio.Semaphore(_AT_ONCE_OF_A_KEY))
+        self._writing[key.id] += 1
         try:
-            done = asyncio.get_running_loop().run_in_executor(self._writers, lambda: call(*args, **kwargs))
-            return await asyncio.shield(done)
+            async with turns:
+                loop = asyncio.get_running_loop()
+                return await asyncio.shield(loop.run_in_executor(self._writers, lambda: call(key, *args, **kwargs)))
         finally:
-            self._writing -= 1
+            self._writing[key.id] -= 1
+            self._writing += Counter()  # forgets the keys of which none is left
 
     def close(self) -> None:
         """Wait for the writes that have begun."""

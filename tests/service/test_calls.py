@@ -1,0 +1,50 @@
+"""Calls of the store: no key holds up the others."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_tunix.service.calls import StoreCalls
+from agent_tunix.service.problems import Problem
+from agent_tunix.store import Key, open_store
+from agent_tunix.store.opening import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty one."""
+    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        yield store
+
+
+def test_whatever_one_key_uploads_another_has_its_turn(store: Store) -> None:
+    alice, bob = (store.keys.create(name)[0] for name in ("alice", "bob"))
+    is_over = threading.Event()
+
+    def wait(key: Key) -> bool:
+        return is_over.wait(60)
+
+    def name_of(key: Key) -> str:
+        return key.name
+
+    async def upload() -> str:
+        calls = StoreCalls(store)
+        try:
+            slow = [asyncio.create_task(calls.write(wait, alice)) for _ in range(32)]
+            await asyncio.sleep(0.1)
+            with pytest.raises(Problem) as refused:
+                await calls.write(wait, alice)
+            assert (refused.value.status, refused.value.code) == (503, "busy")
+            name = await asyncio.wait_for(calls.write(name_of, bob), 30)
+            is_over.set()
+            assert all(await asyncio.gather(*slow))
+            assert await calls.write(name_of, alice) == "alice"
+            return name
+        finally:
+            is_over.set()
+            calls.close()
+
+    assert asyncio.run(upload()) == "bob"
