@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,69 @@ def test_runs_that_differ_share_what_is_the_same_in_both(tmp_path: Path) -> None
     assert len(list(tmp_path.glob("agent_tunix_program-*"))) == 1
 
 
+def test_functions_of_the_same_text_that_read_other_arguments_share_nothing(tmp_path: Path) -> None:
+    """JAX leaves out of the text what is not read."""
+    args = jnp.float32(1), jnp.float32(10)
+    for run, expected in (("first", 3.0), ("second", 12.0), ("third", 3.0)):
+
+        def chosen(a: jax.Array, b: jax.Array, run: str = run) -> jax.Array:
+            return (b if run == "second" else a) + 2
+
+        assert Programs(tmp_path, run).run(Call("chosen", jax.jit(chosen), args)) == expected
+
+
+def test_functions_of_the_same_text_that_give_it_otherwise_share_nothing(tmp_path: Path) -> None:
+    for kind in (tuple, list):
+
+        def both(x: jax.Array, kind: Any = kind) -> Any:
+            return kind([x + 1, x + 2])
+
+        assert Programs(tmp_path, str(kind)).run(Call("both", jax.jit(both), (jnp.float32(1),))) == kind([2.0, 3.0])
+
+
+def test_an_argument_of_weak_type_is_another(tmp_path: Path) -> None:
+    def add(x: jax.Array, y: jax.Array) -> jax.Array:
+        return x + y
+
+    for weak, expected in ((True, jnp.bfloat16), (False, jnp.float32)):
+        y = jnp.asarray(1.0) if weak else jnp.float32(1.0)
+        call = Call("add", jax.jit(add), (jnp.bfloat16(1.0), y))
+        assert Programs(tmp_path, "run").run(call).dtype == expected
+
+
+def test_a_file_with_the_program_of_another_call_is_replaced(tmp_path: Path) -> None:
+    for factor in (2, 3):
+        Programs(tmp_path, "run").run(Traced().call(factor=factor))
+    paths = sorted(tmp_path.glob("agent_tunix_program-*"))
+    assert len(paths) == 2
+    contents = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, reversed(contents), strict=True):
+        path.write_bytes(content)
+    for factor in (2, 3):
+        check(Programs(tmp_path, "run").run(Traced().call(factor=factor)), factor)
+
+
+def test_sources_that_have_changed_since_they_were_imported_are_not_what_was_traced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_read_sources", lambda: "edited while the model was loaded")
+        check(Programs(tmp_path, "run").run(Traced().call()))
+    traced = Traced()
+    check(Programs(tmp_path, "run").run(traced.call()))
+    assert traced.count == 1
+
+
+def test_threads_may_write_one_program_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(lambda _: Programs(tmp_path, "run").run(Traced().call()), range(16)):
+            check(found)
+    assert len(list(tmp_path.iterdir())) == 2  # nothing half-written among them
+    traced = Traced()
+    check(Programs(tmp_path, "run").run(traced.call()))
+    assert traced.count == 0
+
+
 def test_what_jax_has_in_its_own_cache_can_be_kept_too(tmp_path: Path) -> None:
     """On a CPU what XLA has read lacks functions when it is written."""
     call = Traced().call()
@@ -166,7 +230,7 @@ def test_the_identity_follows_facts_and_what_jax_was_told(monkeypatch: pytest.Mo
         found.append(identity(config={"a": 1}))
     finally:
         jax.config.update("jax_default_matmul_precision", None)  # type: ignore[no-untyped-call]
-    monkeypatch.setattr(module, "_source_digest", lambda: "other sources")
+    monkeypatch.setattr(module, "_IMPORTED", "other sources")
     found.append(identity(config={"a": 1}))
     assert len(set(found)) == 5
     assert found[-1] == identity(config={"a": 1})
@@ -177,6 +241,15 @@ def test_where_a_program_lies_does_not_change_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
     assert identity() == before
     assert kept_directory() == Path("elsewhere")
+
+
+def test_who_wants_no_cache_of_jax_has_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "somewhere")
+    jax.config.update("jax_enable_compilation_cache", False)  # type: ignore[no-untyped-call]
+    try:
+        assert kept_directory() is None
+    finally:
+        jax.config.update("jax_enable_compilation_cache", True)  # type: ignore[no-untyped-call]
 
 
 def test_several_processes_leave_it_to_jax(monkeypatch: pytest.MonkeyPatch) -> None:

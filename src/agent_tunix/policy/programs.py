@@ -11,7 +11,6 @@ write the directory may run code here.
 """
 
 import contextlib
-import functools
 import hashlib
 import importlib.metadata
 import json
@@ -20,6 +19,7 @@ import os
 import pickle
 import re
 import time
+import uuid
 import zlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +28,8 @@ from typing import Any
 
 import jax
 from jax.experimental import serialize_executable
+
+from agent_tunix.policy.processor import processor_kind
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -43,6 +45,22 @@ _TRACED = ("config", "policy", "training")
 _VARIABLES = ("JAX_", "XLA_", "LIBTPU_", "TPU_", "CUDA_", "NVIDIA_", "TF_XLA_")
 # They say where compiled programs lie and what is told of them, and nothing of the programs.
 _OTHERWISE = ("JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE", "JAX_TRACEBACK", "JAX_LOGGING")
+
+
+def _read_sources() -> str:
+    """A digest of the files as they are now."""
+    digest = hashlib.sha256()
+    for room in _TRACED:
+        for path in sorted((_ROOM / room).rglob("*.py")):
+            digest.update(f"{path.relative_to(_ROOM)}\0".encode())
+            with contextlib.suppress(OSError):  # one that goes as it is looked at
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+# Early, since a run that loads a large model is minutes old when it compiles: by then a file may be another than what
+# was imported from it.
+_IMPORTED = _read_sources()
 
 
 @dataclass(frozen=True)
@@ -125,17 +143,17 @@ class _Kept:
         """The program of a call: from the disk, or else compiled and kept."""
         place = self._directory / f"agent_tunix_{call.name}-{_digest_call(call, run)}{_SUFFIX}"
         text = _read_text(place)
-        if text is not None and (compiled := _load(self._path(text), call)) is not None:
+        if text is not None and (compiled := _load(self._path(text), text, call)) is not None:
             return compiled
         lowered = call.function.lower(*call.args, **call.statics)
-        text = hashlib.sha256(f"{self._machine}\0{lowered.as_text()}".encode()).hexdigest()
+        text = _digest_text(lowered, self._machine)
         path = self._path(text)
-        compiled = _load(path, call)
+        compiled = _load(path, text, call)
         if compiled is None:
             compiled = lowered.compile(compiler_options=_unheard_of())
-            if not (self._adds and _store(path, compiled)):
+            if not (self._adds and _store(path, text, compiled)):
                 return compiled
-        if self._adds:
+        if self._adds and _read_sources() == _IMPORTED:
             _write_whole(place, text.encode())
         return compiled
 
@@ -146,10 +164,31 @@ class _Kept:
 def _digest_call(call: Call, run: str) -> str:
     leaves, _ = jax.tree_util.tree_flatten_with_path(call.args)
     arrays = [
-        (jax.tree_util.keystr(path), leaf.shape, str(leaf.dtype), str(getattr(leaf, "sharding", None)))
+        (
+            jax.tree_util.keystr(path),
+            leaf.shape,
+            str(leaf.dtype),
+            getattr(leaf, "weak_type", False),
+            str(getattr(leaf, "sharding", None)),
+        )
         for path, leaf in leaves
     ]
     return hashlib.sha256(repr((run, sorted(call.statics.items()), arrays)).encode()).hexdigest()
+
+
+def _digest_text(lowered: Any, machine: str) -> str:
+    """Of a program's text, and of what it leaves open: which arguments are its parameters, and what it gives them as.
+
+    JAX leaves out arguments that nothing reads, and the text does not say which: that of `a + 1` is that of `b + 1`.
+    """
+    arguments = lowered._lowering.compile_args
+    left_open = (
+        sorted(arguments["kept_var_idx"]),
+        arguments["global_in_avals"],
+        arguments["global_out_avals"],
+        str(lowered.out_tree),
+    )
+    return hashlib.sha256(f"{machine}\0{left_open!r}\0{lowered.as_text()}".encode()).hexdigest()
 
 
 def identity(**facts: Any) -> str:
@@ -160,8 +199,11 @@ def identity(**facts: Any) -> str:
     """
     told = {
         "versions": {name: importlib.metadata.version(name) for name in _DISTRIBUTIONS},
-        "source": _source_digest(),
-        "devices": [(device.platform, device.device_kind) for device in jax.devices()],
+        "source": _IMPORTED,
+        "devices": [
+            (device.platform, device.device_kind, device.client.platform_version) for device in jax.devices()
+        ],
+        "processor": processor_kind(),
         "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "environment": {
             name: value
@@ -177,28 +219,21 @@ def identity(**facts: Any) -> str:
 def kept_directory() -> Path | None:
     """Where compiled programs are kept, if they are, and one process is at work."""
     directory = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    return Path(directory) if directory and jax.process_count() == 1 else None
+    wanted = directory and jax.config.values["jax_enable_compilation_cache"]
+    return Path(directory) if directory and wanted and jax.process_count() == 1 else None
 
 
-@functools.cache
-def _source_digest() -> str:
-    digest = hashlib.sha256()
-    for room in _TRACED:
-        for path in sorted((_ROOM / room).rglob("*.py")):
-            digest.update(f"{path.relative_to(_ROOM)}\0".encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _load(path: Path, call: Call) -> Any:
-    """The program of a file; None where there is none, or none that can be used."""
+def _load(path: Path, text: str, call: Call) -> Any:
+    """The program of a file; None where there is none, or none that can be used: that of another text cannot."""
     started = time.perf_counter()
     try:
         content = path.read_bytes()
     except OSError:
         return None
     try:
-        program, out_tree = pickle.loads(zlib.decompress(content))
+        kept, program, out_tree = pickle.loads(zlib.decompress(content))
+        if kept != text:
+            raise ValueError(f"it holds the program {kept}")
         in_tree = jax.tree.structure((call.args, {}))
         compiled = serialize_executable.deserialize_and_load(program, in_tree, out_tree)
     except Exception as error:  # a file may hold anything; the program is compiled instead
@@ -226,11 +261,11 @@ def _unheard_of() -> dict[str, int]:
     return {"xla_gpu_redzone_padding_bytes": time.time_ns() % 2**31} if jax.default_backend() == "cpu" else {}
 
 
-def _store(path: Path, compiled: Any) -> bool:
+def _store(path: Path, text: str, compiled: Any) -> bool:
     """Keep a program; whether that was possible."""
     try:
         program, _, out_tree = serialize_executable.serialize(compiled)
-        content = zlib.compress(pickle.dumps((program, out_tree)), 1)
+        content = zlib.compress(pickle.dumps((text, program, out_tree)), 1)
     except Exception as error:  # of the many that pickle and XLA raise, none is a reason to fail
         _LOGGER.debug("%s was not kept (%s: %s)", path, type(error).__name__, error)
         return False
@@ -239,7 +274,8 @@ def _store(path: Path, compiled: Any) -> bool:
 
 def _write_whole(path: Path, content: bytes) -> bool:
     """Write a file whole or not at all; whether that was possible."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # Of another container, which may have the same process ids, or of another thread, it must not be the same.
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
         partial.write_bytes(content)
         os.replace(partial, path)

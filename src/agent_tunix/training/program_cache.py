@@ -14,15 +14,15 @@ Runs may use one directory at once: a program that another run removes is compil
 """
 
 import contextlib
-import hashlib
 import logging
 import os
-import platform
 import shutil
 import tempfile
 import time
 import zlib
 from pathlib import Path
+
+from agent_tunix.policy.processor import processor_kind
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -76,20 +76,9 @@ def cache_directory(setting: str) -> Path:
     """Where the programs for this processor are kept: `auto`, or the directory that holds one for each kind."""
     if setting != "auto":
         # Its path is part of what JAX finds a program by.
-        return Path(setting).expanduser().resolve() / _processor()
+        return Path(setting).expanduser().resolve() / processor_kind()
     cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path("~/.cache").expanduser()) / "agent_tunix" / "jax" / _processor()
-
-
-def _processor() -> str:
-    """A word for this kind of processor: the same for all that have the same instructions."""
-    described = ""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        wanted = ("model name", "flags", "Features", "CPU part")
-        # Those of all cores, and not of each: a machine's cores are of one or two kinds.
-        described = "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
-    return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
+    return (Path(cache) if cache else Path("~/.cache").expanduser()) / "agent_tunix" / "jax" / processor_kind()
 
 
 def _why_not_written(directory: Path) -> str | None:
