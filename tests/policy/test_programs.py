@@ -1,5 +1,8 @@
 """Programs that a later process finds on the disk: found where they are the same, and only there."""
 
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +92,49 @@ def test_nor_one_for_arrays_that_lie_elsewhere(tmp_path: Path) -> None:
     traced = Traced()
     check(Programs(tmp_path, "run").run(traced.call(placed)))
     assert traced.count == 1
+
+
+# Run twice: what it says is whether each function was traced, and whether its result is right and where it should be.
+ON_SOME_DEVICES = """
+import sys
+from pathlib import Path
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from agent_tunix.policy.programs import Call, Programs
+
+said = []
+for devices in ([0], [0, 1], [1, 0]):
+    count = []
+    mesh = jax.sharding.Mesh(np.array(jax.devices())[devices], ("rows",))
+    x = jax.device_put(np.arange(4.0), NamedSharding(mesh, PartitionSpec("rows")))
+    def double(x, key):
+        count.append(1)
+        return 2 * x + key
+    found = Programs(Path(sys.argv[1]), str(devices)).run(Call("double", jax.jit(double), (x, jax.numpy.float32(1))))
+    right = found.tolist() == [1.0, 3.0, 5.0, 7.0] and found.sharding == x.sharding
+    said.append(f"{len(count)}{right}")
+print(*said)
+"""
+
+
+def test_a_mesh_of_some_of_the_devices_finds_its_programs(tmp_path: Path) -> None:
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=3",
+        "PYTHONPATH": str(Path(module.__file__).parents[2]),
+    }
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", ON_SOME_DEVICES, str(tmp_path)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert said == [["1True"] * 3, ["0True"] * 3]
 
 
 def test_one_process_has_programs_for_several_shapes(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class _Kept:
         if text is not None and (compiled := _load(self._path(text), text, call)) is not None:
             return compiled
         lowered = call.function.lower(*call.args, **call.statics)
-        text = _digest_text(lowered, self._machine)
+        text = _digest_text(lowered, call, self._machine)
         path = self._path(text)
         compiled = _load(path, text, call)
         if compiled is None:
@@ -173,11 +173,12 @@ def _digest_call(call: Call, run: str) -> str:
         )
         for path, leaf in leaves
     ]
-    return hashlib.sha256(repr((run, sorted(call.statics.items()), arrays)).encode()).hexdigest()
+    told = run, sorted(call.statics.items()), arrays, _ids(call)
+    return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
-def _digest_text(lowered: Any, machine: str) -> str:
-    """Of a program's text, and of what it leaves open: which arguments are its parameters, and what it gives them as.
+def _digest_text(lowered: Any, call: Call, machine: str) -> str:
+    """Of a program's text, and of what it leaves open: its arguments, what it gives its results as, and its devices.
 
     JAX leaves out arguments that nothing reads, and the text does not say which: that of `a + 1` is that of `b + 1`.
     """
@@ -187,6 +188,7 @@ def _digest_text(lowered: Any, machine: str) -> str:
         arguments["global_in_avals"],
         arguments["global_out_avals"],
         str(lowered.out_tree),
+        _ids(call),
     )
     return hashlib.sha256(f"{machine}\0{left_open!r}\0{lowered.as_text()}".encode()).hexdigest()
 
@@ -235,12 +237,28 @@ def _load(path: Path, text: str, call: Call) -> Any:
         if kept != text:
             raise ValueError(f"it holds the program {kept}")
         in_tree = jax.tree.structure((call.args, {}))
-        compiled = serialize_executable.deserialize_and_load(program, in_tree, out_tree)
+        devices = _devices(call)
+        compiled = serialize_executable.deserialize_and_load(
+            program, in_tree, out_tree, backend=devices[0].client, execution_devices=devices
+        )
     except Exception as error:  # a file may hold anything; the program is compiled instead
         _LOGGER.debug("%s is of no use (%s: %s)", path, type(error).__name__, error)
         return None
     jax.monitoring.record_event_duration_secs(LOADED_EVENT, time.perf_counter() - started)
     return compiled
+
+
+def _devices(call: Call) -> list[jax.Device]:
+    """Those that a call's arrays lie on, in the order of its mesh, which need not have all that there are."""
+    found = [leaf.sharding for leaf in jax.tree.leaves(call.args) if getattr(leaf, "sharding", None) is not None]
+    for sharding in found:
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            return list(sharding.mesh.devices.flat)
+    return list(found[0].device_set) if found else jax.devices()[:1]
+
+
+def _ids(call: Call) -> list[int]:
+    return [device.id for device in _devices(call)]
 
 
 def _read_text(path: Path) -> str | None:
