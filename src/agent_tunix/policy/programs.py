@@ -202,9 +202,7 @@ def identity(**facts: Any) -> str:
     told = {
         "versions": {name: importlib.metadata.version(name) for name in _DISTRIBUTIONS},
         "source": _IMPORTED,
-        "devices": [
-            (device.platform, device.device_kind, device.client.platform_version) for device in jax.devices()
-        ],
+        "devices": [(device.platform, device.device_kind, device.client.platform_version) for device in jax.devices()],
         "processor": processor_kind(),
         "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "environment": {
