@@ -57,7 +57,10 @@ class Recorded(Programs):
         lowered = call.function.lower(*call.args, **call.statics)
         place = f"{call.name}-{programs_module._digest_call(call, self._of_run)}"
         self.texts[place] = programs_module._digest_text(lowered, call, "")
-        return jax.tree.map(lambda shape: jax.ShapeDtypeStruct(shape.shape, shape.dtype), lowered.out_info)
+        return jax.tree.map(
+            lambda shape: jax.ShapeDtypeStruct(shape.shape, shape.dtype),  # type: ignore[no-untyped-call]
+            lowered.out_info,
+        )
 
 
 def programs_of(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> dict[str, str]:
