@@ -167,3 +167,23 @@ def test_an_update_that_is_not_finite_has_no_norm_and_is_not_counted(make_bench:
     assert not finite
     assert np.isnan([number(policy["update_norm"]), number(policy["update_ratio"])]).all()
     assert bench.learner.num_updates == 0
+
+
+@pytest.mark.parametrize("groups", [{}, GROUPS], ids=["plain", "groups"])
+def test_an_update_that_is_not_finite_in_the_midst_of_its_micro_batches_leaves_nothing(
+    make_bench: BenchMaker, groups: dict[str, Any]
+) -> None:
+    optimizer = OptimizerConfig(kind="sgd", momentum=0.0, learning_rate=0.1, groups=groups)
+    bench = bench_of(make_bench, optimizer, micro_batch_size=1, num_iterations=1)
+    take_step(bench, 1)
+    before = bench.state()
+    third_of_four = np.where(np.arange(16) == 9, np.inf, ADVANTAGES)
+    _, finite, applied = bench.update(bench.sample(seed=2), third_of_four)
+    assert (finite, applied, bench.learner.num_updates) == (False, 0, 1)
+    assert_same(bench.state(), before)
+    take_step(bench, 3)
+    after = bench.state()
+    bench.reset()
+    take_step(bench, 1)
+    take_step(bench, 3)
+    assert_same(bench.state(), after)
