@@ -93,7 +93,7 @@ def read_outcome(root: Path) -> Outcome:
         outcome = Outcome(RunStatus(stored["status"]), tuple(map(str, stored["overrides"])), str(stored["detail"]))
     except FileNotFoundError:  # of a run from before there was such a file
         outcome = Outcome(RunStatus.RUNNING)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return Outcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
     if outcome.status is RunStatus.RUNNING and not _is_held(root):
         return Outcome(RunStatus.STOPPED, outcome.overrides, "it ended without a word, as when killed")

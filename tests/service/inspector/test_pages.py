@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -192,6 +193,16 @@ def test_a_group_is_shown_with_advantages(alice: Visitor, run: str) -> None:
     assert page.count('<svg class="bar"') == 8
     assert f'rel="prev" href="{run}/steps/2/groups/0"' in page
     assert 'rel="next"' not in page
+
+
+def test_a_group_tells_the_standard_deviation_that_advantages_are_divided_by(alice: Visitor, run: str) -> None:
+    page = alice.get(f"{run}/steps/2/groups/1").text
+    rows = re.findall(r'<th scope="row"><a href="#r-[^>]*>[^<]*</a></th><td class="number">([^<]*)', page)
+    totals = [float(text.replace("\N{MINUS SIGN}", "-")) for text in rows if text.strip() != "–"]
+    told = re.search(r"<dt>Standard deviation</dt><dd>([^<]*)<", page)
+    assert told is not None
+    assert len(totals) > 1
+    assert float(told[1]) == pytest.approx(np.std(totals, ddof=1), abs=1e-3)
 
 
 def test_two_steps_are_compared_by_the_prompts_they_share(alice: Visitor, run: str) -> None:

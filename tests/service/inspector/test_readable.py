@@ -1,6 +1,7 @@
 """Whoever sees little, or nothing, can use the pages: contrast, names of controls, headings, and titles."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,36 @@ def check(seen: Seen, where: str) -> None:
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), (where, levels)
     assert page.title().endswith("· agent_tunix"), where
     assert page.evaluate("document.documentElement.lang") == "en", where
+
+
+def write_state(root: Path, **status: Any) -> None:
+    (root / "status.json").write_text(json.dumps({"overrides": []} | status), encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_a_run_that_failed_at_length_leaves_room_for_the_rest(browser: Browser, tmp_path: Path, width: int) -> None:
+    runs = tmp_path / "runs"
+    write_run(runs / "a run with a name", 1)
+    write_state(runs / "a run with a name", status="failed", detail="RewardError: " + "why " * 60 + "y" * 200)
+    with serving(tmp_path, runs) as server, looking(browser, server, width) as seen:
+        seen.log_in(server.secret)
+        boxes = [seen.page.get_by_role("link", name="a run with a name").bounding_box()]
+        boxes.append(seen.page.get_by_role("cell").filter(has_text="UTC").bounding_box())
+        name, started = (box for box in boxes if box is not None)
+        assert name["width"] > name["height"]
+        assert started["x"] + started["width"] <= width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_what_components_say_is_not_cut_in_a_group(browser: Browser, server: Server, width: int) -> None:
+    with looking(browser, server, width) as seen:
+        seen.log_in(server.secret)
+        seen.page.get_by_role("link", name="one").click()
+        seen.page.wait_for_url("**/runs/run_*")
+        seen.page.goto(f"{seen.page.url}/steps/2/groups/0")
+        tables = seen.page.get_by_role("region", name="Components of the reward")
+        tables.first.wait_for()
+        assert tables.evaluate_all("(all) => all.every((one) => one.scrollWidth <= one.clientWidth)")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,37 @@ def test_a_configuration_that_grows_out_of_bounds_is_not_shown(roots: Path) -> N
     run = next(run for run in index.list().data if run.name == "first")
     assert run.method is None
     assert index.get(run.id).config is None
+
+
+HOSTILE = {
+    "nested lists": "a: " + "[" * 100_000,
+    "nested blocks": "- " * 100_000,
+    "nested keys": "? " * 100_000,
+    "merged lists": "a0: &a0 {x: 1}\n"
+    + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12)),
+    "a number to the base 60": "a: 1:" + "59:" * 300_000 + "1",
+    "a tag": "a: !!int '1'",
+    "too many keys": "".join(f"a{n}: 1\n" for n in range(20_000)),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_configuration_that_costs_too_much_to_make_is_not_shown(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.yaml").write_text(content)
+    # In a process of its own, which one that nests too deep would end.
+    program = (
+        "import sys; from pathlib import Path; from agent_tunix.service.runs.summary import read_config;"
+        "sys.exit(read_config(Path(sys.argv[1])) is not None)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b'{"status": "failed", "overrides": [], "detail": "' + b"x" * 2**20, b"\xff", b"[]"]
+)
+def test_a_status_that_is_none_spoils_only_its_run(roots: Path, content: bytes) -> None:
+    (roots / "first" / "status.json").write_bytes(content)
+    found = {run.name: run for run in RunIndex([roots]).list().data}
+    assert len(found) == 3
+    assert found["first"].state == "unreadable"
+    assert len(found["first"].detail) <= 500

@@ -152,12 +152,12 @@ def _by_reward(shown: Shown) -> float:
 
 
 def _statistics(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of the totals that there are."""
+    """Of the totals that there are; with the standard deviation that advantages are divided by."""
     totals = [row["total"] for row in rows if row["total"] is not None]
     return {
         "num_scored": len(totals),
         "mean": float(np.mean(totals)) if totals else None,
-        "std": float(np.std(totals)) if totals else None,
+        "std": float(np.std(totals, ddof=1)) if len(totals) > 1 else 0.0 if totals else None,
         "largest_advantage": max((abs(row["advantage"] or 0.0) for row in rows), default=0.0),
     }
 

@@ -5,7 +5,10 @@ import math
 import os
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
+
+# Beyond it, nothing counts exactly that computes with doubles: a browser, a chart.
+_LAST_STEP = 10**15 - 1
 
 
 def plain_status(path: Path, kind: int = stat.S_IFREG) -> os.stat_result | None:
@@ -37,6 +40,11 @@ def parse_object(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return finite(loaded) if isinstance(loaded, dict) else None
+
+
+def is_step(value: object) -> TypeGuard[int]:
+    """Whether a value of JSON can be the step of a row: 0 to 10¹⁵ − 1."""
+    return type(value) is int and 0 <= value <= _LAST_STEP
 
 
 def finite(value: Any) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.service.runs.files import open_plain, parse_object
+from agent_tunix.service.runs.files import is_step, open_plain, parse_object
 
 MAX_ROWS = 5000
 _MAX_BYTES = 4 * 2**20
@@ -130,7 +130,7 @@ class MetricsTail:
         found = _STEP.match(line)
         row = None if found and line.endswith(b"}") else parse_object(line)
         step = int(found[1]) if found and line.endswith(b"}") else (row or {}).get("step")
-        if type(step) is not int:
+        if not is_step(step):
             self._damaged += 1
             return
         self._steps.append(max(step, self._steps[-1]) if self._steps else step)
@@ -141,7 +141,7 @@ class MetricsTail:
 
     def _keep_evaluation(self, row: dict[str, Any]) -> None:
         found = {sys.intern(name): value for name, value in row.items() if name.startswith(_EVALUATION)}
-        if found and type(row.get("step")) is int:
+        if found and is_step(row.get("step")):
             kept = self._evaluations if self._first_evaluation else self._first_evaluation
             kept.append({"step": row["step"]} | found)
 
@@ -161,4 +161,4 @@ class MetricsTail:
             parse_object(content[start - base : end - base])
             for start, end in zip(self._starts[first:last], self._ends[first:last], strict=True)
         )
-        return [row for row in rows if row is not None and type(row.get("step")) is int]
+        return [row for row in rows if row is not None and is_step(row.get("step"))]

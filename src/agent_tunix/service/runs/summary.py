@@ -3,17 +3,21 @@
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.service.runs.files import open_plain, parse_object, plain_status
+from agent_tunix.service.runs.files import is_step, open_plain, parse_object, plain_status
 from agent_tunix.tracking.outcome import Outcome, RunStatus, read_outcome
 
 # Of metrics.jsonl its end, in which several rows lie.
 _TAIL_BYTES = 256 * 1024
 _MAX_CONFIG_BYTES = 2**20
+_MAX_STATUS_BYTES = 2**20
 _MOST_NODES = 20_000
+_DEEPEST = 50
+_LONGEST_WORD = 10_000
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def summarise_run(id: str, name: str, root: Path, started_ns: int) -> RunSummary
     rows = read_tail(root / "metrics.jsonl")
     rewards = (row.get("rewards/total/mean") for row in reversed(rows))
     reward = next((value for value in rewards if type(value) in (int, float)), None)
-    step = next((row["step"] for row in reversed(rows) if type(row.get("step")) is int), None)
+    step = next((row["step"] for row in reversed(rows) if is_step(row.get("step"))), None)
     config = read_config(root)
     detail = outcome.detail.replace(f"{root}/", "")
     return RunSummary(
@@ -91,37 +95,52 @@ def read_config(root: Path) -> dict[str, Any] | None:
             content = file.read(_MAX_CONFIG_BYTES + 1)
         if len(content) > _MAX_CONFIG_BYTES:
             return None
-        loaded = yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        _count_nodes(loaded)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        _check_shape(yaml.parse(content, loader))
+        loaded = yaml.load(content, loader)
         plain = parse_object(json.dumps(loaded, default=str).encode())
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError):
         return None
     return plain
 
 
-def _count_nodes(value: Any) -> None:
-    """See that a value is of bounded size once its aliases are written out.
+def _check_shape(events: Iterable[Any]) -> None:
+    """See that YAML is small and shallow before anything is made of it: making it is recursive, in C, without a limit.
+
+    Aliases let a small file stand for a huge value, and a number to the base 60, which has no space, takes the square of
+    its length; a run writes neither these nor tags.
+
+    Args:
+        events: What `yaml.parse` gives.
 
     Raises:
-        ValueError: It is not.
+        ValueError: It is something else than a run writes.
     """
-    waiting, seen = [value], 0
-    while waiting:
-        one = waiting.pop()
-        seen += 1 + (len(one) // 64 if isinstance(one, str) else 0)
-        if seen > _MOST_NODES:
-            raise ValueError("too large")
-        if isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+    import yaml
+
+    depth = nodes = 0
+    for event in events:
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
+            raise ValueError("aliases or tags")
+        if isinstance(event, yaml.ScalarEvent) and len(event.value) > _LONGEST_WORD and " " not in event.value:
+            raise ValueError("too long a word")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        nodes += isinstance(event, yaml.NodeEvent)
+        if nodes > _MOST_NODES or depth > _DEEPEST:
+            raise ValueError("too large or too deep")
 
 
 def _outcome(root: Path) -> Outcome:
     for name in ("status.json", ".lock"):
         path = root / name
-        if plain_status(path) is None and os.path.lexists(path):
+        status = plain_status(path)
+        if status is None and os.path.lexists(path):
             return Outcome(RunStatus.UNREADABLE, detail=f"{name} is no regular file")
+        if status is not None and status.st_size > _MAX_STATUS_BYTES:
+            return Outcome(RunStatus.UNREADABLE, detail=f"{name} has {status.st_size:,} bytes")
     return read_outcome(root)
 
 
