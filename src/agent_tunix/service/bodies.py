@@ -81,4 +81,5 @@ async def _read(receive: Receive, most: int) -> bytes | None:
 
 
 def _too_large(most: int) -> Problem:
-    return Problem(413, "body_too_large", f"a body may have at most {most:,} bytes here; send less")
+    hint = "log in, or send less" if most <= STRANGERS_BYTES else "send less"
+    return Problem(413, "body_too_large", f"a body may have at most {most:,} bytes here; {hint}")

@@ -13,7 +13,7 @@ from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.store import Key
 from agent_tunix.store.keys import Keys
 from tests.service.inspector.support import BROWSER, serving, visiting
-from tests.service.support import Server
+from tests.service.support import BREVITY, Server
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,9 @@ def test_a_key_opens_a_session_whose_cookie_no_script_and_no_other_site_gets(
     assert nobody.get("/runs").status_code == 200
 
 
-def test_behind_https_the_cookie_stays_there(server: Server, nobody: httpx.Client) -> None:
-    answer = nobody.post("/login", data={"key": server.secret}, headers={"X-Forwarded-Proto": "https"})
+@pytest.mark.parametrize("forwarded", ["https", "HTTPS", "https, http"])
+def test_behind_https_the_cookie_stays_there(server: Server, nobody: httpx.Client, forwarded: str) -> None:
+    answer = nobody.post("/login", data={"key": server.secret}, headers={"X-Forwarded-Proto": forwarded})
     assert "secure" in answer.headers["set-cookie"].lower()
 
 
@@ -188,6 +189,18 @@ def test_failed_attempts_are_limited_by_address_and_a_valid_key_passes(tmp_path:
         assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
         assert int(answers[-1].headers["retry-after"]) > 1
         assert log_in(client, server.secret).status_code == 303
+
+
+def test_who_is_no_longer_logged_in_is_told_so_of_a_large_source(nobody: httpx.Client) -> None:
+    answer = nobody.post("/functions/rf_x/try", data={"source": "#" * 20_000})
+    assert answer.status_code == 413
+    assert "log in" in answer.text
+
+
+def test_who_is_logged_in_may_send_as_much_as_the_api_takes(server: Server) -> None:
+    with visiting(server) as alice:
+        answer = alice.post("/functions", {"name": "n" * 100_000, "format": "trl"}, files={"file": ("a.py", BREVITY)})
+        assert answer.status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ def _end(request: Request) -> None:
 
 def _is_secure(request: Request) -> bool:
     """Whether the browser came by https, be it to a proxy before this server."""
-    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    forwarded, _, _ = request.headers.get("x-forwarded-proto", "").partition(",")  # of several proxies, the first
+    return "https" in (request.url.scheme, forwarded.strip().lower())
 
 
 async def home() -> Response:

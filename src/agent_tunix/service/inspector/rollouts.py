@@ -10,6 +10,7 @@ from fastapi import FastAPI, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent_tunix.rewards.advantages import group_std
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import Shown, show
 from agent_tunix.service.problems import Problem
@@ -157,7 +158,7 @@ def _statistics(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "num_scored": len(totals),
         "mean": float(np.mean(totals)) if totals else None,
-        "std": float(np.std(totals, ddof=1)) if len(totals) > 1 else 0.0 if totals else None,
+        "std": float(group_std(np.array([totals]))[0, 0]) if totals else None,
         "largest_advantage": max((abs(row["advantage"] or 0.0) for row in rows), default=0.0),
     }
 

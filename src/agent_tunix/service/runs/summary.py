@@ -107,8 +107,8 @@ def read_config(root: Path) -> dict[str, Any] | None:
 def _check_shape(events: Iterable[Any]) -> None:
     """See that YAML is small and shallow before anything is made of it: making it is recursive, in C, without a limit.
 
-    Aliases let a small file stand for a huge value, and a number to the base 60, which has no space, takes the square of
-    its length; a run writes neither these nor tags.
+    Aliases let a small file stand for a huge value, and a number to the base 60, which has no space, takes the square
+    of its length; a run writes neither these nor tags.
 
     Args:
         events: What `yaml.parse` gives.
