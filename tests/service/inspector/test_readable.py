@@ -71,6 +71,7 @@ def test_a_run_that_failed_at_length_leaves_room_for_the_rest(browser: Browser, 
         name, started = (box for box in boxes if box is not None)
         assert name["width"] > name["height"]
         assert started["x"] + started["width"] <= width
+        assert started["width"] > started["height"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])
