@@ -21,7 +21,7 @@ FINDING = {
     "step": 4,
     "summary": f"too many {EVIL}",
     "subject": "correct",
-    "evidence": {"share": 0.75, EVIL: EVIL},
+    "evidence": {"share": 0.75, EVIL: EVIL, "unknown": None, "is_so": True},
     "rollout_ids": ["4_1_2", EVIL],
     "edits": [f"grpo.x={EVIL}"],
 }
