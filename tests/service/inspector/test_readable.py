@@ -59,7 +59,7 @@ def write_state(root: Path, **status: Any) -> None:
     (root / "status.json").write_text(json.dumps({"overrides": []} | status), encoding="utf-8")
 
 
-@pytest.mark.parametrize("width", [800, 1280])
+@pytest.mark.parametrize("width", [1024, 1280])
 def test_a_run_that_failed_at_length_leaves_room_for_the_rest(browser: Browser, tmp_path: Path, width: int) -> None:
     runs = tmp_path / "runs"
     write_run(runs / "a run with a name", 1)

@@ -170,7 +170,7 @@ def test_a_configuration_that_grows_out_of_bounds_is_not_shown(roots: Path) -> N
     assert index.get(run.id).config is None
 
 
-HOSTILE = {
+COSTLY = {
     "nested lists": "a: " + "[" * 100_000,
     "nested blocks": "- " * 100_000,
     "nested keys": "? " * 100_000,
@@ -182,7 +182,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("content", COSTLY.values(), ids=COSTLY)
 def test_a_configuration_that_costs_too_much_to_make_is_not_shown(tmp_path: Path, content: str) -> None:
     (tmp_path / "config.yaml").write_text(content)
     # In a process of its own, which one that nests too deep would end.
