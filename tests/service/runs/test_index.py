@@ -90,6 +90,15 @@ def test_links_are_not_followed(roots: Path, tmp_path: Path) -> None:
     assert len(RunIndex([roots]).list().data) == 3
 
 
+def test_a_link_in_the_place_of_a_run_that_was_found_is_not_followed(roots: Path, tmp_path: Path) -> None:
+    index = RunIndex([roots])
+    run = next(run for run in index.list().data if run.name == "first")
+    (roots / "first").rename(tmp_path / "elsewhere")
+    (roots / "first").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Problem, match="no run of this id"):
+        index.get(run.id)
+
+
 def test_files_of_a_run_that_lead_elsewhere_are_not_read(roots: Path, tmp_path: Path) -> None:
     write_run(tmp_path / "elsewhere", num_steps=3)
     root = roots / "first"

@@ -111,7 +111,8 @@ class RunIndex:
 
     def _find(self, id: str) -> FoundRun:
         run = self._look().get(id)
-        if run is None or plain_status(run.root / "config.yaml") is None:
+        # Since it was found, a link may have been put in the place of a directory on the way to it.
+        if run is None or run.root.resolve() != run.root or plain_status(run.root / "config.yaml") is None:
             raise Problem(404, "run_not_found", "there is no run of this id", "id")
         return run
 
