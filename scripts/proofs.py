@@ -328,21 +328,27 @@ def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
     Raises:
         ProofFailedError: The store holds something else.
     """
-    killing, servers = _load("tests.store.killing"), _load("tests.postgresql")
+    killing = _load("tests.store.killing")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
-        try:
-            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
-        except servers.Unavailable as error:
-            seen["postgresql"] = str(error)
-        for name, url in urls.items():
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name, url in _databases(directory, stack, seen).items():
             result = killing.kill_uploads(url, uploads=100, seed=seed, again=again)
             if result.faults:
                 raise ProofFailedError(f"{name}: {'; '.join(result.faults)}")
             seen[name] = f"{result.acknowledged} uploads, {result.kills} kills, {result.unacknowledged} unacknowledged"
     return seen
+
+
+def _databases(directory: Path, stack: contextlib.ExitStack, seen: dict[str, Any]) -> dict[str, str]:
+    """The URL of an empty SQLite file, and of a PostgreSQL that is started; or why there is none, in what was seen."""
+    servers = _load("tests.postgresql")
+    urls = {"sqlite": f"sqlite:///{directory}/store.db"}
+    try:
+        urls["postgresql"] = stack.enter_context(servers.running_postgresql())
+    except servers.Unavailable as error:
+        seen["postgresql"] = str(error)
+    return urls
 
 
 def prove_killed_server() -> dict[str, Any]:
@@ -353,16 +359,11 @@ def prove_killed_server() -> dict[str, Any]:
     Raises:
         ProofFailedError: The store holds something else.
     """
-    killing, servers = _load("tests.service.killing"), _load("tests.postgresql")
+    killing = _load("tests.service.killing")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
-        try:
-            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
-        except servers.Unavailable as error:
-            seen["postgresql"] = str(error)
-        for name, url in urls.items():
+        for name, url in _databases(directory, stack, seen).items():
             result = killing.kill_server(url, directory, uploads=100, seed=0, longest_s=1.5)
             if result.faults:
                 raise ProofFailedError(f"{name}: {'; '.join(result.faults)}")
@@ -379,16 +380,12 @@ def prove_conformance() -> dict[str, Any]:
         ProofFailedError: One was, or there were too few.
     """
     conformance, support = _load("tests.service.conformance"), _load("tests.service.support")
-    servers, service, store = _load("tests.postgresql"), _load("agent_tunix.service"), _load("agent_tunix.store")
+    service, store = _load("agent_tunix.service"), _load("agent_tunix.store")
     runs = _load("tests.tracking.report.support")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
-        try:
-            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
-        except servers.Unavailable as error:
-            seen["postgresql"] = str(error)
+        urls = _databases(directory, stack, seen)
         (directory / "runs").mkdir()
         for number in range(5):
             runs.write_run(directory / "runs" / str(number), num_steps=3)
@@ -432,20 +429,13 @@ def prove_abuse() -> dict[str, Any]:
     Raises:
         ProofFailedError: One was answered otherwise, or the server was not as before.
     """
-    table, victims, servers = (
-        _load(f"tests.{name}") for name in ("service.abuse.table", "service.abuse.victim", "postgresql")
-    )
+    table, victims = _load("tests.service.abuse.table"), _load("tests.service.abuse.victim")
     if table.read_table().keys() != table.CASES.keys():
         raise ProofFailedError(f"the page has other attacks: {sorted(table.read_table().keys() ^ table.CASES.keys())}")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        urls = {"sqlite": f"sqlite:///{directory}/store.db"}
-        try:
-            urls["postgresql"] = stack.enter_context(servers.running_postgresql())
-        except servers.Unavailable as error:
-            seen["postgresql"] = str(error)
-        for name, url in urls.items():
+        for name, url in _databases(directory, stack, seen).items():
             (directory / name).mkdir()
             results = []
             with victims.attacked(url, directory / name) as victim:

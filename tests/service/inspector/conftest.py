@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.service.inspector.support import CHROMIUM, OPTIONS
+from tests.chromium import CHROMIUM, OPTIONS
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from agent_tunix.service import ReplayLimits, Settings, TryLimits
 from agent_tunix.store import SCOPES
-from tests.service.inspector.support import EVIL, Seen, looking, needs_chromium, serving
+from tests.chromium import needs_chromium
+from tests.service.inspector.support import EVIL, Seen, looking, serving
 from tests.service.replaying.support import DOUBLED, POLITENESS, G, saved, write_run
 from tests.service.support import Server, new_name
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.service.inspector.support import EVIL, Seen, looking, needs_chromium, serving
+from tests.chromium import needs_chromium
+from tests.service.inspector.support import EVIL, Seen, looking, serving
 from tests.service.support import Server
 from tests.tracking.report.support import plain_response, write_run
 

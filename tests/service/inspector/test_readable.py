@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.service.inspector.support import Seen, looking, needs_chromium, serving
+from tests.chromium import needs_chromium
+from tests.service.inspector.support import Seen, looking, serving
 from tests.service.support import BREVITY, Server
 from tests.tracking.report.support import write_run
 

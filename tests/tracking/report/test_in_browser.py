@@ -1,6 +1,5 @@
 """`report.html` in a real Chromium: it draws, answers to pointer and keyboard, and asks for and runs nothing else."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,20 +8,11 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from agent_tunix.tracking.report import write_report
+from tests.chromium import CHROMIUM, OPTIONS, needs_chromium
 from tests.tracking.report.support import plain_response, write_run
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+pytestmark = needs_chromium
 
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 EVIL = "<script>window.hacked=1</script><img src=https://example.invalid/x onerror=window.hacked=1></script><!--"
 EVIL_NAME = "</script><svg onload=window.hacked=1>"
 FINDING = {
