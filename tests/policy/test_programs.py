@@ -145,6 +145,18 @@ def test_one_process_has_programs_for_several_shapes(tmp_path: Path) -> None:
     assert traced.count == 3
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_arrays_may_lie_elsewhere_from_the_second_call_on(kept: bool, tmp_path: Path) -> None:
+    mesh = jax.make_mesh((1,), ("rows",))
+    placed = jax.device_put(X, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows")))  # type: ignore[no-untyped-call]
+    for _ in range(2):
+        traced, programs = Traced(), Programs(tmp_path if kept else None, "run")
+        programs.prepare(traced.call())
+        for x in (X, placed, placed, X, placed):
+            check(programs.run(traced.call(x)))
+    assert not (kept and traced.count)
+
+
 @pytest.mark.parametrize("content", [b"", b"x\x9c\x00", b"half"], ids=["empty", "cut", "another"])
 def test_a_damaged_file_is_replaced(content: bytes, tmp_path: Path) -> None:
     Programs(tmp_path, "run").run(Traced().call())

@@ -99,13 +99,18 @@ class Programs:
     def __init__(self, directory: Path | None = None, identity: str = "") -> None:
         self._kept = None if directory is None else _Kept(directory)
         self._identity = identity
-        self._ready: dict[Hashable, Any] = {}
+        # Several of a call where its arrays lie elsewhere later on, as an optimiser's state after the first update.
+        self._ready: dict[Hashable, list[Any]] = {}
 
     def run(self, call: Call) -> Any:
         """What the function returns."""
         if self._kept is None and call.key not in self._ready:
             return call.function(*call.args, **call.statics)
-        return self._prepared(call)(*call.args)
+        for compiled in reversed(self._ready.get(call.key, [])):
+            # Of arrays that lie elsewhere, or are of another type, a program says so before it begins.
+            with contextlib.suppress(TypeError, ValueError):
+                return compiled(*call.args)
+        return self._make(call)(*call.args)
 
     def prepare(self, call: Call) -> Any:
         """Have a program ready, and do nothing else.
@@ -113,20 +118,19 @@ class Programs:
         Returns:
             What the function would return, as shapes on their devices.
         """
-        compiled = self._prepared(call)
+        compiled = self._make(call)
         return jax.tree.map(
             lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),  # type: ignore[no-untyped-call]
             compiled.out_info,
             compiled.output_shardings,
         )
 
-    def _prepared(self, call: Call) -> Any:
-        if (compiled := self._ready.get(call.key)) is None:
-            if self._kept is None:
-                compiled = call.function.lower(*call.args, **call.statics).compile()
-            else:
-                compiled = self._kept.find(call, self._identity)
-            self._ready[call.key] = compiled
+    def _make(self, call: Call) -> Any:
+        if self._kept is None:
+            compiled = call.function.lower(*call.args, **call.statics).compile()
+        else:
+            compiled = self._kept.find(call, self._identity)
+        self._ready.setdefault(call.key, []).append(compiled)
         return compiled
 
 
