@@ -85,7 +85,6 @@ def find_own_conf() -> None:
 def _run(task: Callable[[DictConfig], None], config_name: str, command: str, overrides: Sequence[str] | None) -> None:
     before, began = {"imports": timeline.age_of_process()}, time.perf_counter()
     gc.set_threshold(*_GC_THRESHOLD)
-    atexit.register(gc.freeze)
     if overrides is not None:
         sys.argv = [f"agent-tunix {command}", *overrides]
     compose.register_schema()
@@ -129,6 +128,8 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     conf = str(compose.find_conf_directory())
     try:
         hydra.main(version_base="1.3", config_path=conf, config_name=config_name)(guarded)()
+        # Not after a failure: what its traceback still holds must go before JAX does.
+        atexit.register(gc.freeze)
     except (AgentTunixError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         if wants_trace:
             raise
