@@ -378,7 +378,7 @@ class TrainingConfig:
     log_rewards: bool = key(False, "Log every completion with its scores.")
     save_reward_analysis: bool = key(
         False,
-        "Write reward_analysis.json (what earned high and low rewards, variance, skew, failures) and curves.csv.",
+        "Write reward_analysis.json (what earned high and low rewards, variance, skew, failures), curves.csv, plots/.",
     )
     log_level: str = key("info", "debug (a trace of how each score came about), info, warning or error.")
     wandb_project: str | None = key(None, "Weights & Biases project; null: project_name.")
