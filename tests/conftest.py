@@ -68,6 +68,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope="module")
+def programs_outlive_their_module_only_while_few() -> Iterator[None]:
+    """A process that remembers those of all tests runs out of mappings of memory, and dies of it."""
+    yield
+    if (module := sys.modules.get("agent_tunix.training.devices")) is not None and "jax" in sys.modules:
+        module.make_room_for_programs()
+
+
+@pytest.fixture(autouse=True, scope="module")
 def no_verifier_outlives_its_module() -> Iterator[None]:
     """The processes of math-verify end with the tests that asked for them; others count what is running."""
     yield

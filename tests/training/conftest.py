@@ -20,6 +20,7 @@ from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.training.building import build_learner
+from agent_tunix.training.devices import make_room_for_programs
 from agent_tunix.training.learner import PromptBatch
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.state import read_state
@@ -32,6 +33,13 @@ def _processes_run_the_code_under_test() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(agent_tunix.__file__).parents[1]))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _programs_outlive_their_test_only_while_few() -> Iterator[None]:
+    """Some of these modules alone make thousands."""
+    yield
+    make_room_for_programs()
 
 
 @pytest.fixture(scope="session")

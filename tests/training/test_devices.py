@@ -5,6 +5,7 @@ import os
 import pytest
 
 from agent_tunix.config.schema import DistributedConfig
+from agent_tunix.training import devices
 from agent_tunix.training.devices import prepare
 
 
@@ -37,3 +38,16 @@ def test_an_accelerators_compiler_is_left_alone() -> None:
 def test_what_the_user_has_said_of_passes_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_disable_hlo_passes=algsimp")
     assert flags(platform="cpu") == ["--xla_disable_hlo_passes=algsimp"]
+
+
+@pytest.mark.parametrize(("many", "forgets"), [(0.0, True), (1.0, False)])
+def test_programs_are_forgotten_only_where_they_are_many(
+    monkeypatch: pytest.MonkeyPatch, many: float, forgets: bool
+) -> None:
+    import jax
+
+    monkeypatch.setattr(devices, "_MANY", many)
+    double = jax.jit(lambda number: number * 2)
+    double(1)
+    assert devices.make_room_for_programs() is forgets
+    assert double._cache_size() == (0 if forgets else 1)  # type: ignore[attr-defined]

@@ -42,14 +42,11 @@ from agent_tunix.errors import (
     RewardFailureRateError,
 )
 from agent_tunix.tracking.outcome import record_failure
-from agent_tunix.training import timeline
+from agent_tunix.training import garbage, timeline
 from agent_tunix.training.timeline import spend
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
-# Importing and tracing make objects by the million that stay; Python's own thresholds have all of them looked through
-# again and again, for a fifth of what a start takes, and once more as the process ends, for a second.
-_GC_THRESHOLD = (50_000, 20, 100)
 
 
 def train(overrides: Sequence[str] | None = None) -> None:
@@ -84,7 +81,6 @@ def find_own_conf() -> None:
 
 def _run(task: Callable[[DictConfig], None], config_name: str, command: str, overrides: Sequence[str] | None) -> None:
     before, began = {"imports": timeline.age_of_process()}, time.perf_counter()
-    gc.set_threshold(*_GC_THRESHOLD)
     if overrides is not None:
         sys.argv = [f"agent-tunix {command}", *overrides]
     compose.register_schema()
@@ -127,8 +123,10 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
 
     conf = str(compose.find_conf_directory())
     try:
-        hydra.main(version_base="1.3", config_path=conf, config_name=config_name)(guarded)()
-        # Not after a failure: what its traceback still holds must go before JAX does.
+        with garbage.rarely_sought():
+            hydra.main(version_base="1.3", config_path=conf, config_name=config_name)(guarded)()
+        # The last look for garbage takes a second. Not after a failure: what its traceback still holds must go before
+        # JAX does.
         atexit.register(gc.freeze)
     except (AgentTunixError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         if wants_trace:

@@ -5,17 +5,21 @@ has set stays.
 """
 
 import contextlib
+import gc
 import importlib.metadata
 import importlib.util
 import logging
 import os
 import pkgutil
+from pathlib import Path
 
 from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.tracking.closing import Closing
 from agent_tunix.training.program_cache import prepare_cache
 
+# Of the mappings of memory that a process may have.
+_MANY = 0.25
 _PLATFORMS = {"gpu": "cuda"}
 # XLA removes, on CPU alone, the barriers with which JAX keeps a backward pass from reusing what it was told to compute
 # again: remat would then take more memory, not less, and quantised weights would lie dequantised for a whole pass.
@@ -53,6 +57,28 @@ def require(distributed: DistributedConfig) -> None:
             f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto"
         ) from error
     compat.import_narrowly()
+    make_room_for_programs()
+
+
+def make_room_for_programs() -> bool:
+    """Have JAX forget the programs of earlier runs in this process, where they are many; whether it did.
+
+    A program for a CPU takes some ten mappings of memory for as long as JAX remembers it, and one for which no more
+    can be had ends the process with a segmentation fault. Linux lets a process have 65,530 unless told otherwise.
+    """
+    try:
+        limit = int(Path("/proc/sys/vm/max_map_count").read_text())
+        with open("/proc/self/maps", "rb") as file:
+            taken = sum(1 for _ in file)
+    except (OSError, ValueError):  # another system
+        return False
+    if taken < limit * _MANY:
+        return False
+    import jax
+
+    jax.clear_caches()  # type: ignore[no-untyped-call]
+    gc.collect()
+    return True
 
 
 class Compilations(Closing):

@@ -18,6 +18,7 @@ import jax
 
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
+from agent_tunix.training import garbage
 from agent_tunix.training.building import Material
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.early_stopping import BestSoFar
@@ -195,6 +196,7 @@ class Run(abc.ABC):
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
         self._steps_taken += 1
+        garbage.sought_as_usual()
         row, result = learned.row, learned.result
         if not learned.finite:
             self._teller.record(step, row, result)
