@@ -259,9 +259,14 @@ def _is_installed(file: Path) -> bool:
 def _imports(file: Path) -> list[str]:
     """The modules that a file imports anywhere in it; relative ones start with a dot."""
     try:
-        tree = ast.parse(file.read_bytes())
+        return _imported_by(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
+
+
+@functools.lru_cache
+def _imported_by(source: bytes) -> list[str]:
+    tree = ast.parse(source)
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -200,22 +200,27 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         rollout: Rollout = self.rl_cluster.rollout
         self.ahead.begin(_ROLLOUT, lambda: self._with_prompts(rollout.compile, 1, 0, batch, settings))
         reference = self.ahead.begin((_REFERENCE, *_slots(expected)), lambda: self._compile_reference(expected))
-        update = functools.partial(self._compile_update, expected)
-        self.ahead.begin((_UPDATE, *_slots(expected)), lambda: update(reference.result()))
+        # On one device it is known where the reference pass leaves what it finds.
+        logps = reference.result if self._mesh().size > 1 else lambda: None
+        self.ahead.begin((_UPDATE, *_slots(expected)), lambda: self._compile_update(expected, logps()))
 
-    def _compile_reference(self, completions: Completions) -> "_Part":
-        """Its first micro-batch, with the log-probabilities as a shape."""
-        rows = next(self._micro_rows(completions))
+    def _compile_reference(self, completions: Completions) -> Any:
+        """The log-probabilities of its first micro-batch as a shape on its devices; None without a reference."""
+        if self.algo_config.beta == 0.0:
+            return None
         with compat.entered(self._mesh()):
-            arrays = self._to_device(rows, completions)
-            logps: Any = None
-            if self.algo_config.beta != 0.0:
-                logps = self.programs.prepare(self._reference_call(arrays))
-        return _Part(rows, *arrays, logps)
+            arrays = self._to_device(next(self._micro_rows(completions)), completions)
+            return self.programs.prepare(self._reference_call(arrays))
 
-    def _compile_update(self, completions: Completions, part: "_Part") -> None:
+    def _compile_update(self, completions: Completions, logps: Any) -> None:
+        """Of the first micro-batch; `logps` are None where they lie as the tokens do, or are not there."""
+        rows = next(self._micro_rows(completions))
         mask, weights = self._weigh(completions)
         with compat.entered(self._mesh()):
+            arrays = self._to_device(rows, completions)
+            if logps is None and self.algo_config.beta != 0.0:
+                logps = jax.ShapeDtypeStruct(arrays[2].shape, np.float32, sharding=arrays[2].sharding)  # type: ignore[no-untyped-call]
+            part = _Part(rows, *arrays, logps)
             example = self._make_example(part, completions, np.zeros(len(mask), np.float32), mask, weights)
             self.rl_cluster.actor_trainer.compile_step(example)
 

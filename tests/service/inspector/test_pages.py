@@ -178,6 +178,13 @@ def test_what_cannot_be_asked_is_told_on_a_page(alice: Visitor, run: str, asked:
     page = alice.get(f"{run}/rollouts?{asked}")
     assert page.status_code == 400
     assert 'role="alert"' in page.text
+    if not asked.startswith("after"):  # which nobody types
+        assert 'role="search"' in page.text
+
+
+def test_a_page_can_be_asked_for_its_head_alone(alice: Visitor, run: str) -> None:
+    head = alice.client.head(f"{run}/rollouts")
+    assert (head.status_code, head.content) == (200, b"")
 
 
 def test_what_the_verifier_extracts_is_marked(alice: Visitor, run: str) -> None:
@@ -288,6 +295,7 @@ def test_damaged_files_are_told_and_hide_nothing_else(tmp_path: Path) -> None:
         rollouts = alice.get(f"{found[1]}/rollouts")
         assert rollouts.status_code == 200
         assert "cannot be read as a whole" in rollouts.text
+        assert "None of those that can be read match." in rollouts.text
 
 
 @pytest.mark.parametrize(

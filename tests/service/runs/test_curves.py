@@ -118,3 +118,13 @@ def test_what_cannot_be_drawn_is_passed_over(curves: LiveCurves, path: Path) -> 
     assert steps(look) == [1, 2]
     assert look is not None
     assert "policy" not in [section.key for section in look.pictures.sections]
+    assert look.damaged == 0
+
+
+def test_lines_that_are_no_rows_are_counted(curves: LiveCurves, path: Path) -> None:
+    write(path, [row(1)])
+    path.write_text(path.read_text() + "nonsense\n" + json.dumps(row(2)) + "\n")
+    look = curves.look()
+    assert steps(look) == [1, 2]
+    assert look is not None
+    assert look.damaged == 1

@@ -80,6 +80,19 @@ def test_lines_that_are_no_rows_are_left_out_and_counted(tmp_path: Path) -> None
     assert page.damaged == 6
 
 
+def test_a_line_too_long_for_a_row_is_passed_over_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    _write(path, 1)
+    tail = MetricsTail(path)
+    with path.open("ab") as file:
+        file.write(b"x" * (9 * 2**20))
+    assert (_steps(tail), tail.page().damaged) == ([1], 0)  # it has not ended yet
+    with path.open("ab") as file:
+        file.write(b"x" * 2**20 + b"\n")
+    _write(path, 2)
+    assert (_steps(tail), tail.page().damaged) == ([1, 2], 1)
+
+
 def test_only_what_is_new_is_read(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     _write(path, *range(1000))

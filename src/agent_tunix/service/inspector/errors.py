@@ -38,7 +38,7 @@ def answer(scope: Scope, problem: Problem) -> Response:
     if not wants_page(scope):
         return answer_problem(problem)
     request = Request(scope)
-    if problem.code == "not_logged_in" and scope["method"] == "GET":
+    if problem.code == "not_logged_in" and scope["method"] in ("GET", "HEAD"):
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/login?{urlencode({'next': wanted})}", 303)
     message = problem.message

@@ -70,5 +70,10 @@ def add_page(
     """
     dependencies = [] if scope is None else [requires(scope)]
     app.add_api_route(
-        path, endpoint, methods=[method], dependencies=dependencies, include_in_schema=False, response_model=None
+        path,
+        endpoint,
+        methods=["GET", "HEAD"] if method == "GET" else [method],
+        dependencies=dependencies,
+        include_in_schema=False,
+        response_model=None,
     )

@@ -15,6 +15,7 @@ from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import Shown, show
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs.queries import MAX_QUERY, Outcome, RolloutQuery
+from agent_tunix.service.runs.rollouts import RolloutPage
 from agent_tunix.service.runs.view import RunView
 from agent_tunix.service.state import service_of
 
@@ -32,7 +33,11 @@ async def list_rollouts(request: Request, id: str) -> Response:
     """A run's completions, filtered and in the order asked for; all that is asked stands in the address."""
     service = service_of(request)
     params = request.query_params
-    query = query_of(params)
+    refusal: Problem | None = None
+    try:
+        query = query_of(params)
+    except Problem as problem:  # told beside the form, with all that was asked still in it
+        refusal, query = problem, RolloutQuery()
 
     asked = {name: value for name, value in params.items() if value and name != "after"}
 
@@ -42,10 +47,14 @@ async def list_rollouts(request: Request, id: str) -> Response:
 
     def look() -> Response:
         run = service.runs.get(id)
-        page = run.rollouts.page(query, _ROLLOUTS_A_PAGE, params.get("after") or None, in_full=True)
+        page = RolloutPage([], None, [])
+        if refusal is None:
+            page = run.rollouts.page(query, _ROLLOUTS_A_PAGE, params.get("after") or None, in_full=True)
         return render(
             request,
             "rollouts.html",
+            200 if refusal is None else refusal.status,
+            refusal=refusal and refusal.message,
             run=run,
             span=run.rollouts.span(),
             rollouts=[show(row, _LONGEST_IN_LIST, query.text) for row in page.rows],

@@ -93,6 +93,7 @@ def _drawn(look: Look) -> dict[str, Any]:
         "step": look.step,
         "version": look.version,
         "is_whole": look.is_whole,
+        "damaged": look.damaged,
         "rows_per_point": look.pictures.rows_per_point,
         "components_left_out": look.pictures.components_left_out,
         "sections": sections,

@@ -27,12 +27,14 @@ class Look:
         step: The last step in them; None where there is none.
         version: Another one than before: the run went back.
         is_whole: Whether that is all there is by now; else another look sees more.
+        damaged: Lines of the metrics that are no row, and were left out.
     """
 
     pictures: Pictures
     step: int | None
     version: str
     is_whole: bool
+    damaged: int
 
 
 class LiveCurves:
@@ -61,10 +63,11 @@ class LiveCurves:
                 return None
             if self._pictures is None:
                 self._pictures = draw_curves(self._curves or self._of_early())
-            return Look(self._pictures, self._after, self._version, is_whole)
+            return Look(self._pictures, self._after, self._version, is_whole, self._damaged)
 
     def _forget(self) -> None:
         self._pictures = None
+        self._damaged = 0
         self._after: int | None = None
         self._curves: Curves | None = None
         self._early: list[dict[str, Any]] = []
@@ -80,6 +83,7 @@ class LiveCurves:
                 self._forget()
                 if not is_first:
                     page = self._metrics.page(None, _ROWS_AT_ONCE)
+            self._damaged = page.damaged
             for row in page.rows:
                 self._take(row)
                 self._after = row["step"] if self._after is None else max(self._after, row["step"])

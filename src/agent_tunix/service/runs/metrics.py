@@ -98,6 +98,7 @@ class MetricsTail:
         self._evaluations: deque[dict[str, Any]] = deque(maxlen=MAX_EVALUATIONS - 1)
         self._offset = 0
         self._damaged = 0
+        self._is_within_damaged = False
 
     def _catch_up(self) -> None:
         """Look at the lines that are new; one without its end is left for later."""
@@ -117,8 +118,10 @@ class MetricsTail:
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         self._add(line)
-                    if len(rest) > _LONGEST_LINE:
-                        return
+                    if len(rest) > _LONGEST_LINE:  # no row, and its end is nowhere near
+                        self._offset += len(rest)
+                        self._is_within_damaged = True
+                        rest = b""
         except OSError:  # not there yet, being replaced, or not ours to read
             if self._inode is not None:
                 self._resets += 1
@@ -127,6 +130,10 @@ class MetricsTail:
 
     def _add(self, line: bytes) -> None:
         start, self._offset = self._offset, self._offset + len(line) + 1
+        if self._is_within_damaged:  # that is its end
+            self._is_within_damaged = False
+            self._damaged += 1
+            return
         found = _STEP.match(line)
         row = None if found and line.endswith(b"}") else parse_object(line)
         step = int(found[1]) if found and line.endswith(b"}") else (row or {}).get("step")

@@ -42,7 +42,7 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True) -> Path
     Raises:
         RunDirectoryError: The run cannot be read, or the directory cannot be written.
     """
-    rows = _rows_of(run)
+    config, rows = run.config, _rows_of(run)
     findings = latest_findings(run.findings)
     ends = Ends()
     spans: dict[str, tuple[float, float]] = {}
@@ -63,7 +63,7 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True) -> Path
     chosen = chooser.choose()
     heading = make_heading(
         str(run.root),
-        run.config,
+        config,
         _or_empty(lambda: run.environment),
         str(_or_empty(lambda: run.fingerprint).get("hash", "")),
         pictures.components or order,
@@ -72,9 +72,7 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True) -> Path
         num_stored,
         chosen.num_failed / max(1, chosen.num_seen),
     )
-    html = render_page(
-        heading, findings, pictures, chosen, _describe_choice(chosen, num_stored, run.config.rollouts.share)
-    )
+    html = render_page(heading, findings, pictures, chosen, _describe_choice(chosen, num_stored, config.rollouts.share))
     page = directory / "report.html"
     write_whole(page, html.encode())
     if plots:
