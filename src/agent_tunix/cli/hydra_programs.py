@@ -191,6 +191,7 @@ def _train(cfg: DictConfig) -> None:
     with spend("imports"):
         from agent_tunix.training import devices
         from agent_tunix.training.preflight import preflight
+        from agent_tunix.training.reward_setup import begin_verifiers
 
     _load_environment()
     job = HydraConfig.get()
@@ -198,6 +199,7 @@ def _train(cfg: DictConfig) -> None:
     with spend("checks"):
         config = compose.to_typed(cfg)
         checked = preflight(config, Path.cwd(), root if config.training.resume else None)
+    begin_verifiers(checked.mixture, config.rewards.execution)  # they start while JAX is imported
     devices.prepare(config.distributed)
     _join(config)
     with spend("imports"):

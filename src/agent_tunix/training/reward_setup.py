@@ -51,16 +51,18 @@ def _reward_directories(working_directory: Path) -> list[Path]:
     return [working_directory / "conf" / "reward", find_conf_directory() / "reward"]
 
 
-def begin_verifiers(mixture: Mixture) -> None:
+def begin_verifiers(mixture: Mixture, execution: str) -> None:
     """Start the process that difficult answers are compared in, where a component compares answers.
 
-    It takes a second, in which the first step would wait.
+    It takes a second, in which the first step would wait. Rewards that run elsewhere have such processes there.
 
     Args:
         mixture: The reward, before it is placed in workers.
+        execution: Where rewards run: `rewards.execution`.
     """
-    targets = (getattr(component.reward, "target", None) for component in mixture.components)
-    if any(getattr(target, "__module__", None) == correctness.__name__ for target in targets):
+    given = (getattr(component.reward, "given", None) for component in mixture.components)
+    is_inline = execution in ("auto", "inline")
+    if is_inline and any(getattr(one, "__module__", None) == correctness.__name__ for one in given):
         VERIFIERS.begin()
 
 

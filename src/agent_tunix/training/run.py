@@ -4,6 +4,7 @@
 GRPO learns: sample, score, update.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.errors import DataError
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.evaluation import EVALUATION, compile_evaluation
 from agent_tunix.training.learner import PromptBatch, StepResult, StepSettings
@@ -19,7 +21,6 @@ from agent_tunix.training.opening import Opened, open_run
 from agent_tunix.training.preflight import Checked
 from agent_tunix.training.processes.sharing import shared_rewards, why_first_scores
 from agent_tunix.training.resuming import GRPO, check_reward
-from agent_tunix.training.reward_setup import begin_verifiers
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.steps import Learned, Run, Summary
 from agent_tunix.training.storing import scoring_settings, to_stored
@@ -43,7 +44,6 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         open_run(checked, root, overrides) as opened,
         shared_rewards(checked.mixture, checked.config.rewards, opened.processes) as mixture,
     ):
-        begin_verifiers(checked.mixture)
         # From here on the mixture is the one that the workers serve; they start while the model loads.
         checked = replace(opened.checked, mixture=mixture)
         _LOGGER.info("reward: %s", checked.mixture.describe())
@@ -78,7 +78,8 @@ class GrpoRun(Run):
             material.learner.ahead.begin(
                 EVALUATION, lambda: compile_evaluation(rollout, material.held_out, self._config, material.mesh)
             )
-        material.learner.compile_ahead(self._batch(1), self._settings)
+        with contextlib.suppress(DataError):  # which the first step will tell of
+            material.learner.compile_ahead(material.batches.batch(1), self._settings)
 
     def _learn(self, step: int) -> Learned:
         """Sample, score and update."""

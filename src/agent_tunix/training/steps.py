@@ -123,13 +123,14 @@ class Run(abc.ABC):
         """From the last checkpoint, or the start, to the end."""
         started = time.perf_counter()
         first = self._resume()
+        if first == 0:
+            self._prepare()
         self._processes.remember(self._say_how_to_resume(first))
         with contextlib.ExitStack() as stack:
             self._processes.from_first(lambda: self._begin(first, stack))
             stack.enter_context(self._profiling)
             self._saver = stack.enter_context(CheckpointSaver(self._checkpoints, phase))
             if first == 0:
-                self._prepare()
                 self._record(0, self._evaluate().metrics(), judged=True)
             last = self._take_steps(first)
         return self._conclude(last, time.perf_counter() - started)
@@ -213,7 +214,7 @@ class Run(abc.ABC):
             self._saver.mark_best(step)
 
     def _prepare(self) -> None:  # noqa: B027  # what may be done, and need not
-        """Begin what the first step will need, while the evaluation before it runs."""
+        """Begin what the first evaluation and the first step will need, while all else is opened."""
 
     @abc.abstractmethod
     def _learn(self, step: int) -> Learned:
