@@ -6,8 +6,8 @@ import pytest
 
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.rewards.answers.verifiers import Verifiers
-from tests.rewards.execution.leftovers import workers_and_descendants
 from agent_tunix.training import reward_setup
+from tests.rewards.execution.leftovers import workers_and_descendants
 
 
 @pytest.fixture
