@@ -61,7 +61,7 @@ class Case:
 BASE = Case()
 # Name → the size that is varied, its values, and what is fixed.
 SWEEPS: dict[str, tuple[str, tuple[int, ...], Case]] = {
-    "group": ("group", (4, 8, 16, 32, 64), BASE),
+    "group": ("group", (4, 8, 16, 32, 64, 128, 256), BASE),
     # What a prompt costs must not grow with G; completions of one token leave nothing else.
     "group, prompt alone": ("group", (2, 4, 8, 16, 32), replace(BASE, prompt=1024, completion=1)),
     "prompt": ("prompt", (64, 128, 256, 512, 1024), BASE),
