@@ -18,6 +18,7 @@ import logging
 import os
 import pickle
 import re
+import threading
 import time
 import uuid
 import zlib
@@ -57,6 +58,10 @@ def _read_sources() -> str:
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 
+
+# Python traces one function at a time, however many threads ask; taking turns, the first is done, and being compiled,
+# while the next is traced.
+_TRACING = threading.Lock()
 
 # Early, since a run that loads a large model is minutes old when it compiles: by then a file may be another than what
 # was imported from it.
@@ -149,8 +154,9 @@ class _Kept:
         text = _read_text(place)
         if text is not None and (compiled := _load(self._path(text), text, call)) is not None:
             return compiled
-        lowered = call.function.lower(*call.args, **call.statics)
-        text = _digest_text(lowered, call, self._machine)
+        with _TRACING:
+            lowered = call.function.lower(*call.args, **call.statics)
+            text = _digest_text(lowered, call, self._machine)
         path = self._path(text)
         compiled = _load(path, text, call)
         if compiled is None:

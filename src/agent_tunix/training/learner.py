@@ -198,11 +198,16 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             logps=np.zeros((N, T), np.float32),
         )
         rollout: Rollout = self.rl_cluster.rollout
+        reference, update = (_REFERENCE, *_slots(expected)), (_UPDATE, *_slots(expected))
+        if self._mesh().size > 1:
+            placed = self.ahead.begin(reference, lambda: self._compile_reference(expected))
+            self.ahead.begin(update, lambda: self._compile_update(expected, placed.result()))
+            self.ahead.begin(_ROLLOUT, lambda: self._with_prompts(rollout.compile, 1, 0, batch, settings))
+            return
+        # On one device it is known where the reference pass leaves what it finds. What takes longest goes first.
+        self.ahead.begin(update, lambda: self._compile_update(expected, None))
         self.ahead.begin(_ROLLOUT, lambda: self._with_prompts(rollout.compile, 1, 0, batch, settings))
-        reference = self.ahead.begin((_REFERENCE, *_slots(expected)), lambda: self._compile_reference(expected))
-        # On one device it is known where the reference pass leaves what it finds.
-        logps = reference.result if self._mesh().size > 1 else lambda: None
-        self.ahead.begin((_UPDATE, *_slots(expected)), lambda: self._compile_update(expected, logps()))
+        self.ahead.begin(reference, lambda: self._compile_reference(expected))
 
     def _compile_reference(self, completions: Completions) -> Any:
         """The log-probabilities of its first micro-batch as a shape on its devices; None without a reference."""
