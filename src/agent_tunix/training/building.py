@@ -115,6 +115,9 @@ def build_material(config: Config, mixture: Mixture, *, num_rows: int | None = N
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
     with spend("learner"):
         optimizer = make_optimizer(config.optimizer, schedule)
+        if mesh.size == 1:
+            # As one program, where each array of it would be one. On several devices it lies as the weights do.
+            optimizer = optax.GradientTransformationExtraArgs(jax.jit(optimizer.init), optimizer.update)
         programs = Programs(kept_directory(), _identify(config, directory, batches.num_steps))
         learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config), programs)
     prompting = fingerprint_prompts(config.prompt, tokenizer)
