@@ -77,10 +77,11 @@ def open_run(checked: Checked, root: Path, overrides: Sequence[str]) -> Iterator
         _check_shared(processes, root)
         quieten_libraries()
         attempt = stack.enter_context(recorded_outcome(root, overrides)) if processes.is_first else Attempt()
+        # Before the log, which tells who waits for it that a run is there to be stopped.
+        stop = stack.enter_context(StopRequest())
         log = places.log if processes.is_first else places.log_of(processes.index)
         stack.enter_context(RunLog(log, config.training.log_level, console=processes.is_first))
         stack.enter_context(processes.naming_losses())
-        stop = stack.enter_context(StopRequest())
         if processes.is_first:
             stack.enter_context(timeline.recorded(places.timings))
         config = _from_first(processes, config, lambda: pin(config, places))
