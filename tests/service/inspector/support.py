@@ -95,6 +95,7 @@ class Seen:
         self.page.get_by_label("API key").fill(secret)
         self.page.get_by_role("button", name="Log in").click()
         self.page.get_by_role("button", name="Log out").wait_for()
+        self.page.wait_for_load_state()  # with its style: a button may be there before
 
     def assert_quiet(self) -> None:
         """Nothing was refused or went wrong, nothing planted ran, and no other address was asked for."""
