@@ -11,6 +11,7 @@ import numpy as np
 
 from agent_tunix.service.runs.files import finite
 from agent_tunix.service.runs.queries import Position, RolloutQuery
+from agent_tunix.tracking.rollouts.files import read_row_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +67,7 @@ def read(source: "pq.ParquetFile", place: int, columns: Sequence[str], reading: 
     size = source.metadata.row_group(place).total_byte_size
     if size > _LARGEST_STEP_BYTES:
         raise ValueError(f"a step has {size:,} bytes")
-    table = source.read_row_group(place, list(columns))
+    table = read_row_group(source, place, columns)
     reading.row_groups += 1
     reading.num_bytes += table.nbytes
     return table

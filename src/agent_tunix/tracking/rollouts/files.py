@@ -11,7 +11,7 @@ A file gets its name when it is complete and on the disk, so that whoever finds 
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -153,11 +153,19 @@ def _keep_until(file: RolloutFile, step: int) -> None:
         target = FileInProgress(file.path.parent, source.schema_arrow, step_of(source, kept[0]))
         try:
             for number in kept:
-                target.add(step_of(source, number), source.read_row_group(number))
+                target.add(step_of(source, number), read_row_group(source, number))
         except BaseException:
             target.discard()
             raise
         target.finish()
+
+
+def read_row_group(file: "pq.ParquetFile", row_group: int, columns: Sequence[str] | None = None) -> "pa.Table":
+    """Columns of a row group, all of them for None, read in this thread.
+
+    Of PyArrow's own threads one that begins as the process ends, or on a damaged file, may end it with SIGABRT.
+    """
+    return file.read_row_group(row_group, None if columns is None else list(columns), use_threads=False)
 
 
 def step_of(file: "pq.ParquetFile", row_group: int) -> int:
@@ -168,7 +176,7 @@ def step_of(file: "pq.ParquetFile", row_group: int) -> int:
     Raises:
         ValueError: It is not of one step.
     """
-    found = file.read_row_group(row_group, ["step"])["step"].unique().to_pylist()
+    found = read_row_group(file, row_group, ["step"])["step"].unique().to_pylist()
     if len(found) != 1 or not isinstance(found[0], int) or found[0] < 0:
         raise ValueError(f"row group {row_group} is not of one step")
     return found[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.tracking.rollouts.files import explained, list_files, opened, step_of
+from agent_tunix.tracking.rollouts.files import explained, list_files, opened, read_row_group, step_of
 from agent_tunix.tracking.rollouts.rows import from_table
 from agent_tunix.tracking.rollouts.schema import ScoringSettings, StoredStep, read_settings
 
@@ -149,7 +149,7 @@ def _read_tables(places: Iterable[_Place], columns: Sequence[str] | None) -> "It
     for path, of_file in itertools.groupby(places, key=lambda place: place.path):
         with explained(path, "read"), opened(path) as file:
             for place in of_file:
-                yield place, file.read_row_group(place.row_group, None if columns is None else list(columns))
+                yield place, read_row_group(file, place.row_group, columns)
 
 
 def _read_footer(path: Path) -> dict[int, _Place]:
