@@ -138,9 +138,12 @@ def _(victim: Victim) -> Iterator[str]:
 
 @case("200 uploads at once", slow=True)
 def _(victim: Victim) -> Iterator[str]:
-    names = [new_name() for _ in range(200)]
-    with victim.client() as client, ThreadPoolExecutor(100) as threads:
-        yield from set(threads.map(lambda name: answer(upload(client, name)), names))
+    def send(name: str) -> str:
+        with victim.client() as client:  # of its own: a shared one may close a connection that another thread reads
+            return answer(upload(client, name))
+
+    with ThreadPoolExecutor(100) as threads:
+        yield from set(threads.map(send, [new_name() for _ in range(200)]))
 
 
 @case("an upload for which the store has no room")
