@@ -1,6 +1,5 @@
 """What becomes of completions whose uploaded reward misbehaves, and of all others: they have their own scores."""
 
-import re
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.rewards.isolation.uploads import attack, resolve_uploads, score_uploa
 
 pytestmark = pytest.mark.skipif(bool(problems()), reason="; ".join(problems()))
 
-# Bodies of a function that misbehaves, the outcome, and what is found in the detail.
+# Bodies of a function that misbehaves, the outcome, and what the detail says.
 MISBEHAVIOUR: dict[str, tuple[str, Outcome, str]] = {
     "an endless loop": ("while True: pass", Outcome.TIMEOUT, "took longer than 0.5 s"),
     "sys.exit": ("import sys; sys.exit(3)", Outcome.ERROR, "SystemExit"),
@@ -34,11 +33,11 @@ MISBEHAVIOUR: dict[str, tuple[str, Outcome, str]] = {
         Outcome.ERROR,
         "SystemExit",
     ),
-    # It exits with status 1, unless it is ended before, as what has no connection.
-    "closing every descriptor": (
-        "import os; os.closerange(0, 4096)",
+    "closing every descriptor": ("import os; os.closerange(0, 4096)", Outcome.ERROR, "exited with status 1"),
+    "closing every descriptor and living on": (
+        "import os, time; os.closerange(0, 4096)\n    while True: time.sleep(1)",
         Outcome.ERROR,
-        "exited with status 1|closed its connection",
+        "closed its connection with the trainer",
     ),
     "writing to every descriptor": (
         "import os\n    for fd in range(3, 300):\n        try: os.write(fd, b'x' * 64)\n        except OSError: pass\n"
@@ -60,7 +59,7 @@ def test_it_costs_its_own_completion_alone(name: str) -> None:
         good, bad, also_good = runner.reward.score(samples)
     assert good.value == also_good.value == 1.0
     assert bad.outcome is outcome
-    assert re.search(detail, bad.detail)
+    assert detail in bad.detail
 
 
 def test_what_is_printed_without_end_is_read_and_cut() -> None:

@@ -40,6 +40,8 @@ _DELIVERY_S = 60.0
 # A worker that dies while idle, or cannot be started, this often in a row has no prospects.
 _MOST_FAILED_STARTS = 5
 _KILLED = "died of SIGKILL"
+# What a worker without a connection has to end by itself: how it does tells most.
+_FAREWELL_S = 2.0
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ class Supervisor:
                 self._build(worker, ahead[0])
 
     def _idle(self) -> list[_Worker]:
-        return [w for w in self._workers.values() if w.task is None and w.building is None and not w.doomed]
+        return [w for w in self._workers.values() if w.task is None and w.building is None and not (w.doomed or w.lost)]
 
     def _worker_for(self, task: Task) -> _Worker | None:
         """An idle worker, if the task may begin and there is one, or room for another."""
@@ -236,9 +238,8 @@ class Supervisor:
             self._kill(worker)
         if not (worker.connection.is_open or worker.doomed or worker.lost):
             # Death explains that best, of which the nursery says more; if it lives on, it must not.
-            worker.deadline = None
+            worker.deadline = time.monotonic() + _FAREWELL_S
             worker.lost = True
-            self._nursery.kill(worker.number)
 
     def _hear(self, worker: _Worker, reply: tuple[Any, ...]) -> None:
         match reply:
@@ -306,6 +307,10 @@ class Supervisor:
                 continue
             self._listen(worker)
             if worker.deadline is None or worker.deadline > time.monotonic() or worker.doomed:
+                continue
+            if worker.lost:
+                worker.deadline = None
+                self._nursery.kill(worker.number)
                 continue
             worker.timed_out = worker.ready or worker.building is not None
             self._kill(worker, trace=True)
