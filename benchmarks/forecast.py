@@ -26,8 +26,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-# As the program sets it for itself before JAX is imported.
-os.environ.setdefault("XLA_FLAGS", "--xla_disable_hlo_passes=cse_barrier_expander")
 # Programs are compiled here and now, so that their memory is told.
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
@@ -37,11 +35,12 @@ from jax._src import compiler
 from real_shapes import SHAPES, write_model
 
 from agent_tunix.config.mesh_shape import MeshShape
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.policy.accelerators import Accelerator
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.forecast import Assumptions, Forecast, forecast_run
 from agent_tunix.training.building import build_material, training_sampling
+from agent_tunix.training.devices import prepare
 from agent_tunix.training.learner import StepSettings
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.reward_setup import make_reward_runner
@@ -202,6 +201,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="Only the first three cases, two steps each.")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
+    prepare(DistributedConfig(platform="cpu", compilation_cache=None))
     steps = 2 if arguments.quick else arguments.steps
     machine = measure_machine()
     assert machine.flops is not None

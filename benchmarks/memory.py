@@ -79,8 +79,9 @@ def child(program: str, directory: Path, sequences: int, words: int, remat: bool
     from agent_tunix.config.schema import DistributedConfig
     from agent_tunix.training import devices
 
-    # As the program itself does; compiled here and now.
-    devices.prepare(DistributedConfig(platform="cpu", compilation_cache=None))
+    # Compiled here and now, by Tunix as XLA is when nobody tells it anything.
+    if program == "ours":
+        devices.prepare(DistributedConfig(platform="cpu", compilation_cache=None))
     import absl.logging
     from jax._src import compiler
     from made_model import make_config, make_step

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from agent_tunix.config.schema import DistributedConfig
+from agent_tunix.training.devices import prepare
+
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "agent_tunix_tests" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+# A run in a test's own process is compiled as the program's, with whose metrics it may be compared to the last bit.
+# JAX reads this once, so that it must not wait for the first test that needs it.
+prepare(DistributedConfig(compilation_cache=None))
 
 # What a reward or a page of the docs keeps for the next run is kept out of the user's home.
 os.environ.setdefault("AGENT_TUNIX_HOME", str(Path(tempfile.gettempdir()) / "agent_tunix_tests" / "home"))

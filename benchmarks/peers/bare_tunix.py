@@ -10,8 +10,7 @@ from typing import Any
 from benchmarks.peers.scenario import Scenario
 from benchmarks.peers.turns import Turns
 
-from agent_tunix.config.schema import DistributedConfig
-from agent_tunix.training import devices
+from agent_tunix.training.program_cache import prepare_cache
 
 
 def make_mesh() -> Any:
@@ -93,7 +92,8 @@ def build(scenario: Scenario) -> Any:
 def main() -> None:
     """Load, then a step a turn: Tunix asks for the next batch when it is done with the one before."""
     turns = Turns()
-    devices.prepare(DistributedConfig())
+    # XLA's own settings: what we tell its compiler is ours.
+    prepare_cache("auto")
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     import dataclasses

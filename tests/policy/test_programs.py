@@ -314,3 +314,25 @@ def test_several_processes_leave_it_to_jax(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "somewhere")
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     assert kept_directory() is None
+
+
+def test_on_a_cpu_as_many_small_runs_are_under_way_as_it_has_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "num_processors", lambda: 3)
+    programs, call = Programs(), Traced().call()
+    assert programs.num_at_once(call) == 1  # which would compile it three times
+    programs.prepare(call)
+    assert programs.num_at_once(call) == 3
+    held = X.nbytes * 2
+    monkeypatch.setattr(module, "_BESIDE_BYTES", 3 * held)
+    assert programs.num_at_once(call) == 2  # and what else it holds
+    monkeypatch.setattr(module, "_BESIDE_BYTES", 1)
+    assert programs.num_at_once(call) == 1
+
+
+def test_threads_that_miss_one_program_make_it_once(tmp_path: Path) -> None:
+    traced = Traced()
+    programs = Programs(tmp_path, "run")
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: programs.run(traced.call()), range(8)):
+            check(found)
+    assert len(programs._ready[traced.call().key]) == 1

@@ -24,6 +24,16 @@ def test_nothing_waits_for_what_was_not_begun() -> None:
         release.set()
 
 
+def test_what_was_begun_is_not_begun_again_until_it_was_waited_for() -> None:
+    done: list[str] = []
+    with Ahead() as ahead:
+        first = ahead.begin("evaluation", lambda: done.append("first"))
+        assert ahead.begin("evaluation", lambda: done.append("second")) is first
+        ahead.wait("evaluation")
+        ahead.begin("evaluation", lambda: done.append("third")).result()
+    assert done == ["first", "third"]
+
+
 def test_one_may_wait_for_another() -> None:
     with Ahead() as ahead:
         first = ahead.begin("reference", lambda: 3)

@@ -21,8 +21,13 @@ def flags(**settings: object) -> list[str]:
     return os.environ["XLA_FLAGS"].split()
 
 
-def test_on_a_cpu_recomputation_is_kept_apart() -> None:
-    assert flags(platform="cpu") == ["--xla_disable_hlo_passes=cse_barrier_expander"]
+BARRIERS = "--xla_disable_hlo_passes=cse_barrier_expander"
+LESS = "--xla_backend_extra_options=xla_cpu_disable_loop_unrolling,xla_cpu_disable_tiled_emitter"
+LEVEL = "--xla_backend_optimization_level=1"
+
+
+def test_on_a_cpu_recomputation_is_kept_apart_and_less_is_compiled() -> None:
+    assert flags(platform="cpu") == [BARRIERS, LESS, LEVEL]
 
 
 def test_preparing_twice_says_everything_once() -> None:
@@ -35,9 +40,17 @@ def test_an_accelerators_compiler_is_left_alone() -> None:
     assert flags(platform="gpu") == []
 
 
-def test_what_the_user_has_said_of_passes_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XLA_FLAGS", "--xla_disable_hlo_passes=algsimp")
-    assert flags(platform="cpu") == ["--xla_disable_hlo_passes=algsimp"]
+@pytest.mark.parametrize(
+    ("said", "added"),
+    [
+        ("--xla_disable_hlo_passes=algsimp", [LESS, LEVEL]),
+        ("--xla_backend_extra_options=xla_cpu_optimize_for_size", [BARRIERS, LEVEL]),
+        ("--xla_backend_optimization_level=3", [BARRIERS, LESS]),
+    ],
+)
+def test_what_the_user_has_said_stays(monkeypatch: pytest.MonkeyPatch, said: str, added: list[str]) -> None:
+    monkeypatch.setenv("XLA_FLAGS", said)
+    assert flags(platform="cpu") == [said, *added]
 
 
 @pytest.mark.parametrize(("many", "forgets"), [(0.0, True), (1.0, False)])

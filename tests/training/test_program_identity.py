@@ -13,7 +13,7 @@ from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.programs import Call, Programs
 from agent_tunix.training import building
 from agent_tunix.training.building import build_material, training_sampling
-from agent_tunix.training.evaluation import compile_evaluation
+from agent_tunix.training.evaluation import begin_evaluation
 from agent_tunix.training.learner import StepSettings
 from agent_tunix.training.preflight import preflight
 from tests.training.support import small_run
@@ -69,9 +69,9 @@ def programs_of(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> dict[str, s
     config = small_run(*overrides)
     material = build_material(config, preflight(config, Path.cwd()).mixture)
     learner = material.learner
-    compile_evaluation(learner.rl_cluster.rollout, material.held_out, material.config, material.mesh)
     settings = StepSettings(material.config, training_sampling(material.config), material.batches.num_steps)
     with learner.ahead as ahead:
+        begin_evaluation(ahead, learner.rl_cluster.rollout, material.held_out, material.config, material.mesh)
         learner.compile_ahead(material.batches.batch(1), settings)
         for begun in list(ahead._begun.values()):
             begun.result()

@@ -207,6 +207,7 @@ def _train(cfg: DictConfig) -> None:
 
         from agent_tunix.training import run
 
+    garbage.never_sought_in_imports()
     run.train(checked, root, job.overrides.task)
 
 

@@ -5,8 +5,9 @@ puts every pair of template and numbers on one side, so a test problem is never 
 """
 
 import hashlib
+import operator
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -240,7 +241,7 @@ def _divided_numbers() -> dict[Split, list[list[tuple[int, int, int]]]]:
     found = {"train": [[] for _ in _TEMPLATES], "test": [[] for _ in _TEMPLATES]}
     for place, template in enumerate(_TEMPLATES):
         for numbers in product(*template.ranges):
-            if _work(template.kind, *numbers):
+            if _results(template.kind, *numbers):
                 found["test" if _is_test(template.text, *numbers) else "train"][place].append(numbers)
     return found
 
@@ -253,32 +254,40 @@ def _is_test(text: str, *numbers: int) -> bool:
 
 def _work(kind: str, a: int, b: int, c: int) -> tuple[tuple[str, str], int, int] | None:
     """Works a problem: (steps, partial, answer), or None if a result is not a whole number in its range."""
-    match kind:
-        case "c-a*b":
-            first, second = f"{a}*{b}", f"{c}-{{}}"
-        case "a*b+c" | "a*b-c" | "a+b+c" | "a+b-c" | "a-b+c" | "a-b-c" | "a/b+c" | "a/b*c" | "a*b*c":
-            first, second = f"{a}{kind[1]}{b}", f"{{}}{kind[3]}{c}"
-        case "(a+b)*c" | "(a-b)*c":
-            first, second = f"{a}{kind[2]}{b}", f"{{}}*{c}"
-        case _:
-            raise ValueError(f"unknown kind of problem: {kind!r}")
-    partial = _evaluate(first)
-    if partial is None or partial < 2:
+    if (results := _results(kind, a, b, c)) is None:
         return None
-    second = second.format(partial)
-    answer = _evaluate(second)
-    if answer is None or answer == partial or answer > _LARGEST_ANSWER:
-        return None
-    if kind == "a/b*c" and c >= b:  # c of the b bags
-        return None
+    partial, answer = results
+    if kind == "c-a*b":
+        first, second = f"{a}*{b}", f"{c}-{partial}"
+    else:
+        one, other = _operators(kind)
+        first, second = f"{a}{one}{b}", f"{partial}{other}{c}"
     return (f"{first}={partial}", f"{second}={answer}"), partial, answer
 
 
-def _evaluate(expression: str) -> int | None:
-    """The value of ``a?b``, or None if it is not a positive whole number."""
-    operator = next(char for char in expression if char in "+-*/")
-    left, right = (int(part) for part in expression.split(operator))
-    if operator == "/":
-        return left // right if left % right == 0 else None
-    value = {"+": left + right, "-": left - right, "*": left * right}[operator]
-    return value if value > 0 else None
+def _results(kind: str, a: int, b: int, c: int) -> tuple[int, int] | None:
+    """(partial, answer) without the steps, which take longest to write down."""
+    one, other = ("*", "-") if kind == "c-a*b" else _operators(kind)
+    partial = _RESULTS[one](a, b)
+    if partial < 2:
+        return None
+    answer = c - partial if kind == "c-a*b" else _RESULTS[other](partial, c)
+    if answer < 1 or answer == partial or answer > _LARGEST_ANSWER:
+        return None
+    if kind == "a/b*c" and c >= b:  # c of the b bags
+        return None
+    return partial, answer
+
+
+def _operators(kind: str) -> tuple[str, str]:
+    """The two of a problem that is worked from left to right."""
+    return (kind[2], kind[5]) if kind[0] == "(" else (kind[1], kind[3])
+
+
+# What is no whole number is 0, which no result may be.
+_RESULTS: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": lambda left, right: 0 if left % right else left // right,
+}

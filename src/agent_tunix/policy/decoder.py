@@ -358,7 +358,9 @@ class RMSNorm(nnx.Module):
 def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
     """Cosines and sines of each position's angles, in float32: bfloat16 cannot tell position 257 from 256."""
     angles = positions[..., None].astype(jnp.float32) * frequencies(rope, head_dim)
-    return jnp.cos(angles)[:, :, None, :], jnp.sin(angles)[:, :, None, :]
+    # Once for all layers and heads: XLA would take them anew in each kernel that turns a query or a key.
+    cos, sin = jax.lax.optimization_barrier((jnp.cos(angles), jnp.sin(angles)))  # type: ignore[no-untyped-call]
+    return cos[:, :, None, :], sin[:, :, None, :]
 
 
 def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:

@@ -30,12 +30,14 @@ from typing import Any
 import jax
 from jax.experimental import serialize_executable
 
-from agent_tunix.policy.processor import processor_kind
+from agent_tunix.policy.processor import num_processors, processor_kind
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 LOADED_EVENT = "/agent_tunix/program_loaded"
 _NEVER_S = 1e8
+# What may be held for speed alone, beside what a run needs.
+_BESIDE_BYTES = 512 * 2**20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # As JAX's own files, so that the least recently used of both go first.
 _SUFFIX = "-cache"
@@ -93,7 +95,7 @@ class Call:
 
 
 class Programs:
-    """The compiled programs of a process; may be used by several threads, though not for one program at a time.
+    """The compiled programs of a process; may be used by several threads, of which no two should prepare one program.
 
     Args:
         directory: Where they are kept; None: they are JAX's own matter, as with several processes, which would have to
@@ -106,16 +108,21 @@ class Programs:
         self._identity = identity
         # Several of a call where its arrays lie elsewhere later on, as an optimiser's state after the first update.
         self._ready: dict[Hashable, list[Any]] = {}
+        self._missed = threading.Lock()
 
     def run(self, call: Call) -> Any:
         """What the function returns."""
         if self._kept is None and call.key not in self._ready:
             return call.function(*call.args, **call.statics)
-        for compiled in reversed(self._ready.get(call.key, [])):
+        known = list(self._ready.get(call.key, []))
+        for compiled in reversed(known):
             # Of arrays that lie elsewhere, or are of another type, a program says so before it begins.
             with contextlib.suppress(TypeError, ValueError):
                 return compiled(*call.args)
-        return self._make(call)(*call.args)
+        with self._missed:
+            made = self._make(call) if len(self._ready.get(call.key, [])) == len(known) else None
+        # Of several threads that miss one program the first makes it.
+        return self.run(call) if made is None else made(*call.args)
 
     def prepare(self, call: Call) -> Any:
         """Have a program ready, and do nothing else.
@@ -129,6 +136,19 @@ class Programs:
             compiled.out_info,
             compiled.output_shardings,
         )
+
+    def num_at_once(self, call: Call) -> int:
+        """How many runs of a program are done soonest in threads beside one another; 1 where it is not ready.
+
+        On a CPU XLA divides single operations among the cores, of which those of a small program leave most idle.
+        """
+        ready = self._ready.get(call.key)
+        if not ready or jax.default_backend() != "cpu" or len(_devices(call)) > 1:
+            return 1
+        if (memory := ready[-1].memory_analysis()) is None:
+            return 1
+        held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+        return max(1, min(int(_BESIDE_BYTES // max(held, 1)), num_processors()))
 
     def _make(self, call: Call) -> Any:
         if self._kept is None:
@@ -214,7 +234,7 @@ def identity(**facts: Any) -> str:
         "source": _IMPORTED,
         "devices": [(device.platform, device.device_kind, device.client.platform_version) for device in jax.devices()],
         "processor": processor_kind(),
-        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processors": num_processors(),
         "environment": {
             name: value
             for name, value in sorted(os.environ.items())

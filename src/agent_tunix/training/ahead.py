@@ -27,7 +27,7 @@ class Ahead(Closing):
         self._begun: dict[Hashable, concurrent.futures.Future[Any]] = {}
 
     def begin(self, name: Hashable, compile_program: Callable[[], _T]) -> "concurrent.futures.Future[_T]":
-        """Have a thread compile a program.
+        """Have a thread compile a program; one that was begun and not waited for is not begun again.
 
         Args:
             name: What to wait for.
@@ -36,8 +36,9 @@ class Ahead(Closing):
         Returns:
             What it returns, once it does.
         """
-        begun = self._begun[name] = self._pool.submit(compile_program)
-        return begun
+        if name not in self._begun:
+            self._begun[name] = self._pool.submit(compile_program)
+        return self._begun[name]
 
     def wait(self, name: Hashable) -> None:
         """Return when a program is compiled; at once where it was not begun."""

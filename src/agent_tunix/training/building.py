@@ -35,7 +35,9 @@ from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
 from agent_tunix.training import bridge
+from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
+from agent_tunix.training.evaluation import begin_evaluation
 from agent_tunix.training.initial import load_initial
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
@@ -86,13 +88,17 @@ class Material:
     mesh: jax.sharding.Mesh
 
 
-def build_material(config: Config, mixture: Mixture, *, num_rows: int | None = None) -> Material:
+def build_material(
+    config: Config, mixture: Mixture, *, num_rows: int | None = None, ahead: Ahead | None = None
+) -> Material:
     """Load the data, the tokenizer and the policy, and build the learner.
 
     Args:
         config: The run.
         mixture: Its reward.
         num_rows: Rows of a micro-batch; None: the completions of its prompts.
+        ahead: Compiles the first evaluation while the learner is built, unless the run is to go on with another; it is
+            the learner's from then on.
     """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
@@ -113,13 +119,18 @@ def build_material(config: Config, mixture: Mixture, *, num_rows: int | None = N
     _LOGGER.info("optimizer: %s", summary(config.optimizer, config.scheduler))
     for group, count in check_groups(config.optimizer, policy).items():
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
+    programs = Programs(kept_directory(), _identify(config, directory, batches.num_steps))
+    if ahead is not None and not config.training.resume:
+        rollout = make_rollout(config, policy, tokenizer, mesh, programs)
+        begin_evaluation(ahead, rollout, held_out, config, mesh)
     with spend("learner"):
         optimizer = make_optimizer(config.optimizer, schedule)
         if mesh.size == 1:
             # As one program, where each array of it would be one. On several devices it lies as the weights do.
             optimizer = optax.GradientTransformationExtraArgs(jax.jit(optimizer.init), optimizer.update)
-        programs = Programs(kept_directory(), _identify(config, directory, batches.num_steps))
         learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config), programs)
+        if ahead is not None:
+            learner.ahead = ahead
     prompting = fingerprint_prompts(config.prompt, tokenizer)
     # Compiled as a whole, where each operation of it would be a program of its own.
     return Material(
@@ -254,9 +265,13 @@ def _objective(grpo: GrpoConfig) -> ObjectiveSettings:
     )
 
 
-def make_rollout(config: Config, policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh) -> Rollout:
+def make_rollout(
+    config: Config, policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh, programs: Programs | None = None
+) -> Rollout:
     """The sampler alone, for who only evaluates."""
-    return Rollout(policy, tokenizer, mesh, _rollout_config(config))
+    rollout = Rollout(policy, tokenizer, mesh, _rollout_config(config))
+    rollout.programs = programs or Programs()
+    return rollout
 
 
 def _rollout_config(config: Config) -> base_rollout.RolloutConfig:

@@ -24,6 +24,11 @@ _PLATFORMS = {"gpu": "cuda"}
 # XLA removes, on CPU alone, the barriers with which JAX keeps a backward pass from reusing what it was told to compute
 # again: remat would then take more memory, not less, and quantised weights would lie dequantised for a whole pass.
 _KEEP_BARRIERS = "--xla_disable_hlo_passes=cse_barrier_expander"
+# On a CPU a third of the time in which XLA compiles goes into what makes a step 3 % faster at most.
+_COMPILE_LESS = (
+    "--xla_backend_extra_options=xla_cpu_disable_loop_unrolling,xla_cpu_disable_tiled_emitter",
+    "--xla_backend_optimization_level=1",
+)
 
 
 def prepare(distributed: DistributedConfig) -> None:
@@ -32,8 +37,10 @@ def prepare(distributed: DistributedConfig) -> None:
         os.environ["JAX_PLATFORMS"] = _PLATFORMS.get(distributed.platform, distributed.platform)
     if distributed.num_cpu_devices is not None:
         _add_flag(f"--xla_force_host_platform_device_count={distributed.num_cpu_devices}")
-    if "--xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", "") and _runs_on_cpu():
-        _add_flag(_KEEP_BARRIERS)
+    if _runs_on_cpu():
+        for flag in (_KEEP_BARRIERS, *_COMPILE_LESS):
+            if flag.partition("=")[0] not in os.environ.get("XLA_FLAGS", ""):
+                _add_flag(flag)
     if distributed.compilation_cache is not None:
         prepare_cache(distributed.compilation_cache)
 

@@ -1,5 +1,6 @@
 """Held-out problems through the policy: which ones, how often, and how they are sampled; `judging` has the verdicts."""
 
+import concurrent.futures
 import dataclasses
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,6 +10,7 @@ import jax
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.policy import compat
 from agent_tunix.rewards import Sample
+from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.judging import Evaluation, judge
 from agent_tunix.training.keys import derive_key
 from agent_tunix.training.learner import PromptBatch, make_samples
@@ -39,11 +41,21 @@ def choose_rows(config: Config, num_rows: int) -> range:
     return range(limit)
 
 
-def compile_evaluation(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.sharding.Mesh) -> None:
-    """Have ready what `evaluate` runs with these arguments first."""
-    rows, size = _divide(config, prompts)
-    with compat.entered(mesh):
-        _ask(rollout.compile, prompts.batch(list(rows[:size])), config, derive_key(config.seed, 0, 0))
+def begin_evaluation(ahead: Ahead, rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.sharding.Mesh) -> None:
+    """Begin to compile what `evaluate` runs with these arguments first, for who waits for `EVALUATION`.
+
+    With several processes nothing is begun: they would have to compile in the same order.
+    """
+    if jax.process_count() > 1:
+        return
+
+    def compile_first() -> None:
+        rows, size = _divide(config, prompts)
+        with compat.entered(mesh):
+            call = _ask(rollout.call, prompts.batch(list(rows[:size])), config, derive_key(config.seed, 0, 0))
+            rollout.programs.prepare(call)
+
+    ahead.begin(EVALUATION, compile_first)
 
 
 def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.sharding.Mesh) -> Evaluation:
@@ -56,21 +68,44 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
         mesh: Where the policy lives.
     """
     rows, size = _divide(config, prompts)
+    batches = [
+        _Asked(number, chunk, rows[start : start + size])
+        for number in range(config.evaluation.num_passes)
+        for chunk, start in enumerate(range(0, len(rows), size))
+    ]
+
+    def put(asked: _Asked, act: Callable[..., _T]) -> tuple[PromptBatch, _T]:
+        # The last batch is filled up, so that one compiled program serves all.
+        batch = prompts.batch([*asked.rows, *[asked.rows[-1]] * (size - len(asked.rows))])
+        with compat.entered(mesh):
+            return batch, _ask(act, batch, config, derive_key(config.seed, asked.number, asked.chunk))
+
     samples: list[list[Sample]] = [[] for _ in rows]
-    for number in range(config.evaluation.num_passes):
-        for chunk, start in enumerate(range(0, len(rows), size)):
-            wanted = rows[start : start + size]
-            # The last batch is filled up, so that one compiled program serves all.
-            padded = [*wanted, *[wanted[-1]] * (size - len(wanted))]
-            batch = prompts.batch(padded)
-            with compat.entered(mesh):
-                completions = _ask(rollout.sample, batch, config, derive_key(config.seed, number, chunk))
+    _, call = put(batches[0], rollout.call)
+    with concurrent.futures.ThreadPoolExecutor(rollout.programs.num_at_once(call), "evaluate") as pool:
+        answered = pool.map(lambda asked: put(asked, rollout.sample), batches)
+        for asked, (batch, completions) in zip(batches, answered, strict=True):
             made = make_samples(0, 0, batch, completions, config, num_generations=1)
-            for row, sample in zip(wanted, made, strict=False):
+            for row, sample in zip(asked.rows, made, strict=False):
                 # The samples of a problem are a group, for rewards that compare them.
-                named = {"group_id": row, "rollout_id": f"0_{row}_{number}", "index": None}
+                named = {"group_id": row, "rollout_id": f"0_{row}_{asked.number}", "index": None}
                 samples[row].append(dataclasses.replace(sample, **named))  # type: ignore[arg-type]
     return judge(samples)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """A batch of an evaluation.
+
+    Attributes:
+        number: Of the pass.
+        chunk: Of the batch in its pass.
+        rows: The problems.
+    """
+
+    number: int
+    chunk: int
+    rows: range
 
 
 def _divide(config: Config, prompts: Prompts) -> tuple[range, int]:
@@ -80,7 +115,7 @@ def _divide(config: Config, prompts: Prompts) -> tuple[range, int]:
 
 
 def _ask(act: Callable[..., _T], batch: PromptBatch, config: Config, key: jax.Array) -> _T:
-    """Sample a completion of each prompt of a batch, or compile what samples it."""
+    """Sample a completion of each prompt of a batch, or make the call that does."""
     return act(
         batch.token_ids,
         key,

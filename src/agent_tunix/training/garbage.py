@@ -4,9 +4,13 @@ Importing and tracing make objects by the million that stay. Python's own thresh
 again and again, for a fifth of what a start takes. From the second step on, and after the run, they hold again: what a
 run leaves in cycles is models and compiled programs, and a process that keeps those of many runs ends for want of
 memory, or of mappings, with a segmentation fault.
+
+What a process imports for its first run stays, and is not looked through at all: Tunix asks for that as it builds a
+learner, which took longer than the building.
 """
 
 import contextlib
+import functools
 import gc
 from collections.abc import Iterator
 
@@ -22,6 +26,12 @@ def rarely_sought() -> Iterator[None]:
         yield
     finally:
         sought_as_usual()
+
+
+@functools.cache
+def never_sought_in_imports() -> None:
+    """What there is now is not looked through again; once a process, since later it is also what a run has left."""
+    gc.freeze()
 
 
 def sought_as_usual() -> None:

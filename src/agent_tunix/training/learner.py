@@ -197,17 +197,22 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             texts=[""] * N,
             logps=np.zeros((N, T), np.float32),
         )
-        rollout: Rollout = self.rl_cluster.rollout
         reference, update = (_REFERENCE, *_slots(expected)), (_UPDATE, *_slots(expected))
         if self._mesh().size > 1:
             placed = self.ahead.begin(reference, lambda: self._compile_reference(expected))
             self.ahead.begin(update, lambda: self._compile_update(expected, placed.result()))
-            self.ahead.begin(_ROLLOUT, lambda: self._with_prompts(rollout.compile, 1, 0, batch, settings))
+            self.ahead.begin(_ROLLOUT, lambda: self._compile_rollout(batch, settings))
             return
         # On one device it is known where the reference pass leaves what it finds. What takes longest goes first.
         self.ahead.begin(update, lambda: self._compile_update(expected, None))
-        self.ahead.begin(_ROLLOUT, lambda: self._with_prompts(rollout.compile, 1, 0, batch, settings))
+        self.ahead.begin(_ROLLOUT, lambda: self._compile_rollout(batch, settings))
         self.ahead.begin(reference, lambda: self._compile_reference(expected))
+
+    def _compile_rollout(self, batch: PromptBatch, settings: "StepSettings") -> None:
+        """Of the first step."""
+        rollout: Rollout = self.rl_cluster.rollout
+        with compat.entered(self._mesh()):
+            rollout.programs.prepare(self._with_prompts(rollout.call, 1, 0, batch, settings))
 
     def _compile_reference(self, completions: Completions) -> Any:
         """The log-probabilities of its first micro-batch as a shape on its devices; None without a reference."""
@@ -263,7 +268,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
     def _with_prompts(
         self, act: Callable[..., _T], step: int, number: int, batch: PromptBatch, settings: "StepSettings"
     ) -> _T:
-        """Sample, or compile what samples, for a round of a step."""
+        """Sample, or make the call that does, for a round of a step."""
         config = settings.config
         # Further rounds are apart from the keys of the first round's tokens, which are folded from 0 upwards.
         key = derive_key(config.seed, step, *((_MORE_ROUNDS, number) if number else ()))

@@ -27,7 +27,7 @@ def report(config: Config, root: Path) -> dict[str, Path]:
     written: dict[str, Path] = {}
     if config.tracking.report:
         plots = config.training.save_reward_analysis
-        _attempt("report", lambda: write_report(StoredRun(root), root, plots=plots), written, root)
+        _attempt("report", lambda: write_report(StoredRun(root), root, plots=plots, config=config), written, root)
     if config.training.save_reward_analysis:
         _attempt("reward analysis", lambda: write_analysis(StoredRun(root), root), written, root)
     if config.tracking.mlflow:

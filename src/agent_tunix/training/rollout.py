@@ -133,7 +133,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
             logps=logps_NT,
         )
 
-    def compile(
+    def call(
         self,
         prompts: Sequence[Sequence[int]],
         key: jax.Array,
@@ -141,10 +141,9 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         *,
         num_generations: int,
         max_prompt_length: int,
-    ) -> None:
-        """Compile what `sample` runs with these arguments."""
-        padded = self._pad(prompts, num_generations, max_prompt_length)
-        self.programs.prepare(self._generation(*padded, key, sampling, num_generations))
+    ) -> Call:
+        """What `sample` runs with these arguments, for who asks `programs` about it or has it ready."""
+        return self._generation(*self._pad(prompts, num_generations, max_prompt_length), key, sampling, num_generations)
 
     def _pad(
         self, prompts: Sequence[Sequence[int]], num_generations: int, max_prompt_length: int

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import DataError
+from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.building import Material, build_material, training_sampling
-from agent_tunix.training.evaluation import EVALUATION, compile_evaluation
+from agent_tunix.training.evaluation import begin_evaluation
 from agent_tunix.training.learner import PromptBatch, StepResult, StepSettings
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.opening import Opened, open_run
@@ -47,13 +48,14 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         # From here on the mixture is the one that the workers serve; they start while the model loads.
         checked = replace(opened.checked, mixture=mixture)
         _LOGGER.info("reward: %s", checked.mixture.describe())
-        material = build_material(checked.config, checked.mixture)
-        checked = replace(checked, config=material.config)
-        try:
-            return GrpoRun(checked, opened, material).complete()
-        finally:
-            material.learner.ahead.close()
-            material.learner.rl_cluster.close()
+        with Ahead() as ahead:
+            material = build_material(checked.config, checked.mixture, ahead=ahead)
+            checked = replace(checked, config=material.config)
+            try:
+                return GrpoRun(checked, opened, material).complete()
+            finally:
+                ahead.close()
+                material.learner.rl_cluster.close()
 
 
 class GrpoRun(Run):
@@ -72,12 +74,9 @@ class GrpoRun(Run):
 
     def _prepare(self) -> None:
         material = self._material
-        if self._processes.count == 1:  # several would have to compile in the same order
-            # First what is waited for first.
-            rollout: Rollout = material.learner.rl_cluster.rollout
-            material.learner.ahead.begin(
-                EVALUATION, lambda: compile_evaluation(rollout, material.held_out, self._config, material.mesh)
-            )
+        # First what is waited for first; nothing is begun where it was while the learner was built.
+        rollout: Rollout = material.learner.rl_cluster.rollout
+        begin_evaluation(material.learner.ahead, rollout, material.held_out, self._config, material.mesh)
         with contextlib.suppress(DataError):  # which the first step will tell of
             material.learner.compile_ahead(material.batches.batch(1), self._settings)
 

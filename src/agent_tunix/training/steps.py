@@ -190,6 +190,8 @@ class Run(abc.ABC):
     def _take_step(self, step: int) -> None:
         training = self._config.training
         is_last = step == self._max_steps
+        if self._steps_taken:
+            garbage.sought_as_usual()
         try:
             with spend("first step" if not self._steps_taken else "further steps"):
                 learned = self._learn(step)
@@ -197,7 +199,6 @@ class Run(abc.ABC):
             self._save(step - 1)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
         self._steps_taken += 1
-        garbage.sought_as_usual()
         row, result = learned.row, learned.result
         if not learned.finite:
             self._teller.record(step, row, result)

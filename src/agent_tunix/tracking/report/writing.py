@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.rewards import RewardAnalysis
 from agent_tunix.tracking.metrics_file import iterate_rows
@@ -28,13 +29,14 @@ MAX_READ = 200_000
 SEVERITIES = ("error", "warning", "info")
 
 
-def write_report(run: StoredRun, directory: Path, *, plots: bool = True) -> Path:
+def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config: Config | None = None) -> Path:
     """Write `report.html` and `plots/`, each file whole or not at all.
 
     Args:
         run: As it lies on the disk now.
         directory: Where they go; made if it does not exist.
         plots: Whether the charts are drawn as pictures too, which takes longer than all else.
+        config: The run's, for who has it; None: as it lies on the disk.
 
     Returns:
         The page.
@@ -42,7 +44,7 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True) -> Path
     Raises:
         RunDirectoryError: The run cannot be read, or the directory cannot be written.
     """
-    config, rows = run.config, _rows_of(run)
+    config, rows = config or run.config, _rows_of(run)
     findings = latest_findings(run.findings)
     ends = Ends()
     spans: dict[str, tuple[float, float]] = {}
