@@ -30,9 +30,10 @@ from arithmetic import Shapes, forward_terms
 from flax import nnx
 from phases import make_phases
 
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.training.building import build_material, training_sampling
+from agent_tunix.training.devices import prepare
 from agent_tunix.training.learner import StepSettings
 from agent_tunix.training.logps import completion_statistics, fills
 from agent_tunix.training.preflight import preflight
@@ -96,6 +97,8 @@ def main() -> None:
     absl.logging.set_verbosity(absl.logging.ERROR)
     logging.disable(logging.WARNING)
     repeats = arguments.repeats
+    # As the program itself does.
+    prepare(DistributedConfig(compilation_cache=None))
     config = Config()
     config = replace(
         config,

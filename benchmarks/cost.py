@@ -3,7 +3,8 @@
     python benchmarks/cost.py [--repeats 5] [--only prompt width] [--quick]
 
 One size at a time is varied around a step of 4 prompts × 8 completions, prompts of 128 tokens, completions of 32,
-2 layers of width 256 and 2,048 words; models are made on the spot and nothing ends early.
+2 layers of width 256 and 2,048 words; models are made on the spot and nothing ends early. The cases take turns, so that
+a machine whose speed changes changes it for all.
 
 The medians of rollout, reference pass and update over all sweeps together are fitted by least squares, with
 coefficients at least 0, in the terms that the algorithm has: a constant, the operations (`arithmetic.py`) on prompts,
@@ -21,10 +22,9 @@ import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import absl.logging
 import numpy as np
@@ -33,8 +33,10 @@ from made_model import build, make_config, write_model
 from phases import make_phases
 from scipy.optimize import nnls
 
+from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.work import count_operations
+from agent_tunix.training.devices import prepare
 
 TOLERANCE = 0.2
 _LARGEST = 3
@@ -86,37 +88,43 @@ class Measured:
     bytes_read: float
 
 
-def measure(case: Case, repeats: int) -> Measured:
-    """Medians of the phases of one case."""
-    with tempfile.TemporaryDirectory() as temporary:
-        directory = Path(temporary) / "model"
-        write_model(directory, words=case.words, width=case.width, layers=case.layers)
-        architecture = read_architecture(directory)
-        config = make_config(
-            directory, prompts=case.prompts, group=case.group, prompt_tokens=case.prompt, tokens=case.completion
+class Bench:
+    """A case made ready: its learner and batch, and what each phase took so far."""
+
+    def __init__(self, case: Case) -> None:
+        """Make the model and run each phase once."""
+        self._case = case
+        with tempfile.TemporaryDirectory() as temporary:
+            directory = Path(temporary) / "model"
+            write_model(directory, words=case.words, width=case.width, layers=case.layers)
+            self._architecture = read_architecture(directory)
+            config = make_config(
+                directory, prompts=case.prompts, group=case.group, prompt_tokens=case.prompt, tokens=case.completion
+            )
+            learner, batch = build(config)
+            self._phases = make_phases(learner, batch.token_ids, config).run
+        self._taken: dict[str, list[float]] = {name: [] for name in self._phases}
+        for run in self._phases.values():
+            run()
+
+    def measure(self) -> None:
+        """Run each phase once more."""
+        for name, run in self._phases.items():
+            started = time.perf_counter()
+            run()
+            self._taken[name].append(time.perf_counter() - started)
+
+    def measured(self) -> Measured:
+        """Medians."""
+        counts = count_operations(self._architecture)
+        return Measured(
+            self._case,
+            {name: statistics.median(taken) for name, taken in self._taken.items()},
+            step_operations(self._architecture, self._case.shapes),
+            forward_terms(self._architecture, self._case.shapes),
+            # Two operations for each weight of four bytes.
+            bytes_read=2.0 * (counts.of_token + counts.of_logits) * (self._case.completion - 1),
         )
-        learner, batch = build(config)
-        phases = make_phases(learner, batch.token_ids, config)
-        seconds = {name: _median(run, repeats) for name, run in phases.run.items()}
-    counts = count_operations(architecture)
-    return Measured(
-        case,
-        seconds,
-        step_operations(architecture, case.shapes),
-        forward_terms(architecture, case.shapes),
-        # Two operations for each weight of four bytes.
-        bytes_read=2.0 * (counts.of_token + counts.of_logits) * (case.completion - 1),
-    )
-
-
-def _median(run: Callable[[], Any], repeats: int) -> float:
-    run()
-    taken = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
 
 
 @dataclass(frozen=True)
@@ -153,7 +161,8 @@ def fit(phase: str, found: Sequence[Measured]) -> Fit:
     seconds = np.array([one.seconds[phase] for one in found])
     # Divided by the times, so that relative errors count alike.
     matrix = np.array([list(terms_of(phase, one).values()) for one in found]) / seconds[:, None]
-    scale = matrix.max(axis=0)
+    # A term that none of the cases has is 0 everywhere.
+    scale = np.maximum(matrix.max(axis=0), np.finfo(float).tiny)
     coefficients = nnls(matrix / scale, np.ones(len(found)))[0] / scale
     off = np.abs(matrix @ coefficients - 1)
     said = []
@@ -202,17 +211,21 @@ def main() -> None:
     arguments = parser.parse_args()
     absl.logging.set_verbosity(absl.logging.ERROR)
     logging.disable(logging.WARNING)
-    cases: dict[Case, Measured] = {}
-    sweeps: dict[str, list[Measured]] = {}
+    # As the program itself does.
+    prepare(DistributedConfig(compilation_cache=None))
+    sweeps: dict[str, list[Case]] = {}
     for name in arguments.only:
         size, values, base = SWEEPS[name]
-        for value in values[1:-1] if arguments.quick else values:
-            case = replace(base, **{size: value})
-            if case not in cases:
-                cases[case] = measure(case, 2 if arguments.quick else arguments.repeats)
-            sweeps.setdefault(name, []).append(cases[case])
-    fits = {phase: fit(phase, list(cases.values())) for phase in PASSES}
-    worse = [line for name, found in sweeps.items() for line in describe(name, SWEEPS[name][0], found, fits)]
+        sweeps[name] = [replace(base, **{size: value}) for value in (values[1:-1] if arguments.quick else values)]
+    benches = {case: Bench(case) for case in dict.fromkeys(case for cases in sweeps.values() for case in cases)}
+    for _ in range(2 if arguments.quick else arguments.repeats):
+        for bench in benches.values():
+            bench.measure()
+    measured = {case: bench.measured() for case, bench in benches.items()}
+    fits = {phase: fit(phase, list(measured.values())) for phase in PASSES}
+    worse = []
+    for name, cases in sweeps.items():
+        worse += describe(name, SWEEPS[name][0], [measured[case] for case in cases], fits)
     print("\nworse than the terms of the algorithm: " + ("; ".join(worse) if worse else "nothing"))
     raise SystemExit(1 if worse else 0)
 

@@ -201,7 +201,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="Only the first three cases, two steps each.")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    prepare(DistributedConfig(platform="cpu", compilation_cache=None))
+    # As the program itself does.
+    prepare(DistributedConfig(compilation_cache=None))
     steps = 2 if arguments.quick else arguments.steps
     machine = measure_machine()
     assert machine.flops is not None

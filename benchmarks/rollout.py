@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from agent_tunix.config.schema import ModelConfig
+from agent_tunix.config.schema import DistributedConfig, ModelConfig
 from agent_tunix.policy import compat
 from agent_tunix.policy.cache_plan import Stage, plan_stages
 from agent_tunix.policy.decoder import Decoder
@@ -38,6 +38,7 @@ from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.decode_loop import generate
+from agent_tunix.training.devices import prepare
 from agent_tunix.training.sampling import Sampling, choose, uniforms
 
 MEAN_LENGTH = 0.3
@@ -226,6 +227,8 @@ def main() -> None:
     parser.add_argument("--noise", action="store_true", help="ways of drawing a word")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    # As the program itself does.
+    prepare(DistributedConfig(compilation_cache=None))
     rounds = 3 if arguments.quick else arguments.rounds
     compare_stages(rounds)
     if arguments.noise:
