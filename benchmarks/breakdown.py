@@ -18,7 +18,7 @@ import argparse
 import logging
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,19 +42,27 @@ from agent_tunix.training.preflight import preflight
 _TRAFFIC = 7
 
 
-def median(run: Callable[[], Any], repeats: int) -> float:
-    """Seconds; the first call, which compiles, does not count."""
-    return statistics.median(_times(run, repeats))
+def medians(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Seconds of each; they take turns, so that a machine whose speed changes changes it for all."""
+    return {name: statistics.median(taken) for name, taken in _times(runs, repeats).items()}
 
 
-def _times(run: Callable[[], Any], repeats: int) -> list[float]:
-    jax.block_until_ready(run())
-    taken = []
-    for _ in range(repeats):
-        started = time.perf_counter()
+def _times(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+    """The first call of each, which compiles, does not count."""
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
         jax.block_until_ready(run())
-        taken.append(time.perf_counter() - started)
+    for _ in range(repeats):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            jax.block_until_ready(run())
+            taken[name].append(time.perf_counter() - started)
     return taken
+
+
+def best(run: Callable[[], Any], repeats: int) -> float:
+    """Seconds."""
+    return min(_times({"": run}, repeats)[""])
 
 
 def matmul_rate(rows: int, inner: int, columns: int, batch: int = 1, repeats: int = 50) -> float:
@@ -62,14 +70,14 @@ def matmul_rate(rows: int, inner: int, columns: int, batch: int = 1, repeats: in
     a = jnp.ones((batch, rows, inner))
     b = jnp.ones((batch, inner, columns))
     product = jax.jit((lambda a, b: a[0] @ b[0]) if batch == 1 else jnp.matmul)
-    return 2.0 * batch * rows * inner * columns / min(_times(lambda: product(a, b), repeats))
+    return 2.0 * batch * rows * inner * columns / best(lambda: product(a, b), repeats)
 
 
 def stream_rate(count: int, repeats: int = 50) -> float:
     """Bytes a second at which arrays of so many numbers are read and written."""
     a = jnp.ones(count)
     add = jax.jit(lambda a, b: a * 0.5 + b)
-    return 3.0 * 4 * count / min(_times(lambda: add(a, a), repeats))
+    return 3.0 * 4 * count / best(lambda: add(a, a), repeats)
 
 
 def rates(a: Architecture, shapes: Shapes, rows_at_once: int) -> dict[str, float]:
@@ -126,13 +134,17 @@ def main() -> None:
         return completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=1.0).logps.mean()
 
     forward, gradient = jax.jit(loss), jax.jit(jax.grad(loss))
-    taken = {name: median(run, repeats) for name, run in phases.run.items()}
-    taken |= {
-        "prefill": median(lambda: prefill(state), repeats),
-        "forward": median(lambda: forward(state), repeats),
-        "gradient": median(lambda: gradient(state), repeats),
-    }
-    step = median(lambda: learner.run_step(1, batch, settings).policy, repeats)
+    taken = medians(
+        {
+            **phases.run,
+            "prefill": lambda: prefill(state),
+            "forward": lambda: forward(state),
+            "gradient": lambda: gradient(state),
+            "step": lambda: learner.run_step(1, batch, settings).policy,
+        },
+        repeats,
+    )
+    step = taken["step"]
     shapes = Shapes(
         arguments.prompts, G, round(completions.prompt_lengths.mean()), max(2, round(completions.lengths.mean()))
     )

@@ -3,8 +3,8 @@
     python benchmarks/cost.py [--repeats 5] [--only prompt width] [--quick]
 
 One size at a time is varied around a step of 4 prompts × 8 completions, prompts of 128 tokens, completions of 32,
-2 layers of width 256 and 2,048 words; models are made on the spot and nothing ends early. The cases take turns, so that
-a machine whose speed changes changes it for all.
+2 layers of width 256 and 2,048 words; models are made on the spot and nothing ends early. The sizes of a
+sweep take turns, so that a machine whose speed changes changes it for all.
 
 The medians of rollout, reference pass and update over all sweeps together are fitted by least squares, with
 coefficients at least 0, in the terms that the algorithm has: a constant, the operations (`arithmetic.py`) on prompts,
@@ -127,6 +127,15 @@ class Bench:
         )
 
 
+def measure(cases: Sequence[Case], rounds: int) -> list[Measured]:
+    """Medians of cases that take turns."""
+    benches = [Bench(case) for case in cases]
+    for _ in range(rounds):
+        for bench in benches:
+            bench.measure()
+    return [bench.measured() for bench in benches]
+
+
 @dataclass(frozen=True)
 class Fit:
     """Seconds of a phase, for each of its terms."""
@@ -213,19 +222,14 @@ def main() -> None:
     logging.disable(logging.WARNING)
     # As the program itself does.
     prepare(DistributedConfig(compilation_cache=None))
-    sweeps: dict[str, list[Case]] = {}
+    sweeps: dict[str, list[Measured]] = {}
     for name in arguments.only:
         size, values, base = SWEEPS[name]
-        sweeps[name] = [replace(base, **{size: value}) for value in (values[1:-1] if arguments.quick else values)]
-    benches = {case: Bench(case) for case in dict.fromkeys(case for cases in sweeps.values() for case in cases)}
-    for _ in range(2 if arguments.quick else arguments.repeats):
-        for bench in benches.values():
-            bench.measure()
-    measured = {case: bench.measured() for case, bench in benches.items()}
-    fits = {phase: fit(phase, list(measured.values())) for phase in PASSES}
-    worse = []
-    for name, cases in sweeps.items():
-        worse += describe(name, SWEEPS[name][0], [measured[case] for case in cases], fits)
+        cases = [replace(base, **{size: value}) for value in (values[1:-1] if arguments.quick else values)]
+        sweeps[name] = measure(cases, 2 if arguments.quick else arguments.repeats)
+    everything = [one for found in sweeps.values() for one in found]
+    fits = {phase: fit(phase, everything) for phase in PASSES}
+    worse = [line for name, found in sweeps.items() for line in describe(name, SWEEPS[name][0], found, fits)]
     print("\nworse than the terms of the algorithm: " + ("; ".join(worse) if worse else "nothing"))
     raise SystemExit(1 if worse else 0)
 
