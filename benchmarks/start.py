@@ -78,6 +78,7 @@ def measure_default_run(directory: Path, cores: str) -> None:
         stderr=subprocess.DEVNULL,
         stdin=subprocess.DEVNULL,
         cwd=directory,
+        env=surroundings(),
         preexec_fn=lambda: os.sched_setaffinity(0, chosen),
     )
     seconds = time.perf_counter() - began
@@ -98,10 +99,20 @@ def command(root: Path, cache: Path, *overrides: str) -> list[str]:
     return [*PROGRAM, f"hydra.run.dir={root}", f"distributed.compilation_cache={cache}", *overrides]
 
 
+def surroundings() -> dict[str, str]:
+    """The environment without what would win over the cache that is asked for, and with Python's own cache.
+
+    Where PYTHONDONTWRITEBYTECODE is set, each start compiles every module of a checkout again.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("JAX_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
+
+
 def run_once(root: Path, cache: Path) -> dict[str, Any]:
     """A run of one step: what `timings.json` says, and `wall_s`."""
-    # What the user has set for JAX would win over the cache that is asked for.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     began = time.perf_counter()
     subprocess.run(
         command(root, cache, "training.num_batches=1"),
@@ -110,7 +121,7 @@ def run_once(root: Path, cache: Path) -> dict[str, Any]:
         stderr=subprocess.DEVNULL,
         stdin=subprocess.DEVNULL,
         cwd=root.parent,
-        env=environment,
+        env=surroundings(),
     )
     wall = time.perf_counter() - began
     told: dict[str, Any] = json.loads((root / "timings.json").read_text())
@@ -120,7 +131,7 @@ def run_once(root: Path, cache: Path) -> dict[str, Any]:
 def time_import() -> float:
     """Seconds of `import tunix` in a process of its own, as the process sees it."""
     code = "import time; began = time.perf_counter(); import tunix; print(time.perf_counter() - began)"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=surroundings())
     return float(found.stdout)
 
 

@@ -211,8 +211,9 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
     def _compile_rollout(self, batch: PromptBatch, settings: "StepSettings") -> None:
         """Of the first step."""
         rollout: Rollout = self.rl_cluster.rollout
+        call = self._with_prompts(rollout.call, 1, 0, batch, settings)
         with compat.entered(self._mesh()):
-            rollout.programs.prepare(self._with_prompts(rollout.call, 1, 0, batch, settings))
+            rollout.programs.prepare(call)
 
     def _compile_reference(self, completions: Completions) -> Any:
         """The log-probabilities of its first micro-batch as a shape on its devices; None without a reference."""
