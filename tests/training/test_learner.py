@@ -18,7 +18,7 @@ from agent_tunix.policy.variables import Parts
 from agent_tunix.training import learner as learner_module
 from agent_tunix.training.logps import logps_under
 from agent_tunix.training.rollout import Completions
-from tests.training.support import Bench, BenchMaker, assert_same, changed
+from tests.training.support import Bench, BenchMaker, assert_same, changed, late
 
 G = 4
 ADVANTAGES = np.tile([1.0, -0.5, 0.25, -0.75], 4)
@@ -186,14 +186,6 @@ def test_too_many_unscored_completions_stop_the_step_before_its_update(
 
 
 # What goes on at once.
-
-
-@jax.jit
-def late(array: jax.Array) -> jax.Array:
-    """The array itself, after more than a second of work."""
-    bits = array.ravel()[0].astype(jnp.uint32)
-    bits = jax.lax.fori_loop(0, 500_000_000, lambda _, bits: bits * 1664525 + 1013904223, bits)
-    return jnp.where(bits == 3, jnp.nan, array)
 
 
 def test_the_device_works_while_rewards_are_computed(two_iterations: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

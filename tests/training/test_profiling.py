@@ -1,5 +1,7 @@
 """`profile=true`: a trace that names what the run was doing."""
 
+import dataclasses
+import functools
 import gzip
 import itertools
 import json
@@ -7,14 +9,18 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
+from agent_tunix.policy.programs import Call
+from agent_tunix.training import learner
+from agent_tunix.training.logps import reference_call
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.profiling import Profiling, device_phases
 from agent_tunix.training.run import train
-from tests.training.support import small_run
+from tests.training.support import late, small_run
 
 PHASES = ("step", "rollout", "reward", "advantages", "reference", "update", "metrics", "checkpoint", "evaluation")
 SLOW_REWARD = """
@@ -27,6 +33,18 @@ def slow(response):
 
 Event = dict[str, Any]
 Span = tuple[float, float]
+
+
+def lingering_reference_call(*args: Any) -> Call:
+    """The reference policy's pass under its own name, a quarter of a second longer: too long to end unseen."""
+    call = reference_call(*args)
+
+    @functools.partial(jax.jit, static_argnames="temperature")
+    @functools.wraps(call.function)
+    def linger(graphdef: Any, state: Any, arrays: Any, temperature: float) -> Any:
+        return late(call.function(graphdef, state, arrays, temperature=temperature), rounds=100_000_000)
+
+    return dataclasses.replace(call, name="lingering reference", function=linger)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +63,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     )
     with pytest.MonkeyPatch.context() as patch:
         printed: list[str] = []
+        patch.setattr(learner, "reference_call", lingering_reference_call)
         patch.setattr("builtins.print", lambda *text, **_: printed.append(" ".join(map(str, text))))
         train(preflight(config, directory), directory / "run")
     return directory / "run", "\n".join(printed)
