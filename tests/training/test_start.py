@@ -64,11 +64,11 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Start, Start]:
     return start(directory / "first"), start(directory / "second")
 
 
-# Not pandas: PyArrow imports it where it is installed, as the first rollouts are stored.
 NOT_NEEDED = [
     "tensorflow",
     "tensorflow_datasets",
     "datasets",
+    "pandas",
     "transformers",
     "torch",
     "wandb",

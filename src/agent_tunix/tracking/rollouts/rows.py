@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agent_tunix.rewards import Outcome, Sample, Score, Term
+from agent_tunix.tracking.rollouts.arrays import make_array
 from agent_tunix.tracking.rollouts.encoding import RESPONSE, decode, encode
 from agent_tunix.tracking.rollouts.schema import (
     COMPONENT_FIELDS,
@@ -70,7 +71,7 @@ def to_table(stored: StoredStep) -> "pa.Table":
     arrays = []
     for field in schema:
         column = columns[field.name]
-        arrays.append(column if isinstance(column, pa.Array) else pa.array(column, type=field.type))
+        arrays.append(column if isinstance(column, pa.Array) else make_array(column, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -105,8 +106,8 @@ class _Texts:
 def _tokens(samples: Sequence[Sample]) -> "pa.Array":
     import pyarrow as pa
 
-    offsets = np.cumsum([0, *(len(sample.tokens) for sample in samples)], dtype=np.int32)
-    values = np.fromiter(itertools.chain.from_iterable(sample.tokens for sample in samples), np.int32, offsets[-1])
+    offsets = make_array([0, *itertools.accumulate(len(sample.tokens) for sample in samples)], pa.int32())
+    values = make_array(list(itertools.chain.from_iterable(sample.tokens for sample in samples)), pa.int32())
     return pa.ListArray.from_arrays(offsets, values, type=arrow_type("list<int32>"))
 
 
@@ -203,9 +204,9 @@ def _components(scores: Sequence[Score], texts: _Texts) -> "pa.Array":
             return row, f"components/{position}/{name}"
 
         values = texts.clean(column, place_of) if field.name in _TEXTS_OF_COMPONENT else column
-        arrays.append(pa.array(values, type=field.type))
+        arrays.append(make_array(values, field.type))
     structs = pa.StructArray.from_arrays(arrays, fields=list(of_list.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=of_list)
+    return pa.ListArray.from_arrays(make_array(offsets, pa.int32()), structs, type=of_list)
 
 
 def _names(score: Score) -> list[str]:
