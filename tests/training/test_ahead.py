@@ -1,7 +1,8 @@
-"""Programs compiled in threads before they are needed."""
+"""What is done in threads before it is needed."""
 
 import logging
 import threading
+import time
 
 import pytest
 
@@ -14,6 +15,13 @@ def test_what_is_begun_is_done_when_it_was_waited_for() -> None:
         ahead.begin("update", done.set)
         ahead.wait("update")
         assert done.is_set()
+
+
+def test_waiting_gives_what_was_made() -> None:
+    with Ahead() as ahead:
+        ahead.begin("evaluation", lambda: 3)
+        assert ahead.wait("evaluation") == 3
+        assert ahead.wait("evaluation") is None
 
 
 def test_nothing_waits_for_what_was_not_begun() -> None:
@@ -47,7 +55,7 @@ def test_what_fails_is_left_to_the_call_itself(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.DEBUG)
     with Ahead() as ahead:
         ahead.begin("update", fail)
-        ahead.wait("update")
+        assert ahead.wait("update") is None
     assert "no such operation" in caplog.text
 
 
@@ -63,3 +71,12 @@ def test_closing_waits_for_what_is_under_way() -> None:
         ahead.begin("update", work)
         began.wait()
     assert done.is_set()
+
+
+def test_what_is_under_way_can_see_that_nobody_waits_for_it() -> None:
+    def work() -> None:
+        while not ahead.is_closing():
+            time.sleep(0.001)
+
+    with Ahead() as ahead:
+        ahead.begin("evaluation", work)

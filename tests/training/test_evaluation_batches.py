@@ -1,8 +1,11 @@
 """The batches of an evaluation: which are sampled at once, and that it makes no difference to what is sampled."""
 
+import contextlib
 import threading
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from agent_tunix.rewards import Sample
 from agent_tunix.training import evaluation
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.building import Material, build_material
-from agent_tunix.training.evaluation import EVALUATION, evaluate
+from agent_tunix.training.evaluation import EVALUATION, Completed, begin_evaluation, complete_problems, evaluate
 from agent_tunix.training.keys import derive_key
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Rollout
@@ -22,14 +25,18 @@ BATCHES = ["evaluation.num_samples=16", "evaluation.batch_size=5", "evaluation.n
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
-    """Of a run whose first evaluation is compiled as it is built."""
+def begun() -> tuple[Material, Completed]:
+    """Of a run whose first evaluation is done as it is built, and what that came to."""
     config = small_run(*BATCHES, "evaluation.inference_config=standard")
     with Ahead() as ahead:
         built = build_material(config, preflight(config, Path.cwd()).mixture, ahead=ahead)
         assert built.learner.ahead is ahead
-        ahead.wait(EVALUATION)
-    return built
+        return built, ahead.wait(EVALUATION)
+
+
+@pytest.fixture(scope="module")
+def material(begun: tuple[Material, Completed]) -> Material:
+    return begun[0]
 
 
 def sampled(
@@ -74,6 +81,56 @@ def test_batches_side_by_side_are_those_one_after_another(material: Material, mo
     assert side_by_side == one_by_one
     assert [len(samples) for samples in one_by_one] == [2] * 16
     assert one_by_one[3][1].rollout_id == "0_3_1"
+
+
+def test_what_was_begun_ahead_is_what_is_completed_now(
+    begun: tuple[Material, Completed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material, completed = begun
+    assert completed == sampled(material, monkeypatch)[0]
+
+
+def test_what_was_begun_ahead_is_judged_and_not_completed_again(
+    begun: tuple[Material, Completed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material, completed = begun
+    monkeypatch.setattr(Rollout, "sample", None)
+    found = evaluate(material.learner.rl_cluster.rollout, material.held_out, material.config, material.mesh, completed)
+    assert [len(row["completions"]) for row in found.judged.rows()] == [2] * 16
+
+
+def test_what_nobody_waits_for_is_given_up_before_its_next_batch(
+    material: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([False, False, False])  # as its program is looked up, and before two of eight batches
+    taken: list[None] = []
+    sample = Rollout.sample
+
+    def counted(*args: Any, **settings: Any) -> Any:
+        taken.append(None)
+        return sample(*args, **settings)
+
+    monkeypatch.setattr(Rollout, "sample", counted)
+    with pytest.raises(CancelledError):
+        complete_problems(
+            material.learner.rl_cluster.rollout,
+            material.held_out,
+            material.config,
+            material.mesh,
+            is_given_up=lambda: next(answers, True),
+        )
+    assert len(taken) == 2
+
+
+def test_on_several_devices_it_is_compiled_ahead_and_no_more(
+    material: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program beside it could run on them in another order, and each wait for the other."""
+    monkeypatch.setattr(evaluation.compat, "entered", lambda _: contextlib.nullcontext())
+    several: Any = SimpleNamespace(size=2)
+    with Ahead() as ahead:
+        begin_evaluation(ahead, material.learner.rl_cluster.rollout, material.held_out, material.config, several)
+        assert ahead.begin(EVALUATION, lambda: "begun before").result() is None
 
 
 def test_a_first_evaluation_that_was_compiled_ahead_has_several_batches_under_way(

@@ -97,7 +97,7 @@ def build_material(
         config: The run.
         mixture: Its reward.
         num_rows: Rows of a micro-batch; None: the completions of its prompts.
-        ahead: Compiles the first evaluation while the learner is built, unless the run is to go on with another; it is
+        ahead: Begins the first evaluation while the learner is built, unless the run is to go on with another; it is
             the learner's from then on.
     """
     directory = find_model_directory(config.model)

@@ -18,9 +18,11 @@ from agent_tunix.training.prompting import Prompts
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.sampling import Sampling
 
-# What `compile_evaluation` is called where it is compiled ahead.
+# What `begin_evaluation` begins, by the name it is waited for.
 EVALUATION = "evaluation"
 _T = TypeVar("_T")
+# For each problem its completions.
+Completed = list[list[Sample]]
 
 # (temperature, top-k, top-p); "greedy" is meant as 1e-4/1/1.0, which is the likeliest token.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
@@ -42,23 +44,28 @@ def choose_rows(config: Config, num_rows: int) -> range:
 
 
 def begin_evaluation(ahead: Ahead, rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.sharding.Mesh) -> None:
-    """Begin to compile what `evaluate` runs with these arguments first, for who waits for `EVALUATION`.
+    """Begin to complete the held-out problems, for who waits for `EVALUATION` and gives it to `evaluate`.
 
-    With several processes nothing is begun: they would have to compile in the same order.
+    Until then the policy's weights must stay what they are. On several devices the program is compiled and no more:
+    another one beside it could run on them in another order. With several processes nothing is begun: they would have
+    to compile in the same order.
     """
     if jax.process_count() > 1:
         return
 
-    def compile_first() -> None:
+    def begin() -> Completed | None:
         rows, size = _divide(config, prompts)
         with compat.entered(mesh):
             call = _ask(rollout.call, prompts.batch(list(rows[:size])), config, derive_key(config.seed, 0, 0))
             rollout.programs.prepare(call)
+        return complete_problems(rollout, prompts, config, mesh, ahead.is_closing) if mesh.size == 1 else None
 
-    ahead.begin(EVALUATION, compile_first)
+    ahead.begin(EVALUATION, begin)
 
 
-def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.sharding.Mesh) -> Evaluation:
+def evaluate(
+    rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.sharding.Mesh, begun: Completed | None = None
+) -> Evaluation:
     """Complete the held-out problems and judge the completions.
 
     Args:
@@ -66,6 +73,25 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
         prompts: The held-out problems.
         config: Gives the sampling, the number of problems and of passes.
         mesh: Where the policy lives.
+        begun: What `begin_evaluation` came to with the same arguments; None: they are completed now.
+    """
+    return judge(begun or complete_problems(rollout, prompts, config, mesh))
+
+
+def complete_problems(
+    rollout: Rollout,
+    prompts: Prompts,
+    config: Config,
+    mesh: jax.sharding.Mesh,
+    is_given_up: Callable[[], bool] = lambda: False,
+) -> Completed:
+    """For each held-out problem its completions; those of `evaluate`, which has the arguments.
+
+    Args:
+        is_given_up: Asked before each batch.
+
+    Raises:
+        CancelledError: It is given up.
     """
     rows, size = _divide(config, prompts)
     batches = [
@@ -75,6 +101,8 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
     ]
 
     def put(asked: _Asked, act: Callable[..., _T]) -> tuple[PromptBatch, _T]:
+        if is_given_up():
+            raise concurrent.futures.CancelledError
         # The last batch is filled up, so that one compiled program serves all.
         batch = prompts.batch([*asked.rows, *[asked.rows[-1]] * (size - len(asked.rows))])
         with compat.entered(mesh):
@@ -90,7 +118,7 @@ def evaluate(rollout: Rollout, prompts: Prompts, config: Config, mesh: jax.shard
                 # The samples of a problem are a group, for rewards that compare them.
                 named = {"group_id": row, "rollout_id": f"0_{row}_{asked.number}", "index": None}
                 samples[row].append(dataclasses.replace(sample, **named))  # type: ignore[arg-type]
-    return judge(samples)
+    return samples
 
 
 @dataclasses.dataclass(frozen=True)

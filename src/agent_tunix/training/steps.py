@@ -260,8 +260,8 @@ class Run(abc.ABC):
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
         with phase("evaluation"), spend("evaluation"):
-            self._material.learner.ahead.wait(EVALUATION)
-            return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh)
+            begun = self._material.learner.ahead.wait(EVALUATION)
+            return evaluate(cluster.rollout, self._material.held_out, self._config, self._material.mesh, begun)
 
     def _resume(self) -> int:
         """The step to go on from; 0 starts afresh."""
