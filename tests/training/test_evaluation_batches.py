@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.policy import programs
+from agent_tunix.policy import compat, programs
 from agent_tunix.rewards import Sample
 from agent_tunix.training import evaluation
 from agent_tunix.training.ahead import Ahead
@@ -126,7 +126,7 @@ def test_on_several_devices_it_is_compiled_ahead_and_no_more(
     material: Material, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program beside it could run on them in another order, and each wait for the other."""
-    monkeypatch.setattr(evaluation.compat, "entered", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(compat, "entered", lambda _: contextlib.nullcontext())
     several: Any = SimpleNamespace(size=2)
     with Ahead() as ahead:
         begin_evaluation(ahead, material.learner.rl_cluster.rollout, material.held_out, material.config, several)

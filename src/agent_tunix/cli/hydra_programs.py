@@ -205,10 +205,14 @@ def _train(cfg: DictConfig) -> None:
     with spend("imports"):
         devices.require(config.distributed)
 
+        from agent_tunix.training.program_identity import foresee
+
+        foreseen = foresee(checked.config)  # which are loaded while the rest is imported
+
         from agent_tunix.training import run
 
     garbage.never_sought_in_imports()
-    run.train(checked, root, job.overrides.task)
+    run.train(checked, root, job.overrides.task, foreseen)
 
 
 def _sft(cfg: DictConfig) -> None:

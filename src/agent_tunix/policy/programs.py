@@ -6,41 +6,31 @@ the text follows from: the identity of the run (`identity`: sources, versions, c
 the function's name, its static arguments, and paths, shapes, types and places of its arrays. Two runs of which that
 differs may share a program, once it is traced.
 
-A file that is damaged, or of another JAX, is a program that is compiled again. As with JAX's own cache, whoever may
-write the directory may run code here.
+A file that is damaged, or of another JAX, is a program that is compiled again.
 """
 
 import contextlib
 import hashlib
 import importlib.metadata
 import json
-import logging
 import os
-import pickle
-import re
 import threading
 import time
-import uuid
-import zlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
-from jax.experimental import serialize_executable
 
+from agent_tunix.policy.foreseen import Foreseen
 from agent_tunix.policy.processor import num_processors, processor_kind
-
-_LOGGER = logging.getLogger("agent_tunix.run")
+from agent_tunix.policy.program_files import SUFFIX, load, program_path, read_digest, store, write_whole
 
 LOADED_EVENT = "/agent_tunix/program_loaded"
 _NEVER_S = 1e8
 # What may be held for speed alone, beside what a run needs.
 _BESIDE_BYTES = 512 * 2**20
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-# As JAX's own files, so that the least recently used of both go first.
-_SUFFIX = "-cache"
 _DISTRIBUTIONS = ("jax", "jaxlib", "flax", "optax", "google-tunix", "qwix", "numpy")
 _ROOM = Path(__file__).parents[1]
 # Those whose functions are traced, or decide what is.
@@ -101,10 +91,11 @@ class Programs:
         directory: Where they are kept; None: they are JAX's own matter, as with several processes, which would have to
             find the same ones.
         identity: Of the run, as `identity` gives it.
+        foreseen: Programs that are being loaded from there; it is told which are prepared.
     """
 
-    def __init__(self, directory: Path | None = None, identity: str = "") -> None:
-        self._kept = None if directory is None else _Kept(directory)
+    def __init__(self, directory: Path | None = None, identity: str = "", foreseen: Foreseen | None = None) -> None:
+        self._kept = None if directory is None else _Kept(directory, foreseen)
         self._identity = identity
         # Several of a call where its arrays lie elsewhere later on, as an optimiser's state after the first update.
         self._ready: dict[Hashable, list[Any]] = {}
@@ -130,7 +121,7 @@ class Programs:
         Returns:
             What the function would return, as shapes on their devices.
         """
-        compiled = self._make(call)
+        compiled = self._make(call, prepared=True)
         return jax.tree.map(
             lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),  # type: ignore[no-untyped-call]
             compiled.out_info,
@@ -150,11 +141,11 @@ class Programs:
         held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
         return max(1, min(int(_BESIDE_BYTES // max(held, 1)), num_processors()))
 
-    def _make(self, call: Call) -> Any:
+    def _make(self, call: Call, *, prepared: bool = False) -> Any:
         if self._kept is None:
             compiled = call.function.lower(*call.args, **call.statics).compile()
         else:
-            compiled = self._kept.find(call, self._identity)
+            compiled = self._kept.find(call, self._identity, prepared=prepared)
         self._ready.setdefault(call.key, []).append(compiled)
         return compiled
 
@@ -162,33 +153,45 @@ class Programs:
 class _Kept:
     """The programs of a directory, by the digest of their text; and which text belongs to which call of which run."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, foreseen: Foreseen | None) -> None:
         self._directory = directory
+        self._foreseen = foreseen
         self._machine = identity()
         # Where nothing is to be added, JAX is told of compile times that no program reaches.
         self._adds = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"]) < _NEVER_S
 
-    def find(self, call: Call, run: str) -> Any:
+    def find(self, call: Call, run: str, *, prepared: bool) -> Any:
         """The program of a call: from the disk, or else compiled and kept."""
-        place = self._directory / f"agent_tunix_{call.name}-{_digest_call(call, run)}{_SUFFIX}"
-        text = _read_text(place)
-        if text is not None and (compiled := _load(self._path(text), text, call)) is not None:
-            return compiled
+        place = self._directory / f"agent_tunix_{call.name}-{_digest_call(call, run)}{SUFFIX}"
+        text = read_digest(place)
+        if text is not None and (loaded := self._load(text, call, prepared)) is not None:
+            return loaded
         with _TRACING:
             lowered = call.function.lower(*call.args, **call.statics)
             text = _digest_text(lowered, call, self._machine)
-        path = self._path(text)
-        compiled = _load(path, text, call)
-        if compiled is None:
-            compiled = lowered.compile(compiler_options=_unheard_of())
-            if not (self._adds and _store(path, text, compiled)):
-                return compiled
+        found = self._load(text, call, prepared)
+        if found is None:
+            found = lowered.compile(compiler_options=_unheard_of())
+            if not (self._adds and store(program_path(self._directory, text), text, found)):
+                return found
+            self._note(text, call, prepared)
         if self._adds and _read_sources() == _IMPORTED:
-            _write_whole(place, text.encode())
-        return compiled
+            write_whole(place, text.encode())
+        return found
 
-    def _path(self, text: str) -> Path:
-        return self._directory / f"agent_tunix_program-{text}{_SUFFIX}"
+    def _load(self, text: str, call: Call, prepared: bool) -> Any:
+        devices = _devices(call)
+        loaded = self._foreseen.take(text, devices) if self._foreseen is not None else None
+        loaded = loaded or load(self._directory, text, devices)
+        if loaded is None:
+            return None
+        jax.monitoring.record_event_duration_secs(LOADED_EVENT, loaded.seconds)
+        self._note(text, call, prepared)
+        return loaded
+
+    def _note(self, text: str, call: Call, prepared: bool) -> None:
+        if self._foreseen is not None and prepared and self._adds:
+            self._foreseen.note(text, _devices(call))
 
 
 def _digest_call(call: Call, run: str) -> str:
@@ -253,29 +256,6 @@ def kept_directory() -> Path | None:
     return Path(directory) if directory and wanted and jax.process_count() == 1 else None
 
 
-def _load(path: Path, text: str, call: Call) -> Any:
-    """The program of a file; None where there is none, or none that can be used: that of another text cannot."""
-    started = time.perf_counter()
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    try:
-        kept, program, out_tree = pickle.loads(zlib.decompress(content))
-        if kept != text:
-            raise ValueError(f"it holds the program {kept}")
-        in_tree = jax.tree.structure((call.args, {}))
-        devices = _devices(call)
-        compiled = serialize_executable.deserialize_and_load(
-            program, in_tree, out_tree, backend=devices[0].client, execution_devices=devices
-        )
-    except Exception as error:  # a file may hold anything; the program is compiled instead
-        _LOGGER.debug("%s is of no use (%s: %s)", path, type(error).__name__, error)
-        return None
-    jax.monitoring.record_event_duration_secs(LOADED_EVENT, time.perf_counter() - started)
-    return compiled
-
-
 def _devices(call: Call) -> list[jax.Device]:
     """Those that a call's arrays lie on, in the order of its mesh, which need not have all that there are."""
     found = [leaf.sharding for leaf in jax.tree.leaves(call.args) if getattr(leaf, "sharding", None) is not None]
@@ -289,15 +269,6 @@ def _ids(call: Call) -> list[int]:
     return [device.id for device in _devices(call)]
 
 
-def _read_text(path: Path) -> str | None:
-    """The digest that a file holds."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return None
-    return text if _DIGEST.fullmatch(text) else None
-
-
 def _unheard_of() -> dict[str, int]:
     """Options with which JAX takes what it compiles from nowhere.
 
@@ -305,29 +276,3 @@ def _unheard_of() -> dict[str, int]:
     meaning there is another each time.
     """
     return {"xla_gpu_redzone_padding_bytes": time.time_ns() % 2**31} if jax.default_backend() == "cpu" else {}
-
-
-def _store(path: Path, text: str, compiled: Any) -> bool:
-    """Keep a program; whether that was possible."""
-    try:
-        program, _, out_tree = serialize_executable.serialize(compiled)
-        content = zlib.compress(pickle.dumps((text, program, out_tree)), 1)
-    except Exception as error:  # of the many that pickle and XLA raise, none is a reason to fail
-        _LOGGER.debug("%s was not kept (%s: %s)", path, type(error).__name__, error)
-        return False
-    return _write_whole(path, content)
-
-
-def _write_whole(path: Path, content: bytes) -> bool:
-    """Write a file whole or not at all; whether that was possible."""
-    # Of another container, which may have the same process ids, or of another thread, it must not be the same.
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-    try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
-    except OSError as error:
-        _LOGGER.debug("%s was not written: %s", path, error)
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        return False
-    return True

@@ -1,6 +1,5 @@
 """Configuration → what a run works on: prompts, their order, the policy, the learner, the reward's workers."""
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.foreseen import Foreseen
 from agent_tunix.policy.mesh import ROWS
 from agent_tunix.policy.model import (
     copy_reference,
@@ -30,7 +30,7 @@ from agent_tunix.policy.model import (
 from agent_tunix.policy.model_digest import digest_model
 from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
-from agent_tunix.policy.programs import Programs, identity, kept_directory
+from agent_tunix.policy.programs import Programs, kept_directory
 from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
@@ -41,22 +41,13 @@ from agent_tunix.training.evaluation import begin_evaluation
 from agent_tunix.training.initial import load_initial
 from agent_tunix.training.learner import GrpoLearner
 from agent_tunix.training.losses import ObjectiveSettings
+from agent_tunix.training.program_identity import identify
 from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.sampling import Sampling
 from agent_tunix.training.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-
-# Of the configuration, what no compiled program follows from; whatever is not named here is taken to matter.
-_NOT_COMPILED = (
-    *("data", "prompt", "rewards", "reward", "stopping", "evaluation", "tracking", "rollouts"),
-    *("seed", "project_name", "wandb_disabled", "profile"),
-)
-_NOT_COMPILED_OF_TRAINING = (
-    *("reward_function", "checkpoint_dir", "log_dir", "resume", "init_checkpoint", "save_interval_steps"),
-    *("eval_every_n_steps", "num_test_batches", "log_reward_stats", "log_rewards", "save_reward_analysis", "log_level"),
-)
 
 
 @dataclass(kw_only=True)
@@ -89,7 +80,12 @@ class Material:
 
 
 def build_material(
-    config: Config, mixture: Mixture, *, num_rows: int | None = None, ahead: Ahead | None = None
+    config: Config,
+    mixture: Mixture,
+    *,
+    num_rows: int | None = None,
+    ahead: Ahead | None = None,
+    foreseen: Foreseen | None = None,
 ) -> Material:
     """Load the data, the tokenizer and the policy, and build the learner.
 
@@ -99,6 +95,7 @@ def build_material(
         num_rows: Rows of a micro-batch; None: the completions of its prompts.
         ahead: Begins the first evaluation while the learner is built, unless the run is to go on with another; it is
             the learner's from then on.
+        foreseen: Programs that are being loaded.
     """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
@@ -119,7 +116,7 @@ def build_material(
     _LOGGER.info("optimizer: %s", summary(config.optimizer, config.scheduler))
     for group, count in check_groups(config.optimizer, policy).items():
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
-    programs = Programs(kept_directory(), _identify(config, directory, batches.num_steps))
+    programs = Programs(kept_directory(), identify(config, directory, batches.num_steps), foreseen)
     if ahead is not None and not config.training.resume:
         rollout = make_rollout(config, policy, tokenizer, mesh, programs)
         begin_evaluation(ahead, rollout, held_out, config, mesh)
@@ -136,16 +133,6 @@ def build_material(
     return Material(
         config, prompting, directory, digest_model(directory), batches, held_out, learner, jax.jit(schedule), mesh
     )
-
-
-def _identify(config: Config, directory: Path, num_steps: int) -> str:
-    """What the compiled programs of a run follow from, besides their arguments."""
-    compiled = dataclasses.asdict(config)
-    for name in _NOT_COMPILED:
-        del compiled[name]
-    for name in _NOT_COMPILED_OF_TRAINING:
-        del compiled["training"][name]
-    return identity(config=compiled, architecture=(directory / "config.json").read_text(), num_steps=num_steps)
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import DataError
+from agent_tunix.policy.foreseen import Foreseen
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.building import Material, build_material, training_sampling
 from agent_tunix.training.evaluation import begin_evaluation
@@ -29,13 +30,14 @@ from agent_tunix.training.storing import scoring_settings, to_stored
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 
-def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summary:
+def train(checked: Checked, root: Path, overrides: Sequence[str] = (), foreseen: Foreseen | None = None) -> Summary:
     """Run GRPO as configured.
 
     Args:
         checked: A configuration that passed `preflight`, and its reward.
         root: The run's directory.
         overrides: What was asked for on the command line; kept beside how the run ended.
+        foreseen: Programs that are being loaded.
 
     Raises:
         RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
@@ -49,7 +51,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summar
         checked = replace(opened.checked, mixture=mixture)
         _LOGGER.info("reward: %s", checked.mixture.describe())
         with Ahead() as ahead:
-            material = build_material(checked.config, checked.mixture, ahead=ahead)
+            material = build_material(checked.config, checked.mixture, ahead=ahead, foreseen=foreseen)
             checked = replace(checked, config=material.config)
             try:
                 return GrpoRun(checked, opened, material).complete()
