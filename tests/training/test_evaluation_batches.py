@@ -143,7 +143,7 @@ def test_a_first_evaluation_that_was_compiled_ahead_has_several_batches_under_wa
         material.config.evaluation, material.config.generation.max_generation_steps
     )
     settings = {"num_generations": 1, "max_prompt_length": material.config.generation.max_prompt_length}
-    key = derive_key(0, 0, 0)
+    key = derive_key(rollout.programs, 0, 0, 0)
     call, other = (rollout.call(ids, key, sampling, **settings) for ids in (batch.token_ids, batch.token_ids[:3]))
     assert rollout.programs.num_at_once(call) == 3
     assert rollout.programs.num_at_once(other) == 1  # of another shape

@@ -48,7 +48,7 @@ LEFT_OUT = (
 class Recorded(Programs):
     """Programs that are traced and not compiled: the digest each would be found by, beside that of its text."""
 
-    def __init__(self, directory: Path | None, identity: str) -> None:
+    def __init__(self, directory: Path | None, identity: str, foreseen: Any = None) -> None:
         super().__init__(None)
         self._of_run = identity
         self.texts: dict[str, str] = {}

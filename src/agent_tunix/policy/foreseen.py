@@ -14,7 +14,8 @@ import jax
 
 from agent_tunix.policy.program_files import SUFFIX, Loaded, load, read_digests, write_whole
 
-# Of an evaluation and of a step there are four; a kind of run may have others now and then.
+# The optimiser's state, two keys, an evaluation's sampler, a step's, its reference pass and update, the learning rate;
+# what a run asks for later is of other lengths, and may not come again.
 _MOST = 8
 
 

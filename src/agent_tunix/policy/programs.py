@@ -91,7 +91,7 @@ class Programs:
         directory: Where they are kept; None: they are JAX's own matter, as with several processes, which would have to
             find the same ones.
         identity: Of the run, as `identity` gives it.
-        foreseen: Programs that are being loaded from there; it is told which are prepared.
+        foreseen: Programs that are being loaded from there; it is told which are asked for.
     """
 
     def __init__(self, directory: Path | None = None, identity: str = "", foreseen: Foreseen | None = None) -> None:
@@ -121,7 +121,7 @@ class Programs:
         Returns:
             What the function would return, as shapes on their devices.
         """
-        compiled = self._make(call, prepared=True)
+        compiled = self._make(call)
         return jax.tree.map(
             lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),  # type: ignore[no-untyped-call]
             compiled.out_info,
@@ -141,11 +141,11 @@ class Programs:
         held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
         return max(1, min(int(_BESIDE_BYTES // max(held, 1)), num_processors()))
 
-    def _make(self, call: Call, *, prepared: bool = False) -> Any:
+    def _make(self, call: Call) -> Any:
         if self._kept is None:
             compiled = call.function.lower(*call.args, **call.statics).compile()
         else:
-            compiled = self._kept.find(call, self._identity, prepared=prepared)
+            compiled = self._kept.find(call, self._identity)
         self._ready.setdefault(call.key, []).append(compiled)
         return compiled
 
@@ -160,37 +160,37 @@ class _Kept:
         # Where nothing is to be added, JAX is told of compile times that no program reaches.
         self._adds = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"]) < _NEVER_S
 
-    def find(self, call: Call, run: str, *, prepared: bool) -> Any:
+    def find(self, call: Call, run: str) -> Any:
         """The program of a call: from the disk, or else compiled and kept."""
         place = self._directory / f"agent_tunix_{call.name}-{_digest_call(call, run)}{SUFFIX}"
         text = read_digest(place)
-        if text is not None and (loaded := self._load(text, call, prepared)) is not None:
+        if text is not None and (loaded := self._load(text, call)) is not None:
             return loaded
         with _TRACING:
             lowered = call.function.lower(*call.args, **call.statics)
             text = _digest_text(lowered, call, self._machine)
-        found = self._load(text, call, prepared)
+        found = self._load(text, call)
         if found is None:
             found = lowered.compile(compiler_options=_unheard_of())
             if not (self._adds and store(program_path(self._directory, text), text, found)):
                 return found
-            self._note(text, call, prepared)
+            self._note(text, call)
         if self._adds and _read_sources() == _IMPORTED:
             write_whole(place, text.encode())
         return found
 
-    def _load(self, text: str, call: Call, prepared: bool) -> Any:
+    def _load(self, text: str, call: Call) -> Any:
         devices = _devices(call)
         loaded = self._foreseen.take(text, devices) if self._foreseen is not None else None
         loaded = loaded or load(self._directory, text, devices)
         if loaded is None:
             return None
         jax.monitoring.record_event_duration_secs(LOADED_EVENT, loaded.seconds)
-        self._note(text, call, prepared)
+        self._note(text, call)
         return loaded
 
-    def _note(self, text: str, call: Call, prepared: bool) -> None:
-        if self._foreseen is not None and prepared and self._adds:
+    def _note(self, text: str, call: Call) -> None:
+        if self._foreseen is not None and self._adds:
             self._foreseen.note(text, _devices(call))
 
 

@@ -1,11 +1,13 @@
 """Configuration → what a run works on: prompts, their order, the policy, the learner, the reward's workers."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
+import numpy as np
 import optax
 from flax import nnx
 from tunix.rl import rl_cluster as rl_cluster_lib
@@ -30,7 +32,7 @@ from agent_tunix.policy.model import (
 from agent_tunix.policy.model_digest import digest_model
 from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
-from agent_tunix.policy.programs import Programs, kept_directory
+from agent_tunix.policy.programs import Call, Programs, kept_directory
 from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
@@ -65,7 +67,7 @@ class Material:
     """What a run works on: its settled configuration, the prompts of each step and of an evaluation, and who learns.
 
     `prompting` is the fingerprint of what makes the prompts, `model_digest` that of the model that was loaded from
-    `directory`.
+    `directory`. `learning_rate` tells that of an update by the number of those before it.
     """
 
     config: Config
@@ -75,7 +77,7 @@ class Material:
     batches: Batches
     held_out: Prompts
     learner: GrpoLearner
-    schedule: optax.Schedule
+    learning_rate: Callable[[int], float]
     mesh: jax.sharding.Mesh
 
 
@@ -124,15 +126,27 @@ def build_material(
         optimizer = make_optimizer(config.optimizer, schedule)
         if mesh.size == 1:
             # As one program, where each array of it would be one. On several devices it lies as the weights do.
-            optimizer = optax.GradientTransformationExtraArgs(jax.jit(optimizer.init), optimizer.update)
+            optimizer = optax.GradientTransformationExtraArgs(
+                _as_program(programs, "optimizer", optimizer.init), optimizer.update
+            )
         learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config), programs)
         if ahead is not None:
             learner.ahead = ahead
     prompting = fingerprint_prompts(config.prompt, tokenizer)
-    # Compiled as a whole, where each operation of it would be a program of its own.
+    compiled = _as_program(programs, "schedule", schedule)
+
+    def learning_rate(count: int) -> float:
+        return float(compiled(np.int32(count)))
+
     return Material(
-        config, prompting, directory, digest_model(directory), batches, held_out, learner, jax.jit(schedule), mesh
+        config, prompting, directory, digest_model(directory), batches, held_out, learner, learning_rate, mesh
     )
+
+
+def _as_program(programs: Programs, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of one argument compiled as a whole, where each of its operations would be a program of its own."""
+    compiled = jax.jit(function)
+    return lambda argument: programs.run(Call(name, compiled, (argument,)))
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

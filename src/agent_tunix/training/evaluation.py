@@ -56,7 +56,7 @@ def begin_evaluation(ahead: Ahead, rollout: Rollout, prompts: Prompts, config: C
     def begin() -> Completed | None:
         rows, size = _divide(config, prompts)
         with compat.entered(mesh):
-            call = _ask(rollout.call, prompts.batch(list(rows[:size])), config, derive_key(config.seed, 0, 0))
+            call = _ask(rollout.call, prompts.batch(list(rows[:size])), config, _key(rollout, config, 0, 0))
             rollout.programs.prepare(call)
         return complete_problems(rollout, prompts, config, mesh, ahead.is_closing) if mesh.size == 1 else None
 
@@ -106,7 +106,7 @@ def complete_problems(
         # The last batch is filled up, so that one compiled program serves all.
         batch = prompts.batch([*asked.rows, *[asked.rows[-1]] * (size - len(asked.rows))])
         with compat.entered(mesh):
-            return batch, _ask(act, batch, config, derive_key(config.seed, asked.number, asked.chunk))
+            return batch, _ask(act, batch, config, _key(rollout, config, asked.number, asked.chunk))
 
     samples: list[list[Sample]] = [[] for _ in rows]
     _, call = put(batches[0], rollout.call)
@@ -140,6 +140,11 @@ def _divide(config: Config, prompts: Prompts) -> tuple[range, int]:
     """The rows that are asked about, and how many at once."""
     rows = choose_rows(config, len(prompts.examples))
     return rows, min(config.evaluation.batch_size, len(rows))
+
+
+def _key(rollout: Rollout, config: Config, number: int, chunk: int) -> jax.Array:
+    """Of a batch of a pass."""
+    return derive_key(rollout.programs, config.seed, number, chunk)
 
 
 def _ask(act: Callable[..., _T], batch: PromptBatch, config: Config, key: jax.Array) -> _T:

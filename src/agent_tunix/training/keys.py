@@ -5,19 +5,23 @@ import functools
 import jax
 import numpy as np
 
+from agent_tunix.policy.programs import Call, Programs
 
-def derive_key(seed: int, *numbers: int) -> jax.Array:
+
+def derive_key(programs: Programs, seed: int, *numbers: int) -> jax.Array:
     """The key of a seed with some numbers folded in, from first to last: equal numbers give equal keys.
 
     Args:
+        programs: What makes it is one of them.
         seed: The run's.
         numbers: Each from 0 to 2³² - 1.
     """
-    key: jax.Array = _derive(seed, *(np.uint32(number) for number in numbers))
+    args = tuple(np.uint32(number) for number in numbers)
+    key: jax.Array = programs.run(Call("key", _derive, args, {"seed": seed}, shapes=len(args)))
     return key
 
 
 # One after the other each would be a small program of its own, several of them to be compiled as a run starts.
-@functools.partial(jax.jit, static_argnums=0)
-def _derive(seed: int, *numbers: jax.Array) -> jax.Array:
+@functools.partial(jax.jit, static_argnames="seed")
+def _derive(*numbers: jax.Array, seed: int) -> jax.Array:
     return functools.reduce(jax.random.fold_in, numbers, jax.random.key(seed))

@@ -272,7 +272,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         """Sample, or make the call that does, for a round of a step."""
         config = settings.config
         # Further rounds are apart from the keys of the first round's tokens, which are folded from 0 upwards.
-        key = derive_key(config.seed, step, *((_MORE_ROUNDS, number) if number else ()))
+        key = derive_key(self.programs, config.seed, step, *((_MORE_ROUNDS, number) if number else ()))
         with compat.entered(self._mesh()):
             return act(
                 batch.token_ids,

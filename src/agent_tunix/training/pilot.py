@@ -117,7 +117,7 @@ def _sample(
         with compat.entered(mesh):
             completions = rollout.sample(
                 batch.token_ids,
-                derive_key(config.seed, 0, number, chunk),
+                derive_key(rollout.programs, config.seed, 0, number, chunk),
                 sampling,
                 num_generations=num_samples,
                 max_prompt_length=config.generation.max_prompt_length,

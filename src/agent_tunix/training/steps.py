@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
 from agent_tunix.training import garbage
@@ -116,8 +114,6 @@ class Run(abc.ABC):
         profiled = dataclasses.replace(checked.config, profile=checked.config.profile and opened.processes.is_first)
         self._profiling = Profiling(profiled, opened.places.profile, self._max_steps)
         self._best = BestSoFar(checked.config.stopping)
-        # Operation by operation it takes longer than all else that is logged.
-        self._schedule = jax.jit(material.schedule)
 
     def complete(self) -> Summary:
         """From the last checkpoint, or the start, to the end."""
@@ -227,7 +223,7 @@ class Run(abc.ABC):
 
     def _learning_rate(self) -> float:
         """Of the last update that was made, whatever a step skipped."""
-        return float(self._schedule(max(self._material.learner.num_updates - 1, 0)))
+        return self._material.learning_rate(max(self._material.learner.num_updates - 1, 0))
 
     def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
         """Show a row to the trackers, to the diagnosis, and to weights that follow a metric.
