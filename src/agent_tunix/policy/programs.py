@@ -70,6 +70,7 @@ class Call:
         args: Arrays, or trees of them; for `Programs.prepare` shapes will do.
         statics: Its static arguments, by name; each has a `repr` that says all of it.
         shapes: What tells two calls with the same statics apart in one process: the shapes that vary.
+        is_small: Whether it is traced in no time, and so need not wait until larger ones are.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Call:
     args: tuple[Any, ...]
     statics: Mapping[str, Hashable] = field(default_factory=dict)
     shapes: Hashable = ()
+    is_small: bool = False
 
     @property
     def key(self) -> Hashable:
@@ -166,7 +168,7 @@ class _Kept:
         text = read_digest(place)
         if text is not None and (loaded := self._load(text, call)) is not None:
             return loaded
-        with _TRACING:
+        with contextlib.nullcontext() if call.is_small else _TRACING:
             lowered = call.function.lower(*call.args, **call.statics)
             text = _digest_text(lowered, call, self._machine)
         found = self._load(text, call)

@@ -13,6 +13,7 @@ from flax import nnx
 from tunix.rl import rl_cluster as rl_cluster_lib
 from tunix.rl.grpo import grpo_learner
 from tunix.rl.rollout import base_rollout
+from tunix.sft.utils import is_lora_enabled
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.optimizers import parameter_groups, summary
@@ -119,16 +120,14 @@ def build_material(
     for group, count in check_groups(config.optimizer, policy).items():
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
     programs = Programs(kept_directory(), identify(config, directory, batches.num_steps), foreseen)
-    if ahead is not None and not config.training.resume:
-        rollout = make_rollout(config, policy, tokenizer, mesh, programs)
-        begin_evaluation(ahead, rollout, held_out, config, mesh)
     with spend("learner"):
         optimizer = make_optimizer(config.optimizer, schedule)
         if mesh.size == 1:
-            # As one program, where each array of it would be one. On several devices it lies as the weights do.
-            optimizer = optax.GradientTransformationExtraArgs(
-                _as_program(programs, "optimizer", optimizer.init), optimizer.update
-            )
+            # On several devices its state lies as the weights do.
+            optimizer = _with_state(optimizer, policy, programs)
+        if ahead is not None and foreseen is not None and foreseen.has_any and not config.training.resume:
+            # Where it is yet to be compiled, the update comes first, which takes longest.
+            begin_evaluation(ahead, make_rollout(config, policy, tokenizer, mesh, programs), held_out, config, mesh)
         learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config), programs)
         if ahead is not None:
             learner.ahead = ahead
@@ -143,10 +142,28 @@ def build_material(
     )
 
 
+def _with_state(
+    optimizer: optax.GradientTransformationExtraArgs, policy: nnx.Module, programs: Programs
+) -> optax.GradientTransformationExtraArgs:
+    """The optimiser with its first state made at once, by one program, where each array of it would be one.
+
+    Later the cores may be an evaluation's.
+    """
+    init = _as_program(programs, "optimizer", optimizer.init)
+    params = nnx.state(policy, nnx.LoRAParam if is_lora_enabled(policy) else nnx.Param)
+    structure: Any = jax.tree.structure(params)
+    made = [init(params)]
+
+    def give(given: Any) -> Any:
+        return made.pop() if made and jax.tree.structure(given) == structure else init(given)
+
+    return optax.GradientTransformationExtraArgs(give, optimizer.update)
+
+
 def _as_program(programs: Programs, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function of one argument compiled as a whole, where each of its operations would be a program of its own."""
     compiled = jax.jit(function)
-    return lambda argument: programs.run(Call(name, compiled, (argument,)))
+    return lambda argument: programs.run(Call(name, compiled, (argument,), is_small=True))
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

@@ -17,7 +17,7 @@ def derive_key(programs: Programs, seed: int, *numbers: int) -> jax.Array:
         numbers: Each from 0 to 2³² - 1.
     """
     args = tuple(np.uint32(number) for number in numbers)
-    key: jax.Array = programs.run(Call("key", _derive, args, {"seed": seed}, shapes=len(args)))
+    key: jax.Array = programs.run(Call("key", _derive, args, {"seed": seed}, shapes=len(args), is_small=True))
     return key
 
 
