@@ -29,6 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from agent_tunix.cli.comparing import describe_sweep
+from agent_tunix.cli.composing import composed_once, own_conf
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
@@ -69,8 +70,7 @@ class OwnConf(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Add the directory, where there is one."""
-        own = Path.cwd() / "conf"
-        if own.is_dir() and own.resolve() != compose.find_conf_directory():
+        if (own := own_conf()) is not None:
             search_path.append("working directory", f"file://{own}")
 
 
@@ -123,7 +123,7 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
 
     conf = str(compose.find_conf_directory())
     try:
-        with garbage.rarely_sought():
+        with garbage.rarely_sought(), composed_once(sys.argv[1:]):
             hydra.main(version_base="1.3", config_path=conf, config_name=config_name)(guarded)()
         # The last look for garbage takes a second. Not after a failure: what its traceback still holds must go before
         # JAX does.

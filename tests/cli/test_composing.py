@@ -1,0 +1,66 @@
+"""How often Hydra composes the configuration of a command, and that a sweep is found wherever it is asked for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_tunix.config.compose import find_conf_directory
+
+# Says how often the configuration was composed, and of each job its seed.
+PROGRAM = """
+import sys
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from agent_tunix.cli import hydra_programs
+
+load, count = ConfigLoaderImpl.load_configuration, []
+def counted(*args, **settings):
+    count.append(None)
+    return load(*args, **settings)
+ConfigLoaderImpl.load_configuration = counted
+hydra_programs._train = lambda cfg: print("seed", cfg.seed)
+hydra_programs.train(sys.argv[1:])
+print("composed", len(count))
+"""
+SWEEP = "hydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 3,4\n"
+
+
+def compose(directory: Path, *arguments: str) -> list[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HYDRA_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], cwd=directory, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stdout.splitlines() if line.startswith(("seed", "composed"))]
+
+
+@pytest.mark.parametrize("arguments", [["seed=3"], ["seed=3", "hydra.run.dir=run"]])
+def test_a_single_run_is_composed_once(arguments: list[str], tmp_path: Path) -> None:
+    assert compose(tmp_path, *arguments) == ["seed 3", "composed 1"]
+
+
+def test_in_a_checkout_too(tmp_path: Path) -> None:
+    (tmp_path / "conf").symlink_to(find_conf_directory())
+    assert compose(tmp_path, "seed=3") == ["seed 3", "composed 1"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--multirun", "seed=3,4"], ["-m", "seed=3,4"], ["hydra.mode=MULTIRUN", "seed=3,4"]]
+)
+def test_arguments_may_ask_for_a_sweep(arguments: list[str], tmp_path: Path) -> None:
+    assert compose(tmp_path, *arguments)[:2] == ["seed 3", "seed 4"]
+
+
+@pytest.mark.parametrize("arguments", [["+mine=sweep"], ["--config-dir", "conf", "+mine=sweep"]])
+def test_a_configuration_of_ones_own_may(arguments: list[str], tmp_path: Path) -> None:
+    own = tmp_path / "conf" / "mine"
+    own.mkdir(parents=True)
+    (own / "sweep.yaml").write_text(f"# @package _global_\n{SWEEP}")
+    assert compose(tmp_path, *arguments)[:2] == ["seed 3", "seed 4"]
+
+
+def test_ours_does_not() -> None:
+    for path in find_conf_directory().rglob("*.yaml"):
+        assert "MULTIRUN" not in path.read_text(), path
