@@ -26,11 +26,10 @@ BATCHES = ["evaluation.num_samples=16", "evaluation.batch_size=5", "evaluation.n
 
 @pytest.fixture(scope="module")
 def begun() -> tuple[Material, Completed]:
-    """Of a run, and what its first evaluation came to that was begun as one does that was here before."""
+    """Of a run whose first evaluation is done as it is built, and what that came to."""
     config = small_run(*BATCHES, "evaluation.inference_config=standard")
-    foreseen: Any = SimpleNamespace(has_any=True, take=lambda *_: None, note=lambda *_: None)
     with Ahead() as ahead:
-        built = build_material(config, preflight(config, Path.cwd()).mixture, ahead=ahead, foreseen=foreseen)
+        built = build_material(config, preflight(config, Path.cwd()).mixture, ahead=ahead)
         assert built.learner.ahead is ahead
         return built, ahead.wait(EVALUATION)
 

@@ -25,16 +25,12 @@ class Foreseen:
     Args:
         directory: Where programs are kept.
         kind: A digest of what the programs of a run follow from, as far as it is known early.
-
-    Attributes:
-        has_any: Whether a run of this kind has been here before.
     """
 
     def __init__(self, directory: Path, kind: str) -> None:
         self._path = directory / f"agent_tunix_foreseen-{kind}{SUFFIX}"
         self._devices = jax.devices()[:1]
         self._listed = read_digests(self._path)[:_MOST]
-        self.has_any = bool(self._listed)
         self._noted: list[str] = []
         self._noting = threading.Lock()
         self._loading: dict[str, Future[Loaded | None]] = {}

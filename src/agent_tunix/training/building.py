@@ -125,8 +125,7 @@ def build_material(
         if mesh.size == 1:
             # On several devices its state lies as the weights do.
             optimizer = _with_state(optimizer, policy, programs)
-        if ahead is not None and foreseen is not None and foreseen.has_any and not config.training.resume:
-            # Where it is yet to be compiled, the update comes first, which takes longest.
+        if ahead is not None and not config.training.resume:
             begin_evaluation(ahead, make_rollout(config, policy, tokenizer, mesh, programs), held_out, config, mesh)
         learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config), programs)
         if ahead is not None:

@@ -177,18 +177,11 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
         )
 
-    def compile_ahead(
-        self, batch: PromptBatch, settings: "StepSettings", second: Callable[[], object] = lambda: None
-    ) -> None:
+    def compile_ahead(self, batch: PromptBatch, settings: "StepSettings") -> None:
         """Begin to compile, in threads, what the first step will run on these prompts; it waits for what it needs.
 
         Its longest completion is taken to be as long as one may be. With several processes nothing is begun: they
         would have to compile in the same order.
-
-        Args:
-            batch: The prompts.
-            settings: Of the step.
-            second: Called once what takes longest is begun; begins what else takes long.
         """
         if jax.process_count() > 1:
             return
@@ -208,12 +201,10 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
         if self._mesh().size > 1:
             placed = self.ahead.begin(reference, lambda: self._compile_reference(expected))
             self.ahead.begin(update, lambda: self._compile_update(expected, placed.result()))
-            second()
             self.ahead.begin(_ROLLOUT, lambda: self._compile_rollout(batch, settings))
             return
-        # On one device it is known where the reference pass leaves what it finds.
+        # On one device it is known where the reference pass leaves what it finds. What takes longest goes first.
         self.ahead.begin(update, lambda: self._compile_update(expected, None))
-        second()
         self.ahead.begin(_ROLLOUT, lambda: self._compile_rollout(batch, settings))
         self.ahead.begin(reference, lambda: self._compile_reference(expected))
 

@@ -4,6 +4,7 @@
 GRPO learns: sample, score, update.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -74,17 +75,12 @@ class GrpoRun(Run):
         self._metrics = StepMetrics(checked.mixture, checked.config)
 
     def _prepare(self) -> None:
-        material, learner = self._material, self._material.learner
-        rollout: Rollout = learner.rl_cluster.rollout
-
-        def evaluate() -> None:
-            # Nothing is begun where it was while the learner was built.
-            begin_evaluation(learner.ahead, rollout, material.held_out, self._config, material.mesh)
-
-        try:
-            learner.compile_ahead(material.batches.batch(1), self._settings, second=evaluate)
-        except DataError:  # which the first step will tell of
-            evaluate()
+        material = self._material
+        # First what is waited for first; nothing is begun where it was while the learner was built.
+        rollout: Rollout = material.learner.rl_cluster.rollout
+        begin_evaluation(material.learner.ahead, rollout, material.held_out, self._config, material.mesh)
+        with contextlib.suppress(DataError):  # which the first step will tell of
+            material.learner.compile_ahead(material.batches.batch(1), self._settings)
 
     def _learn(self, step: int) -> Learned:
         """Sample, score and update."""
