@@ -3,7 +3,7 @@
 import concurrent.futures
 import dataclasses
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -12,7 +12,7 @@ from agent_tunix.policy import compat
 from agent_tunix.rewards import Sample
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.judging import Evaluation, judge
-from agent_tunix.training.keys import derive_key
+from agent_tunix.training.keys import derive_key, shape_of_key
 from agent_tunix.training.learner import PromptBatch, make_samples
 from agent_tunix.training.prompting import Prompts
 from agent_tunix.training.rollout import Rollout
@@ -56,11 +56,11 @@ def begin_evaluation(ahead: Ahead, rollout: Rollout, prompts: Prompts, config: C
     def begin() -> Completed | None:
         rows, size = _divide(config, prompts)
         with compat.entered(mesh):
-            call = _ask(rollout.call, prompts.batch(list(rows[:size])), config, _key(rollout, config, 0, 0))
-            rollout.programs.prepare(call)
+            rollout.programs.prepare(_ask(rollout.call, prompts.batch(list(rows[:size])), config, shape_of_key()))
         return complete_problems(rollout, prompts, config, mesh, ahead.is_closing) if mesh.size == 1 else None
 
     ahead.begin(EVALUATION, begin)
+    ahead.begin((EVALUATION, "key"), lambda: _key(rollout, config, 0, 0))
 
 
 def evaluate(
@@ -147,7 +147,7 @@ def _key(rollout: Rollout, config: Config, number: int, chunk: int) -> jax.Array
     return derive_key(rollout.programs, config.seed, number, chunk)
 
 
-def _ask(act: Callable[..., _T], batch: PromptBatch, config: Config, key: jax.Array) -> _T:
+def _ask(act: Callable[..., _T], batch: PromptBatch, config: Config, key: Any) -> _T:
     """Sample a completion of each prompt of a batch, or make the call that does."""
     return act(
         batch.token_ids,

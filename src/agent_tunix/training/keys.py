@@ -21,6 +21,13 @@ def derive_key(programs: Programs, seed: int, *numbers: int) -> jax.Array:
     return key
 
 
+def shape_of_key() -> jax.ShapeDtypeStruct:
+    """What `derive_key` gives as a shape, for a program that is compiled while its first key is."""
+    key = jax.eval_shape(jax.random.key, 0)
+    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=place)  # type: ignore[no-untyped-call]
+
+
 # One after the other each would be a small program of its own, several of them to be compiled as a run starts.
 @functools.partial(jax.jit, static_argnames="seed")
 def _derive(*numbers: jax.Array, seed: int) -> jax.Array:
