@@ -111,6 +111,7 @@ class Run(abc.ABC):
             self._metadata["method"] = self.method
         self._teller: Teller = Quiet()
         self._saver: CheckpointSaver
+        self._reports: dict[str, Path] = {}
         profiled = dataclasses.replace(checked.config, profile=checked.config.profile and opened.processes.is_first)
         self._profiling = Profiling(profiled, opened.places.profile, self._max_steps)
         self._best = BestSoFar(checked.config.stopping)
@@ -122,13 +123,15 @@ class Run(abc.ABC):
         if first == 0:
             self._prepare()
         self._processes.remember(self._say_how_to_resume(first))
-        with contextlib.ExitStack() as stack:
-            self._processes.from_first(lambda: self._begin(first, stack))
-            stack.enter_context(self._profiling)
-            self._saver = stack.enter_context(CheckpointSaver(self._checkpoints, phase))
-            if first == 0:
-                self._record(0, self._evaluate().metrics(), judged=True)
-            last = self._take_steps(first)
+        with CheckpointSaver(self._checkpoints, phase) as self._saver:
+            with contextlib.ExitStack() as stack:
+                self._processes.from_first(lambda: self._begin(first, stack))
+                stack.enter_context(self._profiling)
+                if first == 0:
+                    self._record(0, self._evaluate().metrics(), judged=True)
+                last = self._take_steps(first)
+            # While the last checkpoint is written.
+            self._processes.from_first(self._report)
         return self._conclude(last, time.perf_counter() - started)
 
     def _begin(self, first: int, stack: contextlib.ExitStack) -> None:
@@ -143,18 +146,19 @@ class Run(abc.ABC):
     def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         """Draw the report of a run that stopped early, which is looked at most."""
         if kind is not None and issubclass(kind, _STOPPED):
-            with spend("report"):
-                report(self._config, self._places.root)
+            self._report()
+
+    def _report(self) -> None:
+        with spend("report"):
+            self._reports = report(self._config, self._places.root)
 
     def _conclude(self, last: int, seconds: float) -> Summary:
-        """Report, show the table, and give the evaluations at both ends."""
+        """Show the table, and give the evaluations at both ends."""
 
         def ends() -> list[dict[str, Any]]:
-            with spend("report"):
-                reports = report(self._config, self._places.root)
             rows = read_rows(self._places.metrics)
             if self._config.tracking.progress != "none":
-                locations = self._list_places() | reports
+                locations = self._list_places() | self._reports
                 print(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds))
             evaluations = [row for row in rows if "eval/accuracy" in row]
             return [evaluations[0], evaluations[-1]]
