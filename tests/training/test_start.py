@@ -31,11 +31,13 @@ class Start:
         modules: What was imported at the end.
         timings: `timings.json`.
         log: What was printed.
+        foreseen: The programs that the next start of this kind will load before it asks for them.
     """
 
     modules: frozenset[str]
     timings: dict[str, Any]
     log: str
+    foreseen: frozenset[str]
 
 
 def start(directory: Path) -> Start:
@@ -50,10 +52,13 @@ def start(directory: Path) -> Start:
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
+    kinds = list((directory.parent / "cache").glob("*/agent_tunix_foreseen-*"))
+    assert len(kinds) == 1
     return Start(
         frozenset(json.loads((directory / "modules.json").read_text())),
         json.loads((directory / "run" / "timings.json").read_text()),
         done.stdout + done.stderr,
+        frozenset(line for path in kinds for line in path.read_text().splitlines()),
     )
 
 
@@ -98,6 +103,12 @@ def test_a_second_start_compiles_nothing(starts: tuple[Start, Start]) -> None:
     first, second = (told.timings["programs"] for told in starts)
     assert first["from_cache"] == 0
     assert second == {"compiled": 0, "from_cache": first["compiled"], "seconds": second["seconds"]}
+
+
+def test_both_foresee_the_same_programs(starts: tuple[Start, Start]) -> None:
+    """The optimiser's state, two keys, two samplers, the reference pass, the update, the learning rate."""
+    assert len(starts[0].foreseen) == 8
+    assert starts[1].foreseen == starts[0].foreseen
 
 
 def test_every_phase_is_told(starts: tuple[Start, Start]) -> None:

@@ -1,0 +1,132 @@
+"""Programs that are loaded before they are asked for: the same ones, sooner, or as without it."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from agent_tunix.policy import foreseen as module
+from agent_tunix.policy.foreseen import Foreseen
+from agent_tunix.policy.program_files import program_path
+from agent_tunix.policy.programs import Call, Programs
+
+X = np.arange(6, dtype=np.float32)
+
+
+class Kind:
+    """Runs of one kind, each of which makes a function of its own and so traces what it does not find."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.name = f"scale_{uuid.uuid4().hex}"  # which JAX's own cache does not have
+        self.traced: list[int] = []
+
+    def call(self, factor: int) -> Call:
+        def scale(state: Any, x: jax.Array) -> Any:
+            self.traced.append(factor)
+            return {"scaled": x * factor + state["bias"]}
+
+        scale.__name__ = self.name
+        return Call(f"scale_{factor}", jax.jit(scale), ({"bias": np.float32(1)}, X))
+
+    def run(self, *factors: int) -> Foreseen:
+        """A run that asks for some programs, one after the other; how many it had to trace is in `traced`."""
+        self.traced.clear()
+        foreseen = Foreseen(self.directory, "0" * 64)
+        programs = Programs(self.directory, "run", foreseen)
+        for factor in factors:
+            found = programs.run(self.call(factor))
+            np.testing.assert_array_equal(found["scaled"], X * factor + 1)
+        return foreseen
+
+    def listed(self) -> list[str]:
+        (path,) = self.directory.glob("agent_tunix_foreseen-*")
+        return path.read_text().splitlines()
+
+
+@pytest.fixture
+def kind(tmp_path: Path) -> Kind:
+    return Kind(tmp_path)
+
+
+def test_a_first_run_foresees_nothing(kind: Kind) -> None:
+    assert kind.run(2, 3)._loading == {}
+    assert kind.traced == [2, 3]
+
+
+def test_the_next_one_loads_what_it_asked_for(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind.run(2, 3)
+    assert len(kind.listed()) == 2
+    # What is loaded when it is asked for was not foreseen.
+    monkeypatch.setattr("agent_tunix.policy.programs.load", lambda *_: None)
+    foreseen = kind.run(2, 3)
+    assert kind.traced == []
+    assert foreseen._loading == {}
+
+
+def test_what_is_asked_for_twice_is_loaded_once_more(kind: Kind) -> None:
+    kind.run(2)
+    foreseen = kind.run(2)
+    Programs(kind.directory, "run", foreseen).run(kind.call(2))
+    assert kind.traced == []
+
+
+def test_a_run_that_asks_for_others_foresees_those_first(kind: Kind) -> None:
+    kind.run(2, 3)
+    before = kind.listed()
+    kind.run(3, 4)
+    now = kind.listed()
+    assert len(now) == 3
+    assert now[-1] == before[0]  # which this run had no use for
+
+
+def test_no_more_are_foreseen_than_a_start_needs(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST", 2)
+    kind.run(2, 3, 4)
+    assert len(kind.listed()) == 2
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe", b"../../secret", b"0" * 63], ids=["empty", "bytes", "path", "cut"]
+)
+def test_a_damaged_list_is_no_list(content: bytes, kind: Kind) -> None:
+    kind.run(2)
+    (path,) = kind.directory.glob("agent_tunix_foreseen-*")
+    path.write_bytes(content)
+    assert kind.run(2)._loading == {}
+    assert kind.traced == []
+    assert len(kind.listed()) == 1
+
+
+def test_a_program_that_is_gone_or_damaged_is_compiled(kind: Kind) -> None:
+    kind.run(2, 3)
+    first, second = (program_path(kind.directory, text) for text in kind.listed())
+    first.unlink()
+    second.write_bytes(b"half")
+    kind.run(2, 3)
+    assert kind.traced == [2, 3]
+    kind.run(2, 3)
+    assert kind.traced == []
+
+
+def test_programs_for_other_devices_are_left_to_who_asks(kind: Kind) -> None:
+    kind.run(2)
+    foreseen = Foreseen(kind.directory, "0" * 64)
+    (text,) = kind.listed()
+    assert foreseen.take(text, []) is None
+    foreseen.note("1" * 64, [])
+    assert kind.listed() == [text]
+    assert foreseen.take(text, jax.devices()[:1]) is not None
+
+
+def test_where_nothing_is_to_be_added_nothing_is_noted(kind: Kind) -> None:
+    before = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)  # type: ignore[no-untyped-call]
+    try:
+        kind.run(2)
+    finally:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", before)  # type: ignore[no-untyped-call]
+    assert list(kind.directory.iterdir()) == []
