@@ -7,7 +7,8 @@ cache, with a warm one, and `import tunix` alone, alternating, each in a process
 wall time, the time beyond its imports with its bar, and each phase as the run itself wrote it to `timings.json`. The
 second takes the default run of 60 steps on the cores given, with accuracy before and after; its bar is 90 s.
 
-Only a quiet machine gives figures that mean anything.
+Only a quiet machine gives figures that mean anything; of a virtual one, a line of the table tells how many of its
+cores' time went to other machines meanwhile.
 """
 
 import argparse
@@ -62,6 +63,9 @@ def measure_start(directory: Path, repeats: int) -> None:
     beyond = [statistics.median(told["wall_s"] - told["phases_s"]["imports"] for told in runs) for runs in (cold, warm)]
     print_row("beyond imports", beyond)
     print_row("  of its bar", [beyond[0] / COLD_BAR_S, beyond[1] / WARM_BAR_S])
+    print_row(
+        "cores taken by others", [statistics.median(told["taken_cores"] for told in runs) for runs in (cold, warm)]
+    )
     for name in ("compiled", "from_cache"):
         print_row(f"programs {name}", [statistics.median(told["programs"][name] for told in r) for r in (cold, warm)])
 
@@ -112,8 +116,8 @@ def surroundings() -> dict[str, str]:
 
 
 def run_once(root: Path, cache: Path) -> dict[str, Any]:
-    """A run of one step: what `timings.json` says, and `wall_s`."""
-    began = time.perf_counter()
+    """A run of one step: what `timings.json` says, `wall_s`, and `taken_cores`."""
+    began, taken = time.perf_counter(), taken_s()
     subprocess.run(
         command(root, cache, "training.num_batches=1"),
         check=True,
@@ -125,7 +129,16 @@ def run_once(root: Path, cache: Path) -> dict[str, Any]:
     )
     wall = time.perf_counter() - began
     told: dict[str, Any] = json.loads((root / "timings.json").read_text())
-    return {**told, "wall_s": wall}
+    return {**told, "wall_s": wall, "taken_cores": (taken_s() - taken) / wall}
+
+
+def taken_s() -> float:
+    """Seconds of this machine's cores that its host has given to other machines since it began; 0 where not known."""
+    try:
+        ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]
+    except (OSError, IndexError):
+        return 0.0
+    return int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def time_import() -> float:
