@@ -12,7 +12,7 @@ from flax import nnx
 from agent_tunix.policy.cache_plan import Stage
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.training.compaction import arrange, fits
-from agent_tunix.training.decode_loop import Sampled, generate
+from agent_tunix.training.decode_loop import Sampled, generate_on
 from agent_tunix.training.sampling import Sampling
 from tests.training import reference_sampler
 from tests.training.test_logps import ARCHITECTURES
@@ -48,7 +48,7 @@ def run(
     for row, prompt in zip(prompt_BP, PROMPTS, strict=True):
         row[P - len(prompt) :] = prompt
     found: Sampled = jax.device_get(
-        generate(
+        generate_on(jax.default_backend())(
             graphdef,
             state,
             prompt_BP,

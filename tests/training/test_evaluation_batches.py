@@ -16,7 +16,7 @@ from agent_tunix.training import evaluation
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.building import Material, build_material
 from agent_tunix.training.evaluation import EVALUATION, Completed, begin_evaluation, complete_problems, evaluate
-from agent_tunix.training.keys import derive_key
+from agent_tunix.training.keys import Use, derive_key
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Rollout
 from tests.training.support import small_run
@@ -143,7 +143,7 @@ def test_a_first_evaluation_that_was_compiled_ahead_has_several_batches_under_wa
         material.config.evaluation, material.config.generation.max_generation_steps
     )
     settings = {"num_generations": 1, "max_prompt_length": material.config.generation.max_prompt_length}
-    key = derive_key(rollout.programs, 0, 0, 0)
+    key = derive_key(0, Use.EVALUATION, 0, 0)
     call, other = (rollout.call(ids, key, sampling, **settings) for ids in (batch.token_ids, batch.token_ids[:3]))
     assert rollout.programs.num_at_once(call) == 3
     assert rollout.programs.num_at_once(other) == 1  # of another shape

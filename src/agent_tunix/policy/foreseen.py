@@ -14,9 +14,9 @@ import jax
 
 from agent_tunix.policy.program_files import SUFFIX, Loaded, load, read_digests, write_whole
 
-# The optimiser's state, two keys, an evaluation's sampler, a step's, its reference pass and update, the learning rate;
+# The optimiser's state, an evaluation's sampler, a step's, its reference pass and update, the learning rate;
 # what a run asks for later is of other lengths, and may not come again.
-_MOST = 8
+_MOST = 6
 
 
 class Foreseen:

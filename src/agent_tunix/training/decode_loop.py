@@ -50,7 +50,21 @@ class _Carry(NamedTuple):
     sampled: Sampled
 
 
-@functools.partial(jax.jit, static_argnames=("num_generations", "stages", "sampling", "pad_id", "eos_ids"))
+# On a CPU XLA's older emitter compiles the loop in a fifth less processor time, and into a program that is as fast; that
+# of an update it compiles in more.
+_COMPILER_OPTIONS = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
+
+
+@functools.cache
+def generate_on(platform: str) -> Any:
+    """`generate` as it is compiled for a platform."""
+    return jax.jit(
+        generate,
+        static_argnames=("num_generations", "stages", "sampling", "pad_id", "eos_ids"),
+        compiler_options=_COMPILER_OPTIONS.get(platform),
+    )
+
+
 def generate(
     graphdef: Any,
     state: Any,

@@ -12,7 +12,7 @@ from agent_tunix.policy import compat
 from agent_tunix.rewards import Sample
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.judging import Evaluation, judge
-from agent_tunix.training.keys import derive_key, shape_of_key
+from agent_tunix.training.keys import Use, derive_key
 from agent_tunix.training.learner import PromptBatch, make_samples
 from agent_tunix.training.prompting import Prompts
 from agent_tunix.training.rollout import Rollout
@@ -56,11 +56,10 @@ def begin_evaluation(ahead: Ahead, rollout: Rollout, prompts: Prompts, config: C
     def begin() -> Completed | None:
         rows, size = _divide(config, prompts)
         with compat.entered(mesh):
-            rollout.programs.prepare(_ask(rollout.call, prompts.batch(list(rows[:size])), config, shape_of_key()))
+            rollout.programs.prepare(_ask(rollout.call, prompts.batch(list(rows[:size])), config, _key(config, 0, 0)))
         return complete_problems(rollout, prompts, config, mesh, ahead.is_closing) if mesh.size == 1 else None
 
     ahead.begin(EVALUATION, begin)
-    ahead.begin((EVALUATION, "key"), lambda: _key(rollout, config, 0, 0))
 
 
 def evaluate(
@@ -106,7 +105,7 @@ def complete_problems(
         # The last batch is filled up, so that one compiled program serves all.
         batch = prompts.batch([*asked.rows, *[asked.rows[-1]] * (size - len(asked.rows))])
         with compat.entered(mesh):
-            return batch, _ask(act, batch, config, _key(rollout, config, asked.number, asked.chunk))
+            return batch, _ask(act, batch, config, _key(config, asked.number, asked.chunk))
 
     samples: list[list[Sample]] = [[] for _ in rows]
     _, call = put(batches[0], rollout.call)
@@ -142,9 +141,9 @@ def _divide(config: Config, prompts: Prompts) -> tuple[range, int]:
     return rows, min(config.evaluation.batch_size, len(rows))
 
 
-def _key(rollout: Rollout, config: Config, number: int, chunk: int) -> jax.Array:
+def _key(config: Config, number: int, chunk: int) -> jax.Array:
     """Of a batch of a pass."""
-    return derive_key(rollout.programs, config.seed, number, chunk)
+    return derive_key(config.seed, Use.EVALUATION, number, chunk)
 
 
 def _ask(act: Callable[..., _T], batch: PromptBatch, config: Config, key: Any) -> _T:

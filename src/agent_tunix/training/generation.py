@@ -105,8 +105,6 @@ class Generator:
     def __init__(
         self, source: Source, sampling: Sampling, *, num_generations: int, seed: int, mixture: Mixture | None = None
     ) -> None:
-        import jax
-
         from agent_tunix.training.building import make_rollout
 
         self.config = source.run.config
@@ -115,7 +113,7 @@ class Generator:
         self._encoder = PromptEncoder(self._trained.tokenizer, self.config.prompt)
         self._sampling = sampling
         self._num_generations = num_generations
-        self._key = jax.random.key(seed)
+        self._seed = seed
         self._num_batches = 0
         self._mixture = mixture
 
@@ -151,9 +149,8 @@ class Generator:
             examples: What rewards are told of each.
             messages: The conversation of each, before the model's turn.
         """
-        import jax
-
         from agent_tunix.policy import compat
+        from agent_tunix.training.keys import Use, derive_key
         from agent_tunix.training.learner import PromptBatch, make_samples
 
         token_ids = [self._encoder.encode(conversation) for conversation in messages]
@@ -167,7 +164,7 @@ class Generator:
         with compat.entered(self._trained.mesh):
             completions = self._rollout.sample(
                 token_ids,
-                jax.random.fold_in(self._key, self._num_batches),
+                derive_key(self._seed, Use.GENERATION, self._num_batches),
                 self._sampling,
                 num_generations=self._num_generations,
                 max_prompt_length=1 << (longest - 1).bit_length(),

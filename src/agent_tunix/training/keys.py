@@ -1,34 +1,30 @@
-"""PRNG keys from a seed and the numbers of what they are for, in one compiled call."""
+"""PRNG keys from a seed, what they are for, and the numbers of that."""
 
-import functools
+import enum
 
 import jax
 import numpy as np
 
-from agent_tunix.policy.programs import Call, Programs
+
+class Use(enum.IntEnum):
+    """What a key is for: no two uses have a key in common."""
+
+    TRAINING = 0
+    EVALUATION = 1
+    PILOT = 2
+    GENERATION = 3
 
 
-def derive_key(programs: Programs, seed: int, *numbers: int) -> jax.Array:
-    """The key of a seed with some numbers folded in, from first to last: equal numbers give equal keys.
+def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
+    """The key of a seed, a use and some numbers: equal ones give equal keys, and any others unrelated ones.
+
+    NumPy's `SeedSequence` derives it, on the host: JAX's own `fold_in` would be a program for each count of numbers,
+    and to be compiled before anything is sampled.
 
     Args:
-        programs: What makes it is one of them.
-        seed: The run's.
-        numbers: Each from 0 to 2³² - 1.
+        seed: The run's, from 0.
+        use: What the key is for.
+        numbers: Of what it is for, each from 0.
     """
-    args = tuple(np.uint32(number) for number in numbers)
-    key: jax.Array = programs.run(Call("key", _derive, args, {"seed": seed}, shapes=len(args), is_small=True))
-    return key
-
-
-def shape_of_key() -> jax.ShapeDtypeStruct:
-    """What `derive_key` gives as a shape, for a program that is compiled while its first key is."""
-    key = jax.eval_shape(jax.random.key, 0)
-    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=place)  # type: ignore[no-untyped-call]
-
-
-# One after the other each would be a small program of its own, several of them to be compiled as a run starts.
-@functools.partial(jax.jit, static_argnames="seed")
-def _derive(*numbers: jax.Array, seed: int) -> jax.Array:
-    return functools.reduce(jax.random.fold_in, numbers, jax.random.key(seed))
+    words = np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")

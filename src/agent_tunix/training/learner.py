@@ -47,7 +47,7 @@ from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training import bridge
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.collecting import SamplingTally, Scored, count_sampled, fill_places, is_full
-from agent_tunix.training.keys import derive_key
+from agent_tunix.training.keys import Use, derive_key
 from agent_tunix.training.logps import bucket, reference_call
 from agent_tunix.training.losses import completion_weights
 from agent_tunix.training.policy_loss import WeighedExample
@@ -61,9 +61,6 @@ _T = TypeVar("_T")
 
 # What is compiled ahead; the latter two for a number of slots.
 _ROLLOUT, _REFERENCE, _UPDATE = "rollout", "reference", "update"
-
-# Folded into a step's key for its further rounds of sampling.
-_MORE_ROUNDS = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -271,8 +268,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
     ) -> _T:
         """Sample, or make the call that does, for a round of a step."""
         config = settings.config
-        # Further rounds are apart from the keys of the first round's tokens, which are folded from 0 upwards.
-        key = derive_key(self.programs, config.seed, step, *((_MORE_ROUNDS, number) if number else ()))
+        key = derive_key(config.seed, Use.TRAINING, step, number)
         with compat.entered(self._mesh()):
             return act(
                 batch.token_ids,

@@ -23,7 +23,7 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.training.batches import StreamedBatches
 from agent_tunix.training.building import check_ends, make_rollout, training_sampling
 from agent_tunix.training.initial import load_initial
-from agent_tunix.training.keys import derive_key
+from agent_tunix.training.keys import Use, derive_key
 from agent_tunix.training.learner import make_samples
 from agent_tunix.training.prompting import Prompts, encode_examples, settle_prompts
 from agent_tunix.training.rollout import Rollout
@@ -117,7 +117,7 @@ def _sample(
         with compat.entered(mesh):
             completions = rollout.sample(
                 batch.token_ids,
-                derive_key(rollout.programs, config.seed, 0, number, chunk),
+                derive_key(config.seed, Use.PILOT, number, chunk),
                 sampling,
                 num_generations=num_samples,
                 max_prompt_length=config.generation.max_prompt_length,
