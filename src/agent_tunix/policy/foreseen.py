@@ -1,8 +1,9 @@
-"""The programs that a run will ask for first, loaded before it does.
+"""The programs that a run will ask for first, loaded before it does, and run once where that is a matter of a moment.
 
-XLA takes up to half a second to load a program, in threads that need no Python; a run that starts spends its first
-seconds in Python, in one thread. Which programs they are is known no sooner than the model and the data are: until then
-the last run of the same kind is taken to say. That is only a guess, and nothing but time follows from it.
+XLA takes up to half a second to load a program, and on a CPU as long again in its first run, in threads that need no
+Python; a run that starts spends its first seconds in Python, in one thread. Which programs they are is known no sooner
+than the model and the data are: until then the last run of the same kind is taken to say. That is only a guess, and
+nothing but time follows from it.
 """
 
 import threading
@@ -36,7 +37,7 @@ class Foreseen:
         self._loading: dict[str, Future[Loaded | None]] = {}
         if self._listed:
             pool = ThreadPoolExecutor(len(self._listed), "load")
-            self._loading = {text: pool.submit(load, directory, text, self._devices) for text in self._listed}
+            self._loading = {text: pool.submit(_ready, directory, text, self._devices) for text in self._listed}
             pool.shutdown(wait=False)
 
     def take(self, text: str, devices: Sequence[jax.Device]) -> Loaded | None:
@@ -59,3 +60,10 @@ class Foreseen:
             if set(listed) != set(self._listed):
                 self._listed = listed
                 write_whole(self._path, "\n".join(listed).encode())
+
+
+def _ready(directory: Path, text: str, devices: Sequence[jax.Device]) -> Loaded | None:
+    loaded = load(directory, text, devices)
+    if loaded is not None and loaded.is_brief:
+        loaded.rehearse()
+    return loaded

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.experimental import serialize_executable
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -34,10 +36,12 @@ class Loaded:
     Attributes:
         compiled: Takes the arrays one by one.
         seconds: What reading it took.
+        is_brief: As `store` was told.
     """
 
     compiled: Any
     seconds: float
+    is_brief: bool = False
 
     def __call__(self, *args: Any) -> Any:
         """What the function returns."""
@@ -56,6 +60,24 @@ class Loaded:
     def memory_analysis(self) -> Any:
         """What the compiler says of the memory it takes."""
         return self.compiled.memory_analysis()
+
+    def rehearse(self) -> None:
+        """Run it once, on zeros and for nothing.
+
+        On a CPU a program sets up its matrix products as it first comes to them, in one thread: of a small one that is
+        longer than all the rest of the run.
+        """
+        try:
+            jax.block_until_ready(self.compiled(*map(_zeros, jax.tree.leaves(self.compiled.in_avals))))  # type: ignore[no-untyped-call]
+        except Exception as error:  # its first run that is meant will say what is wrong with it
+            _LOGGER.debug("a program was not rehearsed (%s: %s)", type(error).__name__, error)
+
+
+def _zeros(aval: Any) -> Any:
+    if not jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        return np.zeros(aval.shape, aval.dtype)
+    data = jax.eval_shape(jax.random.key_data, aval)
+    return jax.random.wrap_key_data(jnp.zeros(data.shape, data.dtype), impl=str(jax.random.key_impl(aval)))
 
 
 def program_path(directory: Path, text: str) -> Path:
@@ -80,7 +102,7 @@ def load(directory: Path, text: str, devices: Sequence[jax.Device]) -> Loaded | 
     except OSError:
         return None
     try:
-        kept, program, num_arrays, out_tree = pickle.loads(zlib.decompress(content))
+        kept, program, num_arrays, out_tree, is_brief = pickle.loads(zlib.decompress(content))
         if kept != text:
             raise ValueError(f"it holds the program {kept}")
         compiled = serialize_executable.deserialize_and_load(
@@ -93,14 +115,21 @@ def load(directory: Path, text: str, devices: Sequence[jax.Device]) -> Loaded | 
     except Exception as error:  # a file may hold anything; the program is compiled instead
         _LOGGER.debug("%s is of no use (%s: %s)", path, type(error).__name__, error)
         return None
-    return Loaded(compiled, time.perf_counter() - started)
+    return Loaded(compiled, time.perf_counter() - started, is_brief)
 
 
-def store(path: Path, text: str, compiled: Any) -> bool:
-    """Keep a program; whether that was possible."""
+def store(path: Path, text: str, compiled: Any, *, is_brief: bool) -> bool:
+    """Keep a program; whether that was possible.
+
+    Args:
+        path: Of `program_path`.
+        text: The digest of its text.
+        compiled: The program.
+        is_brief: Whether a run of it is a matter of a moment.
+    """
     try:
         program, in_tree, out_tree = serialize_executable.serialize(compiled)
-        content = zlib.compress(pickle.dumps((text, program, in_tree.num_leaves, out_tree)), 1)
+        content = zlib.compress(pickle.dumps((text, program, in_tree.num_leaves, out_tree, is_brief)), 1)
     except Exception as error:  # of the many that pickle and XLA raise, none is a reason to fail
         _LOGGER.debug("%s was not kept (%s: %s)", path, type(error).__name__, error)
         return False

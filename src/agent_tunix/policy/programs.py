@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import threading
 import time
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax._src import config as jax_state  # the public `jax.config` sets it for all threads
 
 from agent_tunix.policy.foreseen import Foreseen
 from agent_tunix.policy.processor import num_processors, processor_kind
@@ -31,6 +33,8 @@ LOADED_EVENT = "/agent_tunix/program_loaded"
 _NEVER_S = 1e8
 # What may be held for speed alone, beside what a run needs.
 _BESIDE_BYTES = 512 * 2**20
+# What a CPU of a few cores computes in a fraction of a second.
+_BRIEF_FLOPS = 5e10
 _DISTRIBUTIONS = ("jax", "jaxlib", "flax", "optax", "google-tunix", "qwix", "numpy")
 _ROOM = Path(__file__).parents[1]
 # Those whose functions are traced, or decide what is.
@@ -71,6 +75,7 @@ class Call:
         statics: Its static arguments, by name; each has a `repr` that says all of it.
         shapes: What tells two calls with the same statics apart in one process: the shapes that vary.
         is_small: Whether it is traced in no time, and so need not wait until larger ones are.
+        num_iterations: Of its loop, at most.
     """
 
     name: str
@@ -79,6 +84,7 @@ class Call:
     statics: Mapping[str, Hashable] = field(default_factory=dict)
     shapes: Hashable = ()
     is_small: bool = False
+    num_iterations: int = 1
 
     @property
     def key(self) -> Hashable:
@@ -138,10 +144,7 @@ class Programs:
         ready = self._ready.get(call.key)
         if not ready or jax.default_backend() != "cpu" or len(_devices(call)) > 1:
             return 1
-        if (memory := ready[-1].memory_analysis()) is None:
-            return 1
-        held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
-        return max(1, min(int(_BESIDE_BYTES // max(held, 1)), num_processors()))
+        return max(1, min(int(_BESIDE_BYTES // max(_held_bytes(ready[-1]), 1)), num_processors()))
 
     def _make(self, call: Call) -> Any:
         if self._kept is None:
@@ -173,8 +176,12 @@ class _Kept:
             text = _digest_text(lowered, call, self._machine)
         found = self._load(text, call)
         if found is None:
-            found = lowered.compile(compiler_options=_unheard_of())
-            if not (self._adds and store(program_path(self._directory, text), text, found)):
+            # Kept once, by us: JAX would spend as long again on its own copy.
+            with jax_state.persistent_cache_min_compile_time_secs(_NEVER_S):
+                found = lowered.compile(compiler_options=_unheard_of())
+            if not (
+                self._adds and store(program_path(self._directory, text), text, found, is_brief=_is_brief(call, found))
+            ):
                 return found
             self._note(text, call)
         if self._adds and _read_sources() == _IMPORTED:
@@ -194,6 +201,21 @@ class _Kept:
     def _note(self, text: str, call: Call) -> None:
         if self._foreseen is not None and self._adds:
             self._foreseen.note(text, _devices(call))
+
+
+def _held_bytes(compiled: Any) -> float:
+    """What a run of a program holds; infinite where the compiler does not say."""
+    if (memory := compiled.memory_analysis()) is None:
+        return math.inf
+    return float(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
+
+
+def _is_brief(call: Call, compiled: Any) -> bool:
+    """Whether a run on a CPU takes a moment and little memory, and its first one much longer."""
+    if call.is_small or jax.default_backend() != "cpu" or _held_bytes(compiled) > _BESIDE_BYTES:
+        return False
+    flops = (compiled.cost_analysis() or {}).get("flops", math.inf)  # of a loop those of one iteration
+    return bool(flops * call.num_iterations <= _BRIEF_FLOPS)
 
 
 def _digest_call(call: Call, run: str) -> str:

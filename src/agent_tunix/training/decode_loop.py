@@ -50,8 +50,8 @@ class _Carry(NamedTuple):
     sampled: Sampled
 
 
-# On a CPU XLA's older emitter compiles the loop in a fifth less processor time, and into a program that is as fast; that
-# of an update it compiles in more.
+# On a CPU XLA's older emitter compiles the loop in a fifth less processor time, into a program that is as fast; for an
+# update it takes more.
 _COMPILER_OPTIONS = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
 
 

@@ -1,6 +1,7 @@
 """PRNG keys from a seed, what they are for, and the numbers of that."""
 
 import enum
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,5 +27,6 @@ def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
         use: What the key is for.
         numbers: Of what it is for, each from 0.
     """
-    words = np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+    words: Any = np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)
+    key: jax.Array = jax.random.wrap_key_data(words, impl="threefry2x32")
+    return key

@@ -174,6 +174,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
                 "eos_ids": self._eos_ids,
             },
             shapes=(len(prompt_BP), width),
+            num_iterations=sampling.max_new_tokens,
         )
 
     @functools.cached_property
