@@ -77,7 +77,8 @@ def _zeros(aval: Any) -> Any:
     if not jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
         return np.zeros(aval.shape, aval.dtype)
     data = jax.eval_shape(jax.random.key_data, aval)
-    return jax.random.wrap_key_data(jnp.zeros(data.shape, data.dtype), impl=str(jax.random.key_impl(aval)))
+    words: Any = np.zeros(data.shape, data.dtype)
+    return jax.random.wrap_key_data(words, impl=str(jax.random.key_impl(aval)))
 
 
 def program_path(directory: Path, text: str) -> Path:
