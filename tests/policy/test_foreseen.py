@@ -10,7 +10,7 @@ import pytest
 
 from agent_tunix.policy import foreseen as module
 from agent_tunix.policy.foreseen import Foreseen
-from agent_tunix.policy.program_files import program_path
+from agent_tunix.policy.program_files import Loaded, program_path
 from agent_tunix.policy.programs import Call, Programs
 
 X = np.arange(6, dtype=np.float32)
@@ -65,6 +65,16 @@ def test_the_next_one_loads_what_it_asked_for(kind: Kind, monkeypatch: pytest.Mo
     foreseen = kind.run(2, 3)
     assert kind.traced == []
     assert foreseen._loading == {}
+
+
+@pytest.mark.parametrize("is_brief", [True, False])
+def test_a_program_of_a_moment_is_run_once_before(is_brief: bool, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.policy.programs._is_brief", lambda *_: is_brief)
+    kind.run(2)
+    rehearsed: list[Any] = []
+    monkeypatch.setattr(Loaded, "rehearse", lambda loaded: rehearsed.append(loaded))
+    kind.run(2)
+    assert len(rehearsed) == is_brief
 
 
 def test_what_is_asked_for_twice_is_loaded_once_more(kind: Kind) -> None:

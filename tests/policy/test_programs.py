@@ -1,5 +1,6 @@
 """Programs that a later process finds on the disk: found where they are the same, and only there."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.policy import programs as module
+from agent_tunix.policy.program_files import SUFFIX, Loaded, load
 from agent_tunix.policy.programs import Call, Programs, identity, kept_directory
 
 X = np.arange(6, dtype=np.float32)
@@ -247,6 +249,73 @@ def test_what_jax_has_in_its_own_cache_can_be_kept_too(tmp_path: Path) -> None:
             traced = Traced()
             check(Programs(tmp_path / name, "run").run(traced.call()))
             assert traced.count == expected
+
+
+def test_a_program_is_kept_once(tmp_path: Path) -> None:
+    cache = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
+    check(Programs(tmp_path, "run").run(Traced().call()))
+    assert not list(cache.glob(f"*{Traced.name}*"))
+    Traced().call().function.lower({"bias": jnp.float32(1)}, jnp.asarray(X)).compile()  # a thread's own again
+    assert list(cache.glob(f"*{Traced.name}*"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "iterations", "expected"),
+    [
+        ({}, 1, True),
+        ({"_BRIEF_FLOPS": 20.0}, 1, True),
+        ({"_BRIEF_FLOPS": 20.0}, 10, False),
+        ({"_BESIDE_BYTES": 1}, 1, False),
+    ],
+)
+def test_a_program_of_a_moment_is_known_as_one(
+    limits: dict[str, float], iterations: int, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in limits.items():
+        monkeypatch.setattr(module, name, value)
+    call = dataclasses.replace(Traced().call(), num_iterations=iterations)
+    Programs(tmp_path, "run").run(call)
+    assert the_program(tmp_path).is_brief == expected
+
+
+def the_program(directory: Path) -> Loaded:
+    (path,) = directory.glob("agent_tunix_program-*")
+    found = load(directory, path.name.removeprefix("agent_tunix_program-").removesuffix(SUFFIX), jax.devices()[:1])
+    assert found is not None
+    return found
+
+
+def test_a_rehearsal_changes_nothing(tmp_path: Path) -> None:
+    check(Programs(tmp_path, "run").run(Traced().call()))
+    program = the_program(tmp_path)
+    program.rehearse()
+    check(
+        jax.tree.unflatten(
+            program.compiled.out_tree, jax.tree.leaves(program({"bias": jnp.float32(1)}, jnp.asarray(X)))
+        )
+    )
+
+
+def test_one_with_keys_and_arrays_that_are_given_away_is_rehearsed_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def noisy(key: jax.Array, x: jax.Array) -> jax.Array:
+        return x + jax.random.uniform(key, x.shape)
+
+    noisy.__name__ = Traced.name
+    call = Call("noisy", jax.jit(noisy, donate_argnums=1), (jax.random.key(1), jnp.asarray(X)))
+    expected = np.asarray(Programs(tmp_path, "run").run(call))
+    program = the_program(tmp_path)
+    with caplog.at_level("DEBUG", logger="agent_tunix.run"):
+        program.rehearse()
+    assert "not rehearsed" not in caplog.text
+    np.testing.assert_array_equal(program(jax.random.key(1), jnp.asarray(X)), expected)
+
+
+def test_a_rehearsal_that_fails_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", logger="agent_tunix.run"):
+        Loaded(None, 0.0).rehearse()
+    assert "a program was not rehearsed (AttributeError" in caplog.text
 
 
 def test_where_nothing_is_to_be_added_nothing_is(tmp_path: Path) -> None:

@@ -41,14 +41,19 @@ def model(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def run(
-    model: Any, sampling: Sampling, stages: Sequence[Stage] = STAGES, eos_ids: tuple[int, ...] = EOS, group: int = G
+    model: Any,
+    sampling: Sampling,
+    stages: Sequence[Stage] = STAGES,
+    eos_ids: tuple[int, ...] = EOS,
+    group: int = G,
+    platform: str = "cpu",
 ) -> Sampled:
     graphdef, state = nnx.split(model)
     prompt_BP = np.full((B, P), PAD, np.int32)
     for row, prompt in zip(prompt_BP, PROMPTS, strict=True):
         row[P - len(prompt) :] = prompt
     found: Sampled = jax.device_get(
-        generate_on(jax.default_backend())(
+        generate_on(platform)(
             graphdef,
             state,
             prompt_BP,
@@ -167,3 +172,9 @@ def test_rows_keep_their_order_and_their_prompts() -> None:
     assert found.prompt.tolist()[:3] == [0, 0, 2]
     assert [found.place.tolist()[row] for row in (1, 2, 3, 11)] == [0, 1, 2, 4]
     assert all(found.place.tolist()[row] == 8 for row in (0, 4, 5, 6, 7, 8, 9, 10))
+
+
+def test_what_is_sampled_does_not_follow_from_how_it_is_compiled(model: Any) -> None:
+    assert generate_on("cpu") is not generate_on("another")
+    found, expected = (rows_of(run(model, Sampling(T), platform=platform)) for platform in ("cpu", "another"))
+    assert found == expected

@@ -23,9 +23,9 @@ def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
     and to be compiled before anything is sampled.
 
     Args:
-        seed: The run's, from 0.
+        seed: The run's, from 0 to 2³² - 1.
         use: What the key is for.
-        numbers: Of what it is for, each from 0.
+        numbers: Of what it is for, each from 0 to 2³² - 1.
     """
     words: Any = np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)
     key: jax.Array = jax.random.wrap_key_data(words, impl="threefry2x32")
