@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import optax
 import pytest
@@ -16,6 +15,7 @@ from agent_tunix.errors import CheckpointError
 from agent_tunix.rewards import Outcome, Score
 from agent_tunix.training import run
 from agent_tunix.training.building import training_sampling
+from agent_tunix.training.keys import Use, derive_key
 from agent_tunix.training.learner import PromptBatch, StepSettings
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Completions
@@ -177,7 +177,7 @@ def test_each_round_samples_with_noise_of_its_own_and_the_first_as_ever(
     run_rounds(dynamic)
     assert texts.keys() == {0, 1, 2}
     assert texts[0] != texts[1] != texts[2] != texts[0]
-    key = jax.random.fold_in(jax.random.key(dynamic.config.seed), 1)
+    key = derive_key(dynamic.config.seed, Use.TRAINING, 1, 0)
     sampling = training_sampling(dynamic.config)
     plain = dynamic.learner.rl_cluster.rollout.sample(
         dynamic.batch.token_ids, key, sampling, num_generations=4, max_prompt_length=64
