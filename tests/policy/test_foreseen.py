@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tests.policy.kept_programs import KeptPrograms
 
 from agent_tunix.policy import foreseen as module
 from agent_tunix.policy.foreseen import Foreseen
 from agent_tunix.policy.program_files import Loaded, program_path
-from agent_tunix.policy.programs import Call, Programs
+from agent_tunix.policy.programs import Call
 
 X = np.arange(6, dtype=np.float32)
 
@@ -36,7 +37,7 @@ class Kind:
         """A run that asks for some programs, one after the other; how many it had to trace is in `traced`."""
         self.traced.clear()
         foreseen = Foreseen(self.directory, "0" * 64)
-        programs = Programs(self.directory, "run", foreseen)
+        programs = KeptPrograms(self.directory, "run", foreseen)
         for factor in factors:
             found = programs.run(self.call(factor))
             np.testing.assert_array_equal(found["scaled"], X * factor + 1)
@@ -80,7 +81,7 @@ def test_a_program_of_a_moment_is_run_once_before(is_brief: bool, kind: Kind, mo
 def test_what_is_asked_for_twice_is_loaded_once_more(kind: Kind) -> None:
     kind.run(2)
     foreseen = kind.run(2)
-    Programs(kind.directory, "run", foreseen).run(kind.call(2))
+    KeptPrograms(kind.directory, "run", foreseen).run(kind.call(2))
     assert kind.traced == []
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.policy.kept_programs import KeptPrograms
 
+from agent_tunix.policy import program_files
 from agent_tunix.policy import programs as module
 from agent_tunix.policy.program_files import SUFFIX, Loaded, load
 from agent_tunix.policy.programs import Call, Programs, identity, kept_directory
@@ -55,8 +58,8 @@ def check(found: Any, factor: int = 2) -> None:
 
 def test_another_process_does_not_trace_again(tmp_path: Path) -> None:
     first, second = Traced(), Traced()
-    check(Programs(tmp_path, "run").run(first.call()))
-    programs = Programs(tmp_path, "run")
+    check(KeptPrograms(tmp_path, "run").run(first.call()))
+    programs = KeptPrograms(tmp_path, "run")
     check(programs.run(second.call()))
     check(programs.run(second.call()))
     assert (first.count, second.count) == (1, 0)
@@ -64,7 +67,7 @@ def test_another_process_does_not_trace_again(tmp_path: Path) -> None:
 
 def test_what_is_prepared_tells_what_will_come_of_it(tmp_path: Path) -> None:
     for _ in range(2):
-        traced, programs = Traced(), Programs(tmp_path, "run")
+        traced, programs = Traced(), KeptPrograms(tmp_path, "run")
         shapes = programs.prepare(traced.call())
         assert (shapes["scaled"].shape, shapes["scaled"].dtype, shapes["sum"][0].shape) == ((6,), np.float32, ())
         assert shapes["scaled"].sharding == programs.run(traced.call())["scaled"].sharding
@@ -73,15 +76,15 @@ def test_what_is_prepared_tells_what_will_come_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda traced, path: Programs(path, "another").run(traced.call()),
-        lambda traced, path: Programs(path, "run").run(traced.call(factor=3)),
-        lambda traced, path: Programs(path, "run").run(traced.call(X[:4])),
-        lambda traced, path: Programs(path, "run").run(traced.call(X.astype(np.int32))),
+        lambda traced, path: KeptPrograms(path, "another").run(traced.call()),
+        lambda traced, path: KeptPrograms(path, "run").run(traced.call(factor=3)),
+        lambda traced, path: KeptPrograms(path, "run").run(traced.call(X[:4])),
+        lambda traced, path: KeptPrograms(path, "run").run(traced.call(X.astype(np.int32))),
     ],
     ids=["identity", "static argument", "shape", "type"],
 )
 def test_a_program_of_something_else_is_not_taken(other: Callable[[Traced, Path], Any], tmp_path: Path) -> None:
-    Programs(tmp_path, "run").run(Traced().call())
+    KeptPrograms(tmp_path, "run").run(Traced().call())
     traced = Traced()
     other(traced, tmp_path)
     assert traced.count == 1
@@ -90,9 +93,9 @@ def test_a_program_of_something_else_is_not_taken(other: Callable[[Traced, Path]
 def test_nor_one_for_arrays_that_lie_elsewhere(tmp_path: Path) -> None:
     mesh = jax.make_mesh((1,), ("rows",))
     placed = jax.device_put(X, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows")))  # type: ignore[no-untyped-call]
-    Programs(tmp_path, "run").run(Traced().call())
+    KeptPrograms(tmp_path, "run").run(Traced().call())
     traced = Traced()
-    check(Programs(tmp_path, "run").run(traced.call(placed)))
+    check(KeptPrograms(tmp_path, "run").run(traced.call(placed)))
     assert traced.count == 1
 
 
@@ -112,7 +115,9 @@ for devices in ([0], [0, 1], [1, 0]):
     def double(x, key):
         count.append(1)
         return 2 * x + key
-    found = Programs(Path(sys.argv[1]), str(devices)).run(Call("double", jax.jit(double), (x, jax.numpy.float32(1))))
+    programs = Programs(Path(sys.argv[1]), str(devices))
+    found = programs.run(Call("double", jax.jit(double), (x, jax.numpy.float32(1))))
+    programs.flush()
     right = found.tolist() == [1.0, 3.0, 5.0, 7.0] and found.sharding == x.sharding
     said.append(f"{len(count)}{right}")
 print(*said)
@@ -140,7 +145,7 @@ def test_a_mesh_of_some_of_the_devices_finds_its_programs(tmp_path: Path) -> Non
 
 
 def test_one_process_has_programs_for_several_shapes(tmp_path: Path) -> None:
-    programs, traced = Programs(tmp_path, "run"), Traced()
+    programs, traced = KeptPrograms(tmp_path, "run"), Traced()
     for _ in range(2):
         for length in (6, 4, 5):
             assert programs.run(traced.call(X[:length]))["scaled"].shape == (length,)
@@ -152,7 +157,7 @@ def test_arrays_may_lie_elsewhere_from_the_second_call_on(kept: bool, tmp_path: 
     mesh = jax.make_mesh((1,), ("rows",))
     placed = jax.device_put(X, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows")))  # type: ignore[no-untyped-call]
     for _ in range(2):
-        traced, programs = Traced(), Programs(tmp_path if kept else None, "run")
+        traced, programs = Traced(), KeptPrograms(tmp_path if kept else None, "run")
         programs.prepare(traced.call())
         for x in (X, placed, placed, X, placed):
             check(programs.run(traced.call(x)))
@@ -161,18 +166,18 @@ def test_arrays_may_lie_elsewhere_from_the_second_call_on(kept: bool, tmp_path: 
 
 @pytest.mark.parametrize("content", [b"", b"x\x9c\x00", b"half"], ids=["empty", "cut", "another"])
 def test_a_damaged_file_is_replaced(content: bytes, tmp_path: Path) -> None:
-    Programs(tmp_path, "run").run(Traced().call())
+    KeptPrograms(tmp_path, "run").run(Traced().call())
     for path in tmp_path.iterdir():
         path.write_bytes(content)
     again, last = Traced(), Traced()
-    check(Programs(tmp_path, "run").run(again.call()))
-    check(Programs(tmp_path, "run").run(last.call()))
+    check(KeptPrograms(tmp_path, "run").run(again.call()))
+    check(KeptPrograms(tmp_path, "run").run(last.call()))
     assert (again.count, last.count) == (1, 0)
 
 
 def test_runs_that_differ_share_what_is_the_same_in_both(tmp_path: Path) -> None:
-    Programs(tmp_path, "run").run(Traced().call())
-    check(Programs(tmp_path, "another").run(Traced().call()))
+    KeptPrograms(tmp_path, "run").run(Traced().call())
+    check(KeptPrograms(tmp_path, "another").run(Traced().call()))
     assert len(list(tmp_path.glob("agent_tunix_program-*"))) == 1
 
 
@@ -184,7 +189,7 @@ def test_functions_of_the_same_text_that_read_other_arguments_share_nothing(tmp_
         def chosen(a: jax.Array, b: jax.Array, run: str = run) -> jax.Array:
             return (b if run == "second" else a) + 2
 
-        assert Programs(tmp_path, run).run(Call("chosen", jax.jit(chosen), args)) == expected
+        assert KeptPrograms(tmp_path, run).run(Call("chosen", jax.jit(chosen), args)) == expected
 
 
 def test_functions_of_the_same_text_that_give_it_otherwise_share_nothing(tmp_path: Path) -> None:
@@ -193,7 +198,7 @@ def test_functions_of_the_same_text_that_give_it_otherwise_share_nothing(tmp_pat
         def both(x: jax.Array, kind: Any = kind) -> Any:
             return kind([x + 1, x + 2])
 
-        assert Programs(tmp_path, str(kind)).run(Call("both", jax.jit(both), (jnp.float32(1),))) == kind([2.0, 3.0])
+        assert KeptPrograms(tmp_path, str(kind)).run(Call("both", jax.jit(both), (jnp.float32(1),))) == kind([2.0, 3.0])
 
 
 def test_an_argument_of_weak_type_is_another(tmp_path: Path) -> None:
@@ -203,19 +208,19 @@ def test_an_argument_of_weak_type_is_another(tmp_path: Path) -> None:
     for weak, expected in ((True, jnp.bfloat16), (False, jnp.float32)):
         y = jnp.asarray(1.0) if weak else jnp.float32(1.0)
         call = Call("add", jax.jit(add), (jnp.bfloat16(1.0), y))
-        assert Programs(tmp_path, "run").run(call).dtype == expected
+        assert KeptPrograms(tmp_path, "run").run(call).dtype == expected
 
 
 def test_a_file_with_the_program_of_another_call_is_replaced(tmp_path: Path) -> None:
     for factor in (2, 3):
-        Programs(tmp_path, "run").run(Traced().call(factor=factor))
+        KeptPrograms(tmp_path, "run").run(Traced().call(factor=factor))
     paths = sorted(tmp_path.glob("agent_tunix_program-*"))
     assert len(paths) == 2
     contents = [path.read_bytes() for path in paths]
     for path, content in zip(paths, reversed(contents), strict=True):
         path.write_bytes(content)
     for factor in (2, 3):
-        check(Programs(tmp_path, "run").run(Traced().call(factor=factor)), factor)
+        check(KeptPrograms(tmp_path, "run").run(Traced().call(factor=factor)), factor)
 
 
 def test_sources_that_have_changed_since_they_were_imported_are_not_what_was_traced(
@@ -223,19 +228,19 @@ def test_sources_that_have_changed_since_they_were_imported_are_not_what_was_tra
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(module, "_read_sources", lambda: "edited while the model was loaded")
-        check(Programs(tmp_path, "run").run(Traced().call()))
+        check(KeptPrograms(tmp_path, "run").run(Traced().call()))
     traced = Traced()
-    check(Programs(tmp_path, "run").run(traced.call()))
+    check(KeptPrograms(tmp_path, "run").run(traced.call()))
     assert traced.count == 1
 
 
 def test_threads_may_write_one_program_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        for found in pool.map(lambda _: Programs(tmp_path, "run").run(Traced().call()), range(16)):
+        for found in pool.map(lambda _: KeptPrograms(tmp_path, "run").run(Traced().call()), range(16)):
             check(found)
     assert len(list(tmp_path.iterdir())) == 2  # nothing half-written among them
     traced = Traced()
-    check(Programs(tmp_path, "run").run(traced.call()))
+    check(KeptPrograms(tmp_path, "run").run(traced.call()))
     assert traced.count == 0
 
 
@@ -247,13 +252,13 @@ def test_what_jax_has_in_its_own_cache_can_be_kept_too(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         for expected in (1, 0):
             traced = Traced()
-            check(Programs(tmp_path / name, "run").run(traced.call()))
+            check(KeptPrograms(tmp_path / name, "run").run(traced.call()))
             assert traced.count == expected
 
 
 def test_a_program_is_kept_once(tmp_path: Path) -> None:
     cache = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
-    check(Programs(tmp_path, "run").run(Traced().call()))
+    check(KeptPrograms(tmp_path, "run").run(Traced().call()))
     assert not list(cache.glob(f"*{Traced.name}*"))
     Traced().call().function.lower({"bias": jnp.float32(1)}, jnp.asarray(X)).compile()  # a thread's own again
     assert list(cache.glob(f"*{Traced.name}*"))
@@ -274,7 +279,7 @@ def test_a_program_of_a_moment_is_known_as_one(
     for name, value in limits.items():
         monkeypatch.setattr(module, name, value)
     call = dataclasses.replace(Traced().call(), num_iterations=iterations)
-    Programs(tmp_path, "run").run(call)
+    KeptPrograms(tmp_path, "run").run(call)
     assert the_program(tmp_path).is_brief == expected
 
 
@@ -286,7 +291,7 @@ def the_program(directory: Path) -> Loaded:
 
 
 def test_a_rehearsal_changes_nothing(tmp_path: Path) -> None:
-    check(Programs(tmp_path, "run").run(Traced().call()))
+    check(KeptPrograms(tmp_path, "run").run(Traced().call()))
     program = the_program(tmp_path)
     program.rehearse()
     check(
@@ -304,7 +309,7 @@ def test_one_with_keys_and_arrays_that_are_given_away_is_rehearsed_too(
 
     noisy.__name__ = Traced.name
     call = Call("noisy", jax.jit(noisy, donate_argnums=1), (jax.random.key(1), jnp.asarray(X)))
-    expected = np.asarray(Programs(tmp_path, "run").run(call))
+    expected = np.asarray(KeptPrograms(tmp_path, "run").run(call))
     program = the_program(tmp_path)
     with caplog.at_level("DEBUG", logger="agent_tunix.run"):
         program.rehearse()
@@ -322,18 +327,18 @@ def test_where_nothing_is_to_be_added_nothing_is(tmp_path: Path) -> None:
     before = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)  # type: ignore[no-untyped-call]
     try:
-        check(Programs(tmp_path, "run").run(Traced().call()))
+        check(KeptPrograms(tmp_path, "run").run(Traced().call()))
     finally:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", before)  # type: ignore[no-untyped-call]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_where_nothing_can_be_kept_it_runs_all_the_same(tmp_path: Path) -> None:
-    check(Programs(tmp_path / "absent", "run").run(Traced().call()))
+    check(KeptPrograms(tmp_path / "absent", "run").run(Traced().call()))
 
 
 def test_without_a_directory_jax_does_as_it_does(tmp_path: Path) -> None:
-    traced, programs = Traced(), Programs()
+    traced, programs = Traced(), KeptPrograms()
     check(programs.run(traced.call()))
     check(programs.run(traced.call()))
     programs.prepare(traced.call(factor=3))
@@ -344,7 +349,7 @@ def test_without_a_directory_jax_does_as_it_does(tmp_path: Path) -> None:
 def test_arrays_that_are_given_away_are_given_away(tmp_path: Path) -> None:
     for _ in range(2):
         call = Traced(donate_argnums=1).call()
-        check(Programs(tmp_path, "run").run(call))
+        check(KeptPrograms(tmp_path, "run").run(call))
         assert call.args[1].is_deleted()
 
 
@@ -387,7 +392,7 @@ def test_several_processes_leave_it_to_jax(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_on_a_cpu_as_many_small_runs_are_under_way_as_it_has_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "num_processors", lambda: 3)
-    programs, call = Programs(), Traced().call()
+    programs, call = KeptPrograms(), Traced().call()
     assert programs.num_at_once(call) == 1  # which would compile it three times
     programs.prepare(call)
     assert programs.num_at_once(call) == 3
@@ -400,8 +405,37 @@ def test_on_a_cpu_as_many_small_runs_are_under_way_as_it_has_cores(monkeypatch: 
 
 def test_threads_that_miss_one_program_make_it_once(tmp_path: Path) -> None:
     traced = Traced()
-    programs = Programs(tmp_path, "run")
+    programs = KeptPrograms(tmp_path, "run")
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: programs.run(traced.call()), range(8)):
             check(found)
     assert len(programs._ready[traced.call().key]) == 1
+
+
+def test_who_asks_for_a_program_does_not_wait_until_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_write = threading.Event()
+    keep = program_files.store
+    monkeypatch.setattr(module, "store", lambda *args, **options: may_write.wait(60) and keep(*args, **options))
+    programs = Programs(tmp_path, "run")
+    check(programs.run(Traced().call()))
+    assert list(tmp_path.iterdir()) == []
+    may_write.set()
+    programs.flush()
+    again = Traced()
+    check(Programs(tmp_path, "run").run(again.call()))
+    assert again.count == 0
+
+
+def test_a_process_that_ends_has_kept_its_programs(tmp_path: Path) -> None:
+    program = f"""
+import jax
+from pathlib import Path
+from agent_tunix.policy.programs import Call, Programs
+Programs(Path({str(tmp_path)!r}), "run").run(Call("double", jax.jit(lambda x: 2 * x), (jax.numpy.float32(1),)))
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(module.__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", program], env=environment, timeout=300, check=True)
+    assert sorted(path.name.split("-")[0] for path in tmp_path.iterdir()) == [
+        "agent_tunix_double",
+        "agent_tunix_program",
+    ]

@@ -9,6 +9,7 @@ differs may share a program, once it is traced.
 A file that is damaged, or of another JAX, is a program that is compiled again.
 """
 
+import concurrent.futures
 import contextlib
 import hashlib
 import importlib.metadata
@@ -18,7 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,11 @@ class Programs:
             compiled.output_shardings,
         )
 
+    def flush(self) -> None:
+        """Wait until what was compiled is kept; a process that ends waits as well."""
+        if self._kept is not None:
+            self._kept.flush()
+
     def num_at_once(self, call: Call) -> int:
         """How many runs of a program are done soonest in threads beside one another; 1 where it is not ready.
 
@@ -164,6 +170,8 @@ class _Kept:
         self._machine = identity()
         # Where nothing is to be added, JAX is told of compile times that no program reaches.
         self._adds = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"]) < _NEVER_S
+        # Beside the run, which waits for programs and not for files.
+        self._keeper = concurrent.futures.ThreadPoolExecutor(1, "keep")
 
     def find(self, call: Call, run: str) -> Any:
         """The program of a call: from the disk, or else compiled and kept."""
@@ -179,14 +187,26 @@ class _Kept:
             # Kept once, by us: JAX would spend as long again on its own copy.
             with jax_state.persistent_cache_min_compile_time_secs(_NEVER_S):
                 found = lowered.compile(compiler_options=_unheard_of())
-            if not (
-                self._adds and store(program_path(self._directory, text), text, found, is_brief=_is_brief(call, found))
-            ):
-                return found
-            self._note(text, call)
-        if self._adds and _read_sources() == _IMPORTED:
-            write_whole(place, text.encode())
+            if self._adds:
+                # Without its arrays, which would be held until then.
+                self._keeper.submit(self._keep, text, found, replace(call, args=()), _devices(call), place)
+        elif self._adds:
+            self._keeper.submit(self._remember, text, place)
         return found
+
+    def flush(self) -> None:
+        """Wait until all is kept."""
+        self._keeper.submit(lambda: None).result()
+
+    def _keep(self, text: str, compiled: Any, call: Call, devices: list[jax.Device], place: Path) -> None:
+        """Write a program, and what leads to it: to its text from its call, and to both from a run of this kind."""
+        if store(program_path(self._directory, text), text, compiled, is_brief=_is_brief(call, compiled)):
+            self._note(text, devices)
+            self._remember(text, place)
+
+    def _remember(self, text: str, place: Path) -> None:
+        if _read_sources() == _IMPORTED:
+            write_whole(place, text.encode())
 
     def _load(self, text: str, call: Call) -> Any:
         devices = _devices(call)
@@ -195,12 +215,12 @@ class _Kept:
         if loaded is None:
             return None
         jax.monitoring.record_event_duration_secs(LOADED_EVENT, loaded.seconds)
-        self._note(text, call)
+        self._note(text, devices)
         return loaded
 
-    def _note(self, text: str, call: Call) -> None:
+    def _note(self, text: str, devices: list[jax.Device]) -> None:
         if self._foreseen is not None and self._adds:
-            self._foreseen.note(text, _devices(call))
+            self._foreseen.note(text, devices)
 
 
 def _held_bytes(compiled: Any) -> float:

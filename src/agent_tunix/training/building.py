@@ -121,12 +121,12 @@ def build_material(
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
     programs = Programs(kept_directory(), identify(config, directory, batches.num_steps), foreseen)
     with spend("learner"):
+        if ahead is not None and not config.training.resume:
+            begin_evaluation(ahead, make_rollout(config, policy, tokenizer, mesh, programs), held_out, config, mesh)
         optimizer = make_optimizer(config.optimizer, schedule)
         if mesh.size == 1:
             # On several devices its state lies as the weights do.
             optimizer = _with_state(optimizer, policy, programs)
-        if ahead is not None and not config.training.resume:
-            begin_evaluation(ahead, make_rollout(config, policy, tokenizer, mesh, programs), held_out, config, mesh)
         learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, micro_batch_size(config), programs)
         if ahead is not None:
             learner.ahead = ahead
@@ -144,10 +144,7 @@ def build_material(
 def _with_state(
     optimizer: optax.GradientTransformationExtraArgs, policy: nnx.Module, programs: Programs
 ) -> optax.GradientTransformationExtraArgs:
-    """The optimiser with its first state made at once, by one program, where each array of it would be one.
-
-    Later the cores may be an evaluation's.
-    """
+    """The optimiser with its first state made at once, by one program, where each array of it would be one."""
     init = _as_program(programs, "optimizer", optimizer.init)
     params = nnx.state(policy, nnx.LoRAParam if is_lora_enabled(policy) else nnx.Param)
     structure: Any = jax.tree.structure(params)

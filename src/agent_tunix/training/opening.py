@@ -19,7 +19,7 @@ from agent_tunix.config.schema import Config, DistributedConfig, RewardConfig
 from agent_tunix.data.pinning import pin_data
 from agent_tunix.errors import LostProcessError, RunDirectoryError
 from agent_tunix.policy.directory import fingerprint_tokenizer, pin_model
-from agent_tunix.rewards import Mixture, fingerprint
+from agent_tunix.rewards import Fingerprint, Mixture
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import RunLog
 from agent_tunix.tracking.outcome import Attempt, record_failure, recorded_outcome
@@ -162,7 +162,13 @@ def quieten_libraries() -> None:
 
 
 def record_start(
-    config: Config, mixture: Mixture, context: RunContext, places: RunDirectory, method: str, material: Material
+    config: Config,
+    context: RunContext,
+    places: RunDirectory,
+    method: str,
+    mixture: Mixture,
+    reward: Fingerprint,
+    material: Material,
 ) -> None:
     """Write down the configuration, and what the run is made of."""
     if places.config.exists() and _compared(from_yaml(places.config)) != _compared(config):
@@ -173,7 +179,7 @@ def record_start(
     model = {"path": config.model.path, "directory": str(directory), "digest": material.model_digest}
     environment = run_directory.describe_environment(
         mixture.describe(),
-        fingerprint(mixture).to_data(),
+        reward.to_data(),
         model,
         fingerprint_tokenizer(directory),
         devices,

@@ -58,6 +58,7 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = (), foreseen:
             finally:
                 ahead.close()
                 material.learner.rl_cluster.close()
+                material.learner.programs.flush()
 
 
 class GrpoRun(Run):
@@ -71,7 +72,7 @@ class GrpoRun(Run):
         whole = why_first_scores(checked.mixture, checked.config.rewards.execution) is not None
         material.learner.reward_manager.share(opened.processes, divided=not whole)
         self._settings = StepSettings(checked.config, training_sampling(checked.config), self._max_steps)
-        self._scoring = scoring_settings(checked.config, checked.mixture)
+        self._scoring = scoring_settings(checked.config, self._fingerprint)
         self._metrics = StepMetrics(checked.mixture, checked.config)
 
     def _prepare(self) -> None:
@@ -81,6 +82,8 @@ class GrpoRun(Run):
         begin_evaluation(material.learner.ahead, rollout, material.held_out, self._config, material.mesh)
         with contextlib.suppress(DataError):  # which the first step will tell of
             material.learner.compile_ahead(material.batches.batch(1), self._settings)
+        if self._processes.count == 1:
+            material.learner.ahead.begin("learning rate", lambda: material.learning_rate(0))
 
     def _learn(self, step: int) -> Learned:
         """Sample, score and update."""

@@ -44,6 +44,7 @@ def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()
             return SupervisedRun(checked, opened, material).complete()
         finally:
             material.learner.rl_cluster.close()
+            material.learner.programs.flush()
 
 
 class SupervisedRun(Run):

@@ -13,7 +13,7 @@ from flax import nnx
 
 from agent_tunix.config.schema import Config
 from agent_tunix.policy import compat
-from agent_tunix.rewards import Mixture, fingerprint
+from agent_tunix.rewards import Fingerprint
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.training.base_model import METADATA_KEY
 from agent_tunix.training.checkpoints import State
@@ -67,12 +67,12 @@ def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
     return jax.tree_util.tree_unflatten(structure, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
 
 
-def make_metadata(config: Config, mixture: Mixture, prompts: str, model: str, max_steps: int) -> dict[str, Any]:
+def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str, max_steps: int) -> dict[str, Any]:
     """What a checkpoint says of its run, besides its rows and the reward's state; `changed_since` reads it.
 
     Args:
         config: The run's.
-        mixture: Its reward.
+        reward: Its reward's.
         prompts: The fingerprint of what makes the prompts.
         model: The digest of the model that it began with.
         max_steps: Of the whole run.
@@ -86,7 +86,7 @@ def make_metadata(config: Config, mixture: Mixture, prompts: str, model: str, ma
         "max_steps": max_steps,
         "prompts": prompts,
         METADATA_KEY: model,
-        "reward": fingerprint(mixture).to_data(),
+        "reward": reward.to_data(),
     }
 
 

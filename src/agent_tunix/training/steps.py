@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
+from agent_tunix.rewards import fingerprint
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
 from agent_tunix.training import garbage
 from agent_tunix.training.building import Material
@@ -100,9 +101,10 @@ class Run(abc.ABC):
             opened.places.checkpoints, checked.config.training.max_checkpoints_to_keep, opened.processes
         )
         self._saved_step = 0
+        self._fingerprint = fingerprint(checked.mixture)
         self._metadata = make_metadata(
             checked.config,
-            checked.mixture,
+            self._fingerprint,
             material.prompting,
             material.model_digest,
             self._max_steps,
@@ -138,7 +140,8 @@ class Run(abc.ABC):
         """Write down what begins, once nothing can refuse it: a refused resume leaves the run's own configuration."""
         self._attempt.begin()
         context = describe_run(self._checked, self._max_steps)
-        record_start(self._config, self._mixture, context, self._places, self.method, self._material)
+        made_of = self._mixture, self._fingerprint, self._material
+        record_start(self._config, context, self._places, self.method, *made_of)
         stack.push(self._report_stop)
         kept = first if self._saved_step else None
         self._teller = stack.enter_context(open_teller(self._config, context, self._places, self._max_steps, kept))

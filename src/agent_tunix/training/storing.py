@@ -1,18 +1,18 @@
 """A step's result as what is stored of it."""
 
 from agent_tunix.config.schema import Config
-from agent_tunix.rewards import Mixture, fingerprint
+from agent_tunix.rewards import Fingerprint
 from agent_tunix.tracking.rollouts import ScoringSettings, StoredStep
 from agent_tunix.training.learner import StepResult
 
 
-def scoring_settings(config: Config, mixture: Mixture) -> ScoringSettings:
+def scoring_settings(config: Config, reward: Fingerprint) -> ScoringSettings:
     """How this run's totals and advantages come about."""
     return ScoringSettings(
         num_generations=config.grpo.num_generations,
         advantage_scaling=config.grpo.advantage_scaling,
-        on_failure=mixture.on_failure,
-        fingerprint=fingerprint(mixture).short,
+        on_failure=reward.on_failure,
+        fingerprint=reward.short,
     )
 
 
