@@ -18,7 +18,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -124,13 +124,17 @@ class Programs:
         # Of several threads that miss one program the first makes it.
         return self.run(call) if made is None else made(*call.args)
 
-    def prepare(self, call: Call) -> Any:
+    def prepare(self, call: Call, traced: Callable[[], None] = lambda: None) -> Any:
         """Have a program ready, and do nothing else.
+
+        Args:
+            call: Of which.
+            traced: Called once that needs Python no more, as far as is known.
 
         Returns:
             What the function would return, as shapes on their devices.
         """
-        compiled = self._make(call)
+        compiled = self._make(call, traced)
         return jax.tree.map(
             lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),  # type: ignore[no-untyped-call]
             compiled.out_info,
@@ -152,11 +156,13 @@ class Programs:
             return 1
         return max(1, min(int(_BESIDE_BYTES // max(_held_bytes(ready[-1]), 1)), num_processors()))
 
-    def _make(self, call: Call) -> Any:
+    def _make(self, call: Call, traced: Callable[[], None] = lambda: None) -> Any:
         if self._kept is None:
-            compiled = call.function.lower(*call.args, **call.statics).compile()
+            lowered = call.function.lower(*call.args, **call.statics)
+            traced()
+            compiled = lowered.compile()
         else:
-            compiled = self._kept.find(call, self._identity)
+            compiled = self._kept.find(call, self._identity, traced)
         self._ready.setdefault(call.key, []).append(compiled)
         return compiled
 
@@ -173,15 +179,18 @@ class _Kept:
         # Beside the run, which waits for programs and not for files.
         self._keeper = concurrent.futures.ThreadPoolExecutor(1, "keep")
 
-    def find(self, call: Call, run: str) -> Any:
-        """The program of a call: from the disk, or else compiled and kept."""
+    def find(self, call: Call, run: str, traced: Callable[[], None]) -> Any:
+        """The program of a call: from the disk, or else compiled and kept; `traced` as in `Programs.prepare`."""
         place = self._directory / f"agent_tunix_{call.name}-{_digest_call(call, run)}{SUFFIX}"
         text = read_digest(place)
-        if text is not None and (loaded := self._load(text, call)) is not None:
-            return loaded
+        if text is not None:
+            traced()
+            if (loaded := self._load(text, call)) is not None:
+                return loaded
         with contextlib.nullcontext() if call.is_small else _TRACING:
             lowered = call.function.lower(*call.args, **call.statics)
             text = _digest_text(lowered, call, self._machine)
+        traced()
         found = self._load(text, call)
         if found is None:
             # Kept once, by us: JAX would spend as long again on its own copy.

@@ -4,6 +4,7 @@
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -35,8 +36,8 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh, programs: Program
     those of one training step can all be begun before any of them is looked at: after one that was not finite the
     others change nothing.
 
-    The trainer gains `compile_step`, which has the step's program ready for inputs, given as arrays or as their shapes,
-    and does nothing else.
+    The trainer gains `compile_step`, which is `Programs.prepare` of the step's program for inputs, given as arrays or
+    as their shapes.
 
     Args:
         trainer: Whose step it is.
@@ -70,8 +71,8 @@ def update_trained_only(trainer: Any, mesh: jax.sharding.Mesh, programs: Program
         moments.write(state)
         return told
 
-    def compile_step(inputs: Any) -> None:
-        programs.prepare(call(inputs, at_first))
+    def compile_step(inputs: Any, traced: Callable[[], None]) -> None:
+        programs.prepare(call(inputs, at_first), traced)
 
     trainer._jitted_train_step_fn = train_step
     trainer.compile_step = compile_step

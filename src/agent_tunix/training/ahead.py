@@ -6,9 +6,10 @@ needed, as without this.
 """
 
 import concurrent.futures
+import functools
 import logging
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agent_tunix.tracking.closing import Closing
@@ -42,6 +43,24 @@ class Ahead(Closing):
             self._begun[name] = self._pool.submit(work)
         return self._begun[name]
 
+    def begin_in_turn(self, works: Mapping[Hashable, Callable[[Callable[[], None]], Any]]) -> None:
+        """Have a thread do each of some works, of which the first parts need Python, and the rest does not.
+
+        Python does one thing at a time, so that they are sooner done one after the other than beside one another: the
+        first before this returns, those of the others in their order.
+
+        Args:
+            works: By what to wait for; each is given what to call once its first part is done.
+        """
+        turns: list[threading.Event] = []
+        for name, work in works.items():
+            if name not in self._begun:
+                # Threads take works in the order they are given, so that none waits for one that was not begun.
+                turns.append(threading.Event())
+                self.begin(name, functools.partial(_do_in_turn, work, turns[-2:-1], turns[-1]))
+        for first in turns[:1]:
+            first.wait()
+
     def wait(self, name: Hashable) -> Any:
         """What was begun returned, once it does; None, at once, where it was not begun, and where it failed."""
         if (begun := self._begun.pop(name, None)) is None:
@@ -59,3 +78,14 @@ class Ahead(Closing):
         """Begin nothing more, and wait for what is under way; a compilation cannot be broken off."""
         self._closing.set()
         self._pool.shutdown(cancel_futures=True)
+
+
+def _do_in_turn(
+    work: Callable[[Callable[[], None]], _T], before: Sequence[threading.Event], done: threading.Event
+) -> _T:
+    try:
+        for other in before:
+            other.wait()
+        return work(done.set)
+    finally:
+        done.set()

@@ -53,13 +53,14 @@ def begin_evaluation(ahead: Ahead, rollout: Rollout, prompts: Prompts, config: C
     if jax.process_count() > 1:
         return
 
-    def begin() -> Completed | None:
+    def begin(traced: Callable[[], None]) -> Completed | None:
         rows, size = _divide(config, prompts)
         with compat.entered(mesh):
-            rollout.programs.prepare(_ask(rollout.call, prompts.batch(list(rows[:size])), config, _key(config, 0, 0)))
+            call = _ask(rollout.call, prompts.batch(list(rows[:size])), config, _key(config, 0, 0))
+            rollout.programs.prepare(call, traced)
         return complete_problems(rollout, prompts, config, mesh, ahead.is_closing) if mesh.size == 1 else None
 
-    ahead.begin(EVALUATION, begin)
+    ahead.begin_in_turn({EVALUATION: begin})
 
 
 def evaluate(

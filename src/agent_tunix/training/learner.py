@@ -200,27 +200,34 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
             self.ahead.begin(update, lambda: self._compile_update(expected, placed.result()))
             self.ahead.begin(_ROLLOUT, lambda: self._compile_rollout(batch, settings))
             return
-        # On one device it is known where the reference pass leaves what it finds. What takes longest goes first.
-        self.ahead.begin(update, lambda: self._compile_update(expected, None))
-        self.ahead.begin(_ROLLOUT, lambda: self._compile_rollout(batch, settings))
-        self.ahead.begin(reference, lambda: self._compile_reference(expected))
+        # On one device it is known where the reference pass leaves what it finds. What takes longest to compile is
+        # traced first.
+        self.ahead.begin_in_turn(
+            {
+                update: lambda traced: self._compile_update(expected, None, traced),
+                _ROLLOUT: lambda traced: self._compile_rollout(batch, settings, traced),
+                reference: lambda traced: self._compile_reference(expected, traced),
+            }
+        )
 
-    def _compile_rollout(self, batch: PromptBatch, settings: "StepSettings") -> None:
+    def _compile_rollout(
+        self, batch: PromptBatch, settings: "StepSettings", traced: Callable[[], None] = lambda: None
+    ) -> None:
         """Of the first step."""
         rollout: Rollout = self.rl_cluster.rollout
         call = self._with_prompts(rollout.call, 1, 0, batch, settings)
         with compat.entered(self._mesh()):
-            rollout.programs.prepare(call)
+            rollout.programs.prepare(call, traced)
 
-    def _compile_reference(self, completions: Completions) -> Any:
+    def _compile_reference(self, completions: Completions, traced: Callable[[], None] = lambda: None) -> Any:
         """The log-probabilities of its first micro-batch as a shape on its devices; None without a reference."""
         if self.algo_config.beta == 0.0:
             return None
         with compat.entered(self._mesh()):
             arrays = self._to_device(next(self._micro_rows(completions)), completions)
-            return self.programs.prepare(self._reference_call(arrays))
+            return self.programs.prepare(self._reference_call(arrays), traced)
 
-    def _compile_update(self, completions: Completions, logps: Any) -> None:
+    def _compile_update(self, completions: Completions, logps: Any, traced: Callable[[], None] = lambda: None) -> None:
         """Of the first micro-batch; `logps` are None where they lie as the tokens do, or are not there."""
         rows = next(self._micro_rows(completions))
         mask, weights = self._weigh(completions)
@@ -230,7 +237,7 @@ class GrpoLearner(grpo_learner.GRPOLearner):  # type: ignore[misc]
                 logps = jax.ShapeDtypeStruct(arrays[2].shape, np.float32, sharding=arrays[2].sharding)  # type: ignore[no-untyped-call]
             part = _Part(rows, *arrays, logps)
             example = self._make_example(part, completions, np.zeros(len(mask), np.float32), mask, weights)
-            self.rl_cluster.actor_trainer.compile_step(example)
+            self.rl_cluster.actor_trainer.compile_step(example, traced)
 
     @functools.cached_property
     def ahead(self) -> Ahead:
