@@ -1,5 +1,6 @@
 """Programs of a process that ends: all it compiled lies on the disk."""
 
+from collections.abc import Callable
 from typing import Any
 
 from agent_tunix.policy.programs import Call, Programs
@@ -14,8 +15,8 @@ class KeptPrograms(Programs):
         self.flush()
         return found
 
-    def prepare(self, call: Call) -> Any:
+    def prepare(self, call: Call, traced: Callable[[], None] = lambda: None) -> Any:
         """As it was, and kept."""
-        found = super().prepare(call)
+        found = super().prepare(call, traced)
         self.flush()
         return found

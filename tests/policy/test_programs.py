@@ -426,6 +426,28 @@ def test_who_asks_for_a_program_does_not_wait_until_it_is_kept(tmp_path: Path, m
     assert again.count == 0
 
 
+def test_who_prepares_a_program_is_told_when_it_needs_python_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    compiling, loading = jax.stages.Lowered.compile, load
+
+    def compile_and_tell(lowered: Any, **options: Any) -> Any:
+        told.append("compiled")
+        return compiling(lowered, **options)
+
+    def load_and_tell(*args: Any) -> Any:
+        told.append("loaded")
+        return loading(*args)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", compile_and_tell)
+    monkeypatch.setattr(module, "load", load_and_tell)
+    for directory in (None, tmp_path, tmp_path):
+        KeptPrograms(directory, "run").prepare(Traced().call(), lambda: told.append("traced"))
+    in_a_second_process = ["traced", "loaded"]
+    assert told == ["traced", "compiled", *["traced", "loaded", "compiled"], *in_a_second_process]
+
+
 def test_a_process_that_ends_has_kept_its_programs(tmp_path: Path) -> None:
     program = f"""
 import jax

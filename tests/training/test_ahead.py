@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -80,3 +81,44 @@ def test_what_is_under_way_can_see_that_nobody_waits_for_it() -> None:
 
     with Ahead() as ahead:
         ahead.begin("evaluation", work)
+
+
+def test_first_parts_are_done_in_turn_and_the_first_before_anything_else() -> None:
+    order: list[str] = []
+    release = threading.Event()
+
+    def work(name: str) -> Callable[[Callable[[], None]], str]:
+        def do(traced: Callable[[], None]) -> str:
+            order.append(f"{name} traced")
+            traced()
+            release.wait(60)
+            order.append(f"{name} compiled")
+            return name
+
+        return do
+
+    names = ["update", "rollout", "reference"]
+    with Ahead() as ahead:
+        ahead.begin_in_turn({name: work(name) for name in names})
+        assert order[0] == "update traced"
+        while len(order) < 3:  # none of which waits for what is compiled
+            time.sleep(0.001)
+        assert order == [f"{name} traced" for name in names]
+        release.set()
+        assert [ahead.wait(name) for name in names] == names
+
+
+def test_a_first_part_that_fails_or_is_never_told_of_holds_nobody_up() -> None:
+    def fail(traced: Callable[[], None]) -> None:
+        raise ValueError("no such operation")
+
+    with Ahead() as ahead:
+        ahead.begin_in_turn({"update": fail, "rollout": lambda traced: 3, "reference": lambda traced: 4})
+        assert [ahead.wait(name) for name in ("update", "rollout", "reference")] == [None, 3, 4]
+
+
+def test_what_was_begun_gets_no_other_turn() -> None:
+    with Ahead() as ahead:
+        ahead.begin_in_turn({"evaluation": lambda traced: "first"})
+        ahead.begin_in_turn({"evaluation": lambda traced: "second"})
+        assert ahead.wait("evaluation") == "first"

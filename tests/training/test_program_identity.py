@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Recorded(Programs):
         self._of_run = identity
         self.texts: dict[str, str] = {}
 
-    def prepare(self, call: Call) -> Any:
+    def prepare(self, call: Call, traced: Callable[[], None] = lambda: None) -> Any:
         lowered = call.function.lower(*call.args, **call.statics)
         place = f"{call.name}-{programs_module._digest_call(call, self._of_run)}"
         self.texts[place] = programs_module._digest_text(lowered, call, "")

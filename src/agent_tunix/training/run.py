@@ -26,6 +26,7 @@ from agent_tunix.training.resuming import GRPO, check_reward
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.steps import Learned, Run, Summary
 from agent_tunix.training.storing import scoring_settings, to_stored
+from agent_tunix.training.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -80,7 +81,7 @@ class GrpoRun(Run):
         # First what is waited for first; nothing is begun where it was while the learner was built.
         rollout: Rollout = material.learner.rl_cluster.rollout
         begin_evaluation(material.learner.ahead, rollout, material.held_out, self._config, material.mesh)
-        with contextlib.suppress(DataError):  # which the first step will tell of
+        with spend("tracing"), contextlib.suppress(DataError):  # which the first step will tell of
             material.learner.compile_ahead(material.batches.batch(1), self._settings)
         if self._processes.count == 1:
             material.learner.ahead.begin("learning rate", lambda: material.learning_rate(0))
