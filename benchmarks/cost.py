@@ -8,7 +8,7 @@ sweep take turns, so that a machine whose speed changes changes it for all.
 
 The medians of rollout, reference pass and update over all sweeps together are fitted by least squares, with
 coefficients at least 0, in the terms that the algorithm has: a constant, the operations (`arithmetic.py`) on prompts,
-on completions, in the attention of each and on logits, and for the rollout its T steps, each of which reads all
+on completions, in the attention of each to each and on logits, and for the rollout its T steps, each of which reads all
 weights. A coefficient is printed as the rate that it means.
 
 For each sweep are printed the medians beside the operations, and three exponents, the slopes of logarithms over the
@@ -150,15 +150,9 @@ class Fit:
 
 def terms_of(phase: str, one: Measured) -> dict[str, float]:
     """What a phase may grow with: operations, and for the rollout its steps and the bytes they read."""
-    attention = one.terms["attention to prompts"] + one.terms["own attention"]
-    operations = {
-        "prompts": one.terms["prompts"],
-        "completions": one.terms["completions"],
-        "prompts' attention": one.terms["prompt attention"],
-        "completions' attention": attention,
-        "logits": one.terms["logits"],
-    }
-    terms = {"constant": 1.0, **{name: PASSES[phase] * value for name, value in operations.items()}}
+    # A completion's attention to its prompt, shared with others, is a product of matrices; that to its own tokens is in
+    # sampling a product of a vector, a row at a time, and a sixth as fast (`breakdown.py`).
+    terms = {"constant": 1.0, **{name: PASSES[phase] * value for name, value in one.terms.items()}}
     if phase == "rollout":
         terms |= {"steps": float(one.case.completion), "weights read": one.bytes_read}
     return terms
