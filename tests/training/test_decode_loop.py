@@ -1,6 +1,6 @@
 """The compiled loop, token for token against a plain sampler; and that neither stages nor neighbours change a row."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -48,25 +48,33 @@ def run(
     group: int = G,
     platform: str = "cpu",
 ) -> Sampled:
-    graphdef, state = nnx.split(model)
+    found: Sampled = jax.device_get(call(generate_on(platform), model, sampling, stages, eos_ids, group))
+    return found
+
+
+def call(
+    function: Callable[..., Any],
+    model: Any,
+    sampling: Sampling,
+    stages: Sequence[Stage] = STAGES,
+    eos_ids: tuple[int, ...] = EOS,
+    group: int = G,
+) -> Any:
+    """What a form of `generate` gives for the prompts."""
     prompt_BP = np.full((B, P), PAD, np.int32)
     for row, prompt in zip(prompt_BP, PROMPTS, strict=True):
         row[P - len(prompt) :] = prompt
-    found: Sampled = jax.device_get(
-        generate_on(platform)(
-            graphdef,
-            state,
-            prompt_BP,
-            np.array(LENGTHS, np.int32),
-            KEY,
-            num_generations=group,
-            stages=tuple(stages),
-            sampling=sampling,
-            pad_id=PAD,
-            eos_ids=eos_ids,
-        )
+    return function(
+        *nnx.split(model),
+        prompt_BP,
+        np.array(LENGTHS, np.int32),
+        KEY,
+        num_generations=group,
+        stages=tuple(stages),
+        sampling=sampling,
+        pad_id=PAD,
+        eos_ids=eos_ids,
     )
-    return found
 
 
 def rows_of(found: Sampled) -> list[list[int]]:
@@ -178,3 +186,8 @@ def test_what_is_sampled_does_not_follow_from_how_it_is_compiled(model: Any) -> 
     assert generate_on("cpu") is not generate_on("another")
     found, expected = (rows_of(run(model, Sampling(T), platform=platform)) for platform in ("cpu", "another"))
     assert found == expected
+
+
+def test_random_numbers_are_drawn_once_and_not_in_each_stage(model: Any) -> None:
+    text = call(generate_on("cpu").lower, model, Sampling(T)).as_text()
+    assert text.count("call @_uniform") == 1

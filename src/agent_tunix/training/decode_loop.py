@@ -99,10 +99,12 @@ def generate(
     # Padding and end-of-sequence are one id in some tokenizers; then it must stay possible to end.
     forbidden = None if pad_id in eos_ids else pad_id
     eos = jnp.array(eos_ids)
+    # At once, though few may be needed: each stage would have a program of its own to draw them, at every token anew.
+    noise_TN2 = None if sampling.greedy else jax.vmap(lambda t: uniforms(key, t, N))(jnp.arange(T))
 
     def sample(t: Any, logits_nV: jax.Array, row_n: jax.Array, sampled: Sampled) -> tuple[jax.Array, Sampled]:
         """Token t of each row."""
-        noise_n2 = None if sampling.greedy else uniforms(key, t, N).at[row_n].get(mode="clip")
+        noise_n2 = None if noise_TN2 is None else noise_TN2[t].at[row_n].get(mode="clip")
         token_n, logp_n = choose(logits_nV, noise_n2, sampling, forbidden)
         token_n = jnp.where(sampled.done, pad_id, token_n).astype(jnp.int32)
         logp_n = jnp.where(sampled.done, 0.0, logp_n)
