@@ -90,12 +90,29 @@ def test_a_program_of_something_else_is_not_taken(other: Callable[[Traced, Path]
     assert traced.count == 1
 
 
-def test_nor_one_for_arrays_that_lie_elsewhere(tmp_path: Path) -> None:
-    mesh = jax.make_mesh((1,), ("rows",))
-    placed = jax.device_put(X, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows")))  # type: ignore[no-untyped-call]
+def test_on_one_device_an_array_is_whole_whatever_it_is_said_to_be_divided_over(tmp_path: Path) -> None:
+    """As those of a checkpoint are, and what a program makes; a run that goes on finds the programs it began with."""
+    mesh = jax.make_mesh((1, 1), ("rows", "columns"))
+    specs = [jax.sharding.PartitionSpec(*axes) for axes in ((), ("rows",), (("rows", "columns"),))]  # type: ignore[no-untyped-call]
+    placed = [X, *(jax.device_put(X, jax.sharding.NamedSharding(mesh, spec)) for spec in specs)]
+    for number, first in enumerate(placed):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        KeptPrograms(directory, "run").run(Traced().call(first))
+        traced = Traced()
+        for x in placed:
+            check(KeptPrograms(directory, "run").run(traced.call(x)))
+        assert not traced.count
+
+
+def test_nor_one_for_arrays_of_another_memory(tmp_path: Path) -> None:
+    device = jax.devices()[0]
+    memory = device.default_memory().kind
+    other = next(other.kind for other in device.addressable_memories() if other.kind != memory)
     KeptPrograms(tmp_path, "run").run(Traced().call())
     traced = Traced()
-    check(KeptPrograms(tmp_path, "run").run(traced.call(placed)))
+    elsewhere = jax.device_put(X, jax.sharding.SingleDeviceSharding(device, memory_kind=other))
+    check(KeptPrograms(tmp_path, "run").run(traced.call(elsewhere)))
     assert traced.count == 1
 
 

@@ -5,6 +5,7 @@ Two runs of one step in processes of their own, the second after the first, on o
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ import pytest
 
 PROGRAM = """
 import atexit, json, sys
-cache = sys.argv[1]
+cache, *overrides = sys.argv[1:]
 atexit.register(lambda: open("modules.json", "w").write(json.dumps(sorted(sys.modules))))
 from agent_tunix.cli.hydra_programs import train
 train(["training.reward_function=math", "training.num_batches=1", "evaluation.num_samples=16", "hydra.run.dir=run",
-       f"distributed.compilation_cache={cache}", "tracking.report=false"])
+       f"distributed.compilation_cache={cache}", "tracking.report=false", *overrides])
 """
 
 
@@ -40,11 +41,11 @@ class Start:
     foreseen: frozenset[str]
 
 
-def start(directory: Path) -> Start:
-    directory.mkdir()
+def start(directory: Path, *overrides: str) -> Start:
+    directory.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(directory.parent / "cache")],
+        [sys.executable, "-c", PROGRAM, str(directory.parent / "cache"), *overrides],
         cwd=directory,
         env=environment,
         capture_output=True,
@@ -102,6 +103,17 @@ def test_a_second_start_compiles_nothing(starts: tuple[Start, Start]) -> None:
     first, second = (told.timings["programs"] for told in starts)
     assert first["from_cache"] == 0
     assert second == {"compiled": 0, "from_cache": first["compiled"], "seconds": second["seconds"]}
+
+
+def test_nor_does_a_run_that_goes_on(tmp_path: Path) -> None:
+    whole = start(tmp_path / "run", "training.num_batches=2", "training.save_interval_steps=1")
+    shutil.rmtree(tmp_path / "run" / "run" / "checkpoints" / "step_000002")
+    resumed = start(
+        tmp_path / "run", "training.num_batches=2", "training.save_interval_steps=1", "training.resume=true"
+    )
+    assert "resumed from the checkpoint of step 1" in resumed.log
+    assert resumed.timings["programs"]["from_cache"] == whole.timings["programs"]["compiled"]
+    assert resumed.timings["programs"]["compiled"] <= 1  # an operation on the number of steps that were read
 
 
 def test_both_foresee_the_same_programs(starts: tuple[Start, Start]) -> None:

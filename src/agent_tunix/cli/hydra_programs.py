@@ -137,7 +137,10 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
         sys.exit(2)
     except KeyboardInterrupt:
         # Before the run listens for it, or the second one.
-        print("Interrupted: stopped at once; training.resume=true goes on from the last checkpoint", file=sys.stderr)
+        print(
+            "Interrupted: stopped at once; training.resume=true goes on from the last checkpoint, if any",
+            file=sys.stderr,
+        )
         sys.exit(128 + signal.SIGINT)
     finally:
         if not wants_trace:

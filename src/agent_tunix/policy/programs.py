@@ -255,12 +255,22 @@ def _digest_call(call: Call, run: str) -> str:
             leaf.shape,
             str(leaf.dtype),
             getattr(leaf, "weak_type", False),
-            str(getattr(leaf, "sharding", None)),
+            _describe_place(getattr(leaf, "sharding", None)),
         )
         for path, leaf in leaves
     ]
     told = run, sorted(call.statics.items()), arrays, _ids(call)
     return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+def _describe_place(sharding: jax.sharding.Sharding | None) -> str:
+    """Where an array lies; on one device it is whole there, whatever axes of a mesh it is said to be divided over.
+
+    What is said follows from what made the array: a checkpoint, another program, the host.
+    """
+    if sharding is None or sharding.num_devices > 1:
+        return str(sharding)
+    return f"whole, {sharding.memory_kind}"
 
 
 def _digest_text(lowered: Any, call: Call, machine: str) -> str:
