@@ -1,13 +1,27 @@
 """What is done in threads before it is needed."""
 
 import logging
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from agent_tunix.training.ahead import Ahead
+from agent_tunix.errors import Interrupted
+from agent_tunix.training.ahead import Ahead, is_under_way
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Of what is under way; no test leaves it behind."""
+    event = threading.Event()
+    yield event
+    event.set()
+    while is_under_way():
+        time.sleep(0.01)
 
 
 def test_what_is_begun_is_done_when_it_was_waited_for() -> None:
@@ -122,3 +136,50 @@ def test_what_was_begun_gets_no_other_turn() -> None:
         ahead.begin_in_turn({"evaluation": lambda traced: "first"})
         ahead.begin_in_turn({"evaluation": lambda traced: "second"})
         assert ahead.wait("evaluation") == "first"
+
+
+def fail(error: BaseException, release: threading.Event) -> None:
+    """With something under way."""
+    with Ahead() as ahead:
+        ahead.begin("update", release.wait)
+        raise error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted("by signal 15", 15)])
+def test_who_stops_a_run_does_not_wait(error: BaseException, release: threading.Event) -> None:
+    with pytest.raises(type(error)):
+        fail(error, release)
+    assert is_under_way()
+
+
+def test_whatever_else_fails_waits(release: threading.Event) -> None:
+    threading.Timer(0.2, release.set).start()
+    with pytest.raises(ValueError, match="no such model"):
+        fail(ValueError("no such model"), release)
+    assert release.is_set()
+    assert not is_under_way()
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+from agent_tunix.cli import hydra_programs
+from agent_tunix.training.ahead import Ahead
+
+def task(_):
+    with Ahead() as ahead:
+        ahead.begin("update", lambda: time.sleep(3600))
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(3600)
+
+hydra_programs._train = task
+hydra_programs.train(["training.reward_function=math", "hydra.run.dir=run"])
+"""
+
+
+def test_a_process_that_is_interrupted_ends_while_something_is_compiled(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 130
+    assert done.stderr.count("Interrupted: stopped at once") == 1
+    assert "Traceback" not in done.stderr

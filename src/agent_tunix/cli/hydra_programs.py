@@ -122,6 +122,7 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             raise  # the sweep goes on, and ends with this error
 
     conf = str(compose.find_conf_directory())
+    interrupted = False
     try:
         with garbage.rarely_sought(), composed_once(sys.argv[1:]):
             hydra.main(version_base="1.3", config_path=conf, config_name=config_name)(guarded)()
@@ -141,12 +142,14 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             "Interrupted: stopped at once; training.resume=true goes on from the last checkpoint, if any",
             file=sys.stderr,
         )
-        sys.exit(128 + signal.SIGINT)
+        interrupted = True
     finally:
         if not wants_trace:
             del os.environ[_FULL_ERROR]
         if sweep and command == "train" and (table := describe_sweep(sweep[0])):
             print(f"\n{table}")
+    if interrupted:
+        _exit(128 + signal.SIGINT)
 
 
 def _fail(error: AgentTunixError) -> NoReturn:
@@ -155,9 +158,9 @@ def _fail(error: AgentTunixError) -> NoReturn:
 
 
 def _exit(status: int) -> NoReturn:
-    """End, without JAX's farewell to processes that may be gone."""
-    processes = sys.modules.get("agent_tunix.training.processes")
-    if processes is not None and processes.here().count > 1:
+    """End, without JAX's farewell to processes that may be gone, and without waiting for what is being compiled."""
+    processes, ahead = (sys.modules.get(f"agent_tunix.training.{name}") for name in ("processes", "ahead"))
+    if (processes is not None and processes.here().count > 1) or (ahead is not None and ahead.is_under_way()):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

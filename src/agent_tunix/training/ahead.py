@@ -10,13 +10,16 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, TypeVar
 
+from agent_tunix.errors import Interrupted
 from agent_tunix.tracking.closing import Closing
 
 _T = TypeVar("_T")
 # The evaluation's, and as many as a step has: one may wait for another.
 _MAX_THREADS = 4
+_THREADS = "compile"
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -25,7 +28,7 @@ class Ahead(Closing):
     """What is begun ahead, by a name; a program's tells for which shapes."""
 
     def __init__(self) -> None:
-        self._pool = concurrent.futures.ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="compile")
+        self._pool = concurrent.futures.ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix=_THREADS)
         self._begun: dict[Hashable, concurrent.futures.Future[Any]] = {}
         self._closing = threading.Event()
 
@@ -78,6 +81,18 @@ class Ahead(Closing):
         """Begin nothing more, and wait for what is under way; a compilation cannot be broken off."""
         self._closing.set()
         self._pool.shutdown(cancel_futures=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; who stops a run wants the process to end, which need not wait for what nobody will use."""
+        self._closing.set()
+        self._pool.shutdown(wait=not isinstance(error, KeyboardInterrupt | Interrupted), cancel_futures=True)
+
+
+def is_under_way() -> bool:
+    """Whether a thread of this process still does what was begun; its end would wait for that."""
+    return any(thread.name.startswith(_THREADS) for thread in threading.enumerate())
 
 
 def _do_in_turn(

@@ -51,15 +51,11 @@ def train(checked: Checked, root: Path, overrides: Sequence[str] = (), foreseen:
         # From here on the mixture is the one that the workers serve; they start while the model loads.
         checked = replace(opened.checked, mixture=mixture)
         _LOGGER.info("reward: %s", checked.mixture.describe())
-        with Ahead() as ahead:
+        with contextlib.ExitStack() as after, Ahead() as ahead:
             material = build_material(checked.config, checked.mixture, ahead=ahead, foreseen=foreseen)
-            checked = replace(checked, config=material.config)
-            try:
-                return GrpoRun(checked, opened, material).complete()
-            finally:
-                ahead.close()
-                material.learner.rl_cluster.close()
-                material.learner.programs.flush()
+            after.callback(material.learner.programs.flush)
+            after.callback(material.learner.rl_cluster.close)
+            return GrpoRun(replace(checked, config=material.config), opened, material).complete()
 
 
 class GrpoRun(Run):
