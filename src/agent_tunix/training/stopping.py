@@ -35,7 +35,7 @@ class StopRequest:
         self.signal_number = number
         self._put_back()
         # Written past Python's buffers, which a handler may find in use.
-        os.write(2, b"\nstopping after this step, with a checkpoint; once more stops at once\n")
+        os.write(2, b"\nstopping after this step, with a checkpoint, or before the first; once more stops at once\n")
 
     def _put_back(self) -> None:
         while self._before:
