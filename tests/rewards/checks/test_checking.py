@@ -1,6 +1,8 @@
 """Rewards that can be exploited are caught, and those that ship are not."""
 
+import functools
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,36 @@ def test_a_built_in_passes_and_the_docs_tell_its_limits(name: str, caplog: pytes
     assert documented_rows().get(name) == row_of(name, report), (
         "run `python -m tests.rewards.checks.known_limits`, and read what changed"
     )
+
+
+def test_a_response_that_is_slow_each_time_fails() -> None:
+    @functools.cache
+    def parse(response: str) -> str:
+        time.sleep(1.1 if response.strip() == "①②" else 0.0)
+        return response.strip()
+
+    def slow(response: str) -> float:
+        """Range [0, 1]."""
+        return 0.5 if parse(response) else 0.0
+
+    report = check(slow, sums(2))
+    assert "never raises" in report.failed
+    assert "circled digits took 1." in report.text
+
+
+def test_a_call_that_the_machine_held_up_once_does_not() -> None:
+    held_up: list[str] = []
+
+    def quick(response: str) -> float:
+        """Range [0, 1]."""
+        if response == "①②" and not held_up:
+            held_up.append(response)
+            time.sleep(1.1)
+        return 0.5
+
+    report = check(quick, sums(2))
+    assert held_up
+    assert "never raises" not in report.failed, report.text
 
 
 def test_a_mixture_of_built_ins_passes_as_a_composite() -> None:

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from agent_tunix.rewards.calling import Convention, Reward, RewardRecipe
+from agent_tunix.rewards.checks.problems import Problem
 from agent_tunix.rewards.checks.report import Example, Finding, Status
 from agent_tunix.rewards.checks.responses import adversarial
 from agent_tunix.rewards.checks.scoring import HangingRewardError
@@ -64,15 +65,17 @@ def gave_up(error: HangingRewardError) -> Finding:
 
 
 def check_robust(trial: Trial) -> Finding:
-    """Whatever a model may write has a score: no exception, no timeout."""
+    """Whatever a model may write has a score: no exception, no timeout, and none that is slow each time it is asked."""
     failures: list[Example] = []
     slowest, slow_name, tried = 0.0, "", 0
     for problem in trial.problems[:2]:
         for name, response in adversarial(trial.style, trial.scorer.template):
             score = trial.score(problem, response)
             tried += 1
-            if score.seconds > slowest:
-                slowest, slow_name = score.seconds, name
+            # Once the verdict is sure, no other response need be asked again.
+            seconds = score.seconds if slowest > _SLOW_S else _lasting_seconds(trial, problem, response, score)
+            if seconds > slowest:
+                slowest, slow_name = seconds, name
             if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
                 failures.append(Example(response, problem.answer, None, detail=f"{name}: {score.detail}"))
     for problem, response, score in trial.seen:
@@ -84,6 +87,18 @@ def check_robust(trial: Trial) -> Finding:
     if slowest > _SLOW_S:
         return Finding("never raises", Status.FAILED, f"{slow_name} took {slowest:.1f} s; no call should take over 1 s")
     return Finding("never raises", Status.PASSED, f"{tried} hostile strings; the slowest took {1000 * slowest:.1f} ms")
+
+
+def _lasting_seconds(trial: Trial, problem: Problem, response: str, first: Score) -> float:
+    """The time that the reward itself takes: what a busy machine adds, or a first import, does not come each time.
+
+    It is asked with line ends after the response, so that what it remembers of the first call does not answer.
+    """
+    seconds = first.seconds
+    for number in (1, 2):
+        if seconds > _SLOW_S and first.outcome is not Outcome.TIMEOUT:
+            seconds = min(seconds, trial.score(problem, response + "\n" * number).seconds)
+    return seconds
 
 
 def check_bounded(trial: Trial) -> Finding:
