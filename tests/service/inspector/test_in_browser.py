@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.chromium import needs_chromium
 from tests.service.inspector.support import EVIL, Seen, looking, serving
@@ -285,8 +285,23 @@ def test_who_is_revoked_is_out_with_the_next_click(browser: Browser, server: Ser
     with looking(browser, server) as seen:
         seen.log_in(secret)
         open_run(seen.page, "onerror")
+        expect(seen.page.locator("#progress")).to_have_text("Up to step 6.")  # and asks for no more by itself
         server.store.keys.revoke("dave")
         seen.page.get_by_role("link", name="Compare steps").click()
+        expect(seen.page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_who_is_revoked_is_out_as_soon_as_the_page_asks_for_more(browser: Browser, server: Server) -> None:
+    secret = server.store.keys.create("erin")[1]
+
+    def revoke_before(route: Route) -> None:
+        server.store.keys.revoke("erin")
+        route.continue_()
+
+    with looking(browser, server) as seen:
+        seen.log_in(secret)
+        seen.page.route("**/curves.json*", revoke_before)
+        open_run(seen.page, "onerror")
         expect(seen.page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
