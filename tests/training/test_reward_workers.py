@@ -70,7 +70,7 @@ def test_too_many_faults_stop_the_run_and_leave_nothing(configure: Configure, tm
     with pytest.raises(RewardFailureRateError, match=r"no more[\s\S]*checkpoint of step 1 is saved"):
         train(preflight(config, tmp_path), tmp_path / "run")
     after = take_stock()
-    assert after.processes == before.processes
+    assert set(after.processes) <= set(before.processes)
     assert [name for name in after.threads if "reward" in name] == []
 
 
