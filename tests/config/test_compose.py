@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_tunix.config.checks import check
-from agent_tunix.config.compose import find_conf_directory, from_yaml, register_schema, to_evaluate, to_typed, to_yaml
+from agent_tunix.config.compose import (
+    find_conf_directory,
+    from_yaml,
+    from_yaml_text,
+    register_schema,
+    to_evaluate,
+    to_typed,
+    to_yaml,
+)
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 
@@ -132,7 +140,7 @@ def test_a_request_for_an_evaluation_knows_its_own_keys_only() -> None:
 # --- a run's own config.yaml -----------------------------------------------------------------------------------------
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
-    ["${a}", "$5 ${x}$ \\", "\\${a}", "\\\\${a}", "{{ '${' }}", "a\\${${"]
+    ["${a}", "$5 ${x}$ \\", "\\${a}", "\\\\${a}", "{{ '${' }}", "a\\${${", "\x85", "1e3 \x85\n'a'\u2028\\"]
 )
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
 ARGUMENTS = st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.integers() | NUMBER | st.booleans())
@@ -164,6 +172,15 @@ def test_what_a_run_writes_is_read_back(
     path = tmp_path_factory.mktemp("run") / "config.yaml"
     path.write_text(to_yaml(config), encoding="utf-8")
     assert dataclasses.asdict(from_yaml(path)) == dataclasses.asdict(config)
+
+
+@pytest.mark.parametrize("text", ["\x85", "a\x85b", "\x85\n", " \x85\u2028\u2029 ", "\ufeff\x85\U0001f600 '\"\\ ${x}"])
+def test_the_line_break_that_yaml_has_beside_ours_is_read_back(text: str) -> None:
+    config = Config()
+    config.prompt.system = text
+    config.generation.eos_tokens = [1]
+    config.rewards.args = {"mine": {"limit": "1e3", "share": 1e-5, text: True}}
+    assert dataclasses.asdict(from_yaml_text(to_yaml(config))) == dataclasses.asdict(config)
 
 
 @pytest.mark.parametrize(

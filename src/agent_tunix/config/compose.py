@@ -27,6 +27,9 @@ T = TypeVar("T")
 # The groups of a run of which an evaluation may replace values.
 EVALUATE_GROUPS = ("model", "data", "prompt", "generation")
 
+_NEXT_LINE = "\x85"
+_TEXT_TAG = "tag:yaml.org,2002:str"
+
 
 def find_conf_directory() -> Path:
     """The directory of configuration files: inside the installed package, or at the top of a checkout."""
@@ -178,7 +181,19 @@ def _set(cfg: Any, key: str, value: Any, written: str) -> None:
 
 def to_yaml(config: Config) -> str:
     """The configuration as YAML that `from_yaml` reads back."""
-    return OmegaConf.to_yaml(_structured(config))
+    structured = _structured(config)
+    text = OmegaConf.to_yaml(structured)
+    if _NEXT_LINE not in text:
+        return text
+    # PyYAML writes this character as it is, and reads it as a blank: it stands only as an escape between quotes.
+    return yaml.dump(OmegaConf.to_container(structured, enum_to_str=True), Dumper=_QuotingDumper, sort_keys=False)
+
+
+class _QuotingDumper(yaml.SafeDumper):
+    """Writes every text between double quotes, and what is not ASCII in it as escapes."""
+
+
+_QuotingDumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(_TEXT_TAG, text, style='"'))
 
 
 def _structured(config: Config) -> DictConfig:
