@@ -35,7 +35,7 @@ from agent_tunix.policy.architecture import Architecture
 from agent_tunix.training.building import build_material, training_sampling
 from agent_tunix.training.devices import prepare
 from agent_tunix.training.learner import StepSettings
-from agent_tunix.training.logps import completion_statistics, fills
+from agent_tunix.training.logps import completion_statistics
 from agent_tunix.training.preflight import preflight
 
 # Passes over the optimiser's numbers: weights, two moments and the gradient read, weights and moments written.
@@ -128,7 +128,7 @@ def main() -> None:
 
     @jax.jit
     def prefill(state: Any) -> Any:
-        return nnx.merge(graphdef, state).read_prefix(arrays[0], fills(arrays[1], arrays[0].shape[1]))
+        return nnx.merge(graphdef, state).read_prefix(arrays[0], arrays[1])
 
     def loss(state: Any) -> jax.Array:
         return completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=1.0).logps.mean()

@@ -37,7 +37,7 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.decode_loop import generate_on
+from agent_tunix.training.decode_loop import compiled_generate
 from agent_tunix.training.devices import prepare
 from agent_tunix.training.sampling import Sampling, choose, uniforms
 
@@ -91,7 +91,7 @@ def sampler(shape: Shape, stages: tuple[Stage, ...]) -> Callable[[int], Any]:
     ends = tuple(range(1, 1 + round(shape.words / (MEAN_LENGTH * shape.tokens))))
 
     def sample(number: int) -> Any:
-        return generate_on(jax.default_backend())(
+        return compiled_generate()(
             graphdef,
             state,
             prompts,
@@ -173,7 +173,7 @@ def compare_vanilla(rounds: int) -> None:
             ).tokens
 
     def ours(number: int) -> Any:
-        return generate_on(jax.default_backend())(
+        return compiled_generate()(
             graphdef,
             state,
             prompt_BP,

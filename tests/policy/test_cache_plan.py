@@ -55,7 +55,7 @@ def test_the_cache_is_planned_to_the_byte(tmp_path: Path, family: str, dtype: st
     config.model.model_family, config.model.dtype = family, dtype
     directory = make_family(tmp_path / "model", family)
     model: Any = load_policy(directory, config.model, make_mesh([1, 1]))
-    _, prefix = model.read_prefix(jnp.ones((3, 11), jnp.int32), jnp.ones((3, 11), jnp.bool_))
+    _, prefix = model.read_prefix(jnp.ones((3, 11), jnp.int32), jnp.full(3, 11))
     arrays = [prefix.layers, model.init_cache(6, 5, model.dtype)["layers"]]
     plan = plan_cache(read_architecture(directory), config, jnp.dtype(dtype).itemsize, ONE)
     assert plan.bytes == sum(array.nbytes for array in jax.tree.leaves(arrays))

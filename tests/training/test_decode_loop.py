@@ -12,7 +12,7 @@ from flax import nnx
 from agent_tunix.policy.cache_plan import Stage
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.training.compaction import arrange, fits
-from agent_tunix.training.decode_loop import Sampled, generate_on
+from agent_tunix.training.decode_loop import Sampled, compiled_generate
 from agent_tunix.training.sampling import Sampling
 from tests.training import reference_sampler
 from tests.training.test_logps import ARCHITECTURES
@@ -48,7 +48,7 @@ def run(
     group: int = G,
     platform: str = "cpu",
 ) -> Sampled:
-    found: Sampled = jax.device_get(call(generate_on(platform), model, sampling, stages, eos_ids, group))
+    found: Sampled = jax.device_get(call(compiled_generate(platform), model, sampling, stages, eos_ids, group))
     return found
 
 
@@ -183,11 +183,11 @@ def test_rows_keep_their_order_and_their_prompts() -> None:
 
 
 def test_what_is_sampled_does_not_follow_from_how_it_is_compiled(model: Any) -> None:
-    assert generate_on("cpu") is not generate_on("another")
+    assert compiled_generate("cpu") is not compiled_generate("another")
     found, expected = (rows_of(run(model, Sampling(T), platform=platform)) for platform in ("cpu", "another"))
     assert found == expected
 
 
 def test_random_numbers_are_drawn_once_and_not_in_each_stage(model: Any) -> None:
-    text = call(generate_on("cpu").lower, model, Sampling(T)).as_text()
+    text = call(compiled_generate("cpu").lower, model, Sampling(T)).as_text()
     assert text.count("call @_uniform") == 1

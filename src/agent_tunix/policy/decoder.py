@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
 from agent_tunix.policy.attention import attend, attend_after, wide
-from agent_tunix.policy.mesh import TENSOR, divide
+from agent_tunix.policy.mesh import TENSOR, divide, row_parts
 from agent_tunix.policy.projection import Projection, Quantization
 
 Cache = dict[str, Any]
@@ -50,6 +50,22 @@ class Prefix(NamedTuple):
     layers: Any
     positions: Int[Array, "B P"]
     mask: Bool[Array, "B P"]
+
+
+class Groups(NamedTuple):
+    """What the tokens of B texts and of the R rows that continue each may see, where all lie side by side.
+
+    Each of B rows is then the P slots of a text and the R × T of what continues it.
+
+    Attributes:
+        texts: [B, P, P], among a text's own tokens.
+        rows: [N, T, T], among a row's own.
+        shared: [B, R, T, P], by a row's tokens of the text that it continues; R and T may be 1 for all.
+    """
+
+    texts: Bool[Array, "B P P"]
+    rows: Bool[Array, "N T T"]
+    shared: Bool[Array, "B R T P"]
 
 
 class Decoder(nnx.Module):
@@ -118,10 +134,7 @@ class Decoder(nnx.Module):
             prefix: What the rows continue; its texts come before all that `attention_mask` speaks of.
             output_hidden: Give the normed hidden states instead, of which `project` makes logits.
         """
-        x = self.embed_tokens(input_tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
-        # The table has its width over fsdp, and so has what was looked up in it; from there rows take fsdp over.
-        x = divide(self.mesh, x, None, "fsdp", rows=("data",))
-        x = divide(self.mesh, x)
+        x = self._embed(input_tokens)
         key_positions = positions = positions.astype(jnp.int32)
         if cache is not None:
             slot = cache["length"][0]
@@ -129,14 +142,12 @@ class Decoder(nnx.Module):
         kinds = set(self.config.layer_kinds)
         masks = {kind: attention_mask & self._near(kind, positions, key_positions) for kind in kinds}
         prefix_masks = {kind: self._prefix_mask(kind, prefix, positions) for kind in kinds}
-        angles = {kind: rotation(rope, self.config.head_dim, positions) for kind, rope in self.config.rope.items()}
+        angles = self._angles(positions)
         layers = []
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
             before = None if cache is None else (*cache["layers"][number], slot)
             shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
-            run = jax.checkpoint(_run_layer) if self.remat else _run_layer
-            x, after = run(*nnx.split(layer), x, angles[kind], masks[kind], before, shared)
-            x = divide(self.mesh, x)
+            x, after = self._run(layer, x, angles[kind], masks[kind], before, shared)
             layers.append(after)
         if cache is not None:
             length = cache["length"] + input_tokens.shape[1]
@@ -194,22 +205,82 @@ class Decoder(nnx.Module):
             "length": jnp.zeros((batch_size,), jnp.int32),
         }
 
-    def read_prefix(self, tokens: Int[Array, "B P"], mask: Bool[Array, "B P"]) -> tuple[jax.Array, Prefix]:
+    def read_prefix(self, texts: Int[Array, "B P"], lengths: Int[Array, " B"]) -> tuple[Float[Array, "B D"], Prefix]:
         """Read texts that rows will continue.
 
         Args:
-            tokens: Ids, padded on the left.
-            mask: True at tokens.
+            texts: Ids, padded on the left.
+            lengths: Tokens of each.
 
         Returns:
-            [B, D], the normed hidden state after each text's last token; and what is left of the texts.
+            The normed hidden state after each text's last token; and what is left of the texts.
         """
-        B, P = tokens.shape
-        positions = jnp.maximum(jnp.cumsum(mask, axis=1) - 1, 0)
-        causal = jnp.tril(jnp.ones((P, P), jnp.bool_))[None] & mask[:, None, :]
-        hidden, cache = self(tokens, positions, self.init_cache(B, P, self.dtype), causal, output_hidden=True)
-        assert cache is not None
-        return hidden[:, -1], Prefix(cache["layers"], positions, mask)
+        mask, positions, causal = _read_from_left(lengths, texts.shape[1])
+        masks = {kind: causal & self._near(kind, positions, positions) for kind in set(self.config.layer_kinds)}
+        x, angles = self._embed(texts), self._angles(positions)
+        layers = []
+        for layer, kind in zip(self.layers, self.config.layer_kinds, strict=True):
+            x, keys_and_values = self._run(layer, x, angles[kind], masks[kind], None, None)
+            layers.append(keys_and_values)
+        return self.norm(x[:, -1]), Prefix(layers, positions, mask)
+
+    def read_groups(
+        self, texts: Int[Array, "B P"], lengths: Int[Array, " B"], rows: Int[Array, "N T"]
+    ) -> tuple[Float[Array, "B D"], Float[Array, "N T D"]]:
+        """Read texts and the rows that continue them, each text once.
+
+        What `read_prefix` gives, and then a call with that prefix. But what has no regard to other tokens, all of a
+        layer but its attention, is done for texts and rows at once: less to compile, and fewer and larger products.
+
+        Args:
+            texts: Ids, padded on the left.
+            lengths: Tokens of each text.
+            rows: Ids, padded on the right; R = N / B to each text, side by side.
+
+        Returns:
+            The normed hidden state after each text's last token, and those of the rows' tokens.
+        """
+        (B, P), (N, T) = texts.shape, rows.shape
+        if T == 0:
+            last, _ = self.read_prefix(texts, lengths)
+            return last, jnp.zeros((N, 0, last.shape[-1]), last.dtype)
+        row_positions = jnp.repeat(lengths, N // B)[:, None] + jnp.arange(T)
+        own = jnp.broadcast_to(jnp.tril(jnp.ones((T, T), jnp.bool_)), (N, T, T))
+        if row_parts(self.mesh, B) < row_parts(self.mesh, N):
+            # Beside its text a row would lie where that does, on fewer devices than rows alone are divided over.
+            last, prefix = self.read_prefix(texts, lengths)
+            return last, self(rows, row_positions, None, own, prefix=prefix, output_hidden=True)[0]
+        mask, text_positions, causal = _read_from_left(lengths, P)
+        groups = {}
+        for kind in set(self.config.layer_kinds):
+            shared = self._prefix_mask(kind, Prefix(None, text_positions, mask), row_positions)
+            assert shared is not None
+            groups[kind] = Groups(
+                causal & self._near(kind, text_positions, text_positions),
+                own & self._near(kind, row_positions, row_positions),
+                shared,
+            )
+        x = self._embed(jnp.concatenate([texts, rows.reshape(B, -1)], axis=1))
+        angles = self._angles(jnp.concatenate([text_positions, row_positions.reshape(B, -1)], axis=1))
+        for layer, kind in zip(self.layers, self.config.layer_kinds, strict=True):
+            x, _ = self._run(layer, x, angles[kind], groups[kind], None, None)
+        hidden = self.norm(x[:, P - 1 :])
+        return hidden[:, 0], hidden[:, 1:].reshape(N, T, -1)
+
+    def _embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+        x = self.embed_tokens(tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
+        # The table has its width over fsdp, and so has what was looked up in it; from there rows take fsdp over.
+        x = divide(self.mesh, x, None, "fsdp", rows=("data",))
+        return divide(self.mesh, x)
+
+    def _angles(self, positions: Int[Array, "B T"]) -> dict[LayerKind, Angles]:
+        return {kind: rotation(rope, self.config.head_dim, positions) for kind, rope in self.config.rope.items()}
+
+    def _run(self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any) -> tuple[Float[Array, "B T D"], Any]:
+        """A layer, and its keys and values."""
+        run = jax.checkpoint(_run_layer) if self.remat else _run_layer
+        x, after = run(*nnx.split(layer), x, *args)
+        return divide(self.mesh, x), after
 
     def _near(
         self, kind: LayerKind, positions_BT: Int[Array, "B T"], key_positions_BS: Int[Array, "B S"]
@@ -231,6 +302,20 @@ class Decoder(nnx.Module):
         if near is True:
             return prefix.mask[:, None, None, :]
         return (prefix.mask[:, None, :] & near).reshape(B, N // B, T, P)
+
+
+def fills(lengths_B: Int[Array, " B"], num_slots: int) -> Bool[Array, "B P"]:
+    """Which slots of rows that are padded on the left hold a token."""
+    return jnp.arange(num_slots) >= num_slots - lengths_B[:, None]
+
+
+def _read_from_left(
+    lengths_B: Int[Array, " B"], num_slots: int
+) -> tuple[Bool[Array, "B P"], Int[Array, "B P"], Bool[Array, "B P P"]]:
+    """Of texts that are padded on the left: which slots hold a token, its position, and which others it may see."""
+    mask = fills(lengths_B, num_slots)
+    positions = jnp.maximum(jnp.arange(num_slots) - (num_slots - lengths_B[:, None]), 0).astype(jnp.int32)
+    return mask, positions, jnp.tril(jnp.ones((num_slots, num_slots), jnp.bool_)) & mask[:, None, :]
 
 
 def grow_cache(cache: Cache, cache_size: int) -> Cache:
@@ -259,7 +344,7 @@ class DecoderLayer(nnx.Module):
             self.post_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
 
     def __call__(
-        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"], cache: Any, prefix: Any
+        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
     ) -> tuple[Float[Array, "B T D"], Any]:
         """The residual stream after this layer, and its keys and values."""
         attended, cache = self.self_attn(self.input_layernorm(x), angles, mask, cache, prefix)
@@ -289,9 +374,9 @@ class Attention(nnx.Module):
             self.k_norm = RMSNorm(config.head_dim, config, **kinds)
 
     def __call__(
-        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"], cache: Any, prefix: Any
+        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
     ) -> tuple[Float[Array, "B T D"], Any]:
-        """What the tokens take from those they see, and all keys and values where there is a cache."""
+        """What the tokens take from those they see, and all keys and values, those of the cache included."""
         B, T, _ = x.shape
         head_dim = self.config.head_dim
         q = self._by_heads(self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim))
@@ -300,17 +385,36 @@ class Attention(nnx.Module):
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, angles), rotate(k, angles)
+        q = q * jnp.asarray(self.config.query_scale, q.dtype)
+        if isinstance(mask, Groups):
+            return self.o_proj(self._attend_in_groups(q, k, v, mask).reshape(B, T, -1)), None
         k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
         if cache is not None:
             keys, values, slot = cache
             k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=2)
             v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=2)
-        q = q * jnp.asarray(self.config.query_scale, q.dtype)
         if prefix is None:
             out = attend(q, k, v, mask, self.config.attention_softcap)
         else:
             out = attend_after(q, k, v, mask, prefix, self.config.attention_softcap)
-        return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
+        return self.o_proj(out.reshape(B, T, -1)), (k, v)
+
+    def _attend_in_groups(
+        self, q: Float[Array, "B L Q H"], k: Float[Array, "B L K H"], v: Float[Array, "B L K H"], groups: Groups
+    ) -> Float[Array, "B L Q H"]:
+        """Texts to themselves, and each row to itself and to its text; L is P + R T."""
+        (N, T, _), P = groups.rows.shape, groups.texts.shape[1]
+        (text_q, row_q), (text_k, row_k), (text_v, row_v) = (jnp.split(x, [P], axis=1) for x in (q, k, v))
+
+        def to_rows(x: Float[Array, "B RT K H"]) -> Float[Array, "N T K H"]:
+            return x.reshape(N, T, *x.shape[2:])
+
+        text_k, text_v = text_k.swapaxes(1, 2), text_v.swapaxes(1, 2)
+        row_k, row_v = to_rows(row_k).swapaxes(1, 2), to_rows(row_v).swapaxes(1, 2)
+        softcap = self.config.attention_softcap
+        texts = attend(text_q, text_k, text_v, groups.texts, softcap)
+        rows = attend_after(to_rows(row_q), row_k, row_v, groups.rows, (text_k, text_v, groups.shared), softcap)
+        return jnp.concatenate([texts, rows.reshape(row_q.shape)], axis=1)
 
     def _by_heads(self, x: jax.Array) -> jax.Array:
         """Each device of `tp` has whole heads, all of them where `tp` does not divide their number.

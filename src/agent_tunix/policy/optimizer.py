@@ -122,7 +122,11 @@ def _finish(
     def decays(weights: Any) -> Any:
         return map_weights(lambda *weight: config.decay_vectors or not is_vector(*weight), weights)
 
-    return optax.chain(direction, optax.add_decayed_weights(decay, mask=decays), optax.scale_by_learning_rate(schedule))
+    def rate(count: Any) -> Any:
+        # Once: XLA would take the cosine anew in the kernel of each weight.
+        return jax.lax.optimization_barrier(schedule(count))  # type: ignore[no-untyped-call]
+
+    return optax.chain(direction, optax.add_decayed_weights(decay, mask=decays), optax.scale_by_learning_rate(rate))
 
 
 def _adam(config: OptimizerConfig) -> optax.GradientTransformation:

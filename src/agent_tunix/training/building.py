@@ -21,6 +21,7 @@ from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.data import Example, load_evaluation, load_splits, make_order
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat, sharing
+from agent_tunix.policy.compiling import jit_forward
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.foreseen import Foreseen
@@ -158,8 +159,8 @@ def _with_state(
 
 def _as_program(programs: Programs, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function of one argument compiled as a whole, where each of its operations would be a program of its own."""
-    compiled = jax.jit(function)
-    return lambda argument: programs.run(Call(name, compiled, (argument,), is_small=True))
+    compiled = jit_forward(function)
+    return lambda argument: programs.run(Call(name, compiled(), (argument,), is_small=True))
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

@@ -11,7 +11,6 @@ Axes: B prompts, G completions of each, N = B G rows, n places of a stage, P slo
 words.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,9 +20,9 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.cache_plan import Stage
+from agent_tunix.policy.compiling import jit_forward
 from agent_tunix.policy.decoder import Prefix, grow_cache
 from agent_tunix.training.compaction import Arrangement, arrange, fits
-from agent_tunix.training.logps import fills
 from agent_tunix.training.sampling import Sampling, choose, uniforms
 
 
@@ -48,21 +47,6 @@ class _Carry(NamedTuple):
     token: Int[Array, " n"]
     cache: Any
     sampled: Sampled
-
-
-# On a CPU XLA's older emitter compiles the loop in a fifth less processor time, into a program that is as fast; for an
-# update it takes more.
-_COMPILER_OPTIONS = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
-
-
-@functools.cache
-def generate_on(platform: str) -> Any:
-    """`generate` as it is compiled for a platform."""
-    return jax.jit(
-        generate,
-        static_argnames=("num_generations", "stages", "sampling", "pad_id", "eos_ids"),
-        compiler_options=_COMPILER_OPTIONS.get(platform),
-    )
 
 
 def generate(
@@ -93,7 +77,7 @@ def generate(
         eos_ids: End a row.
     """
     model: Any = nnx.merge(graphdef, state)
-    B, P = prompt_BP.shape
+    B, _ = prompt_BP.shape
     G, T = num_generations, sampling.max_new_tokens
     N = B * G
     # Padding and end-of-sequence are one id in some tokenizers; then it must stay possible to end.
@@ -145,7 +129,7 @@ def generate(
             return jax.lax.while_loop(goes_on, body, carry)
 
     with jax.named_scope("prefill"):
-        last_BD, prefix = model.read_prefix(prompt_BP, fills(length_B, P))
+        last_BD, prefix = model.read_prefix(prompt_BP, length_B)
         logits_NV = jnp.repeat(model.project(last_BD), G, axis=0)
     empty = Sampled(
         jnp.full((N, T), pad_id, jnp.int32),
@@ -187,3 +171,8 @@ def _collect(found: Sampled, sampled: Sampled, arrangement: Arrangement) -> Samp
         return jnp.where(here, part.at[place_N].get(mode="clip"), whole)
 
     return jax.tree.map(put, found, sampled)  # type: ignore[no-any-return]
+
+
+compiled_generate = jit_forward(
+    generate, static_argnames=("num_generations", "stages", "sampling", "pad_id", "eos_ids")
+)

@@ -9,14 +9,14 @@ Axes: B prompts, G completions each, n = B × G, P prompt slots padded on the le
 right, D hidden, V words.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
+from agent_tunix.policy.compiling import jit_forward
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.memory import CHUNK_NUMBERS
 from agent_tunix.policy.mesh import row_parts
@@ -33,11 +33,6 @@ def bucket(length: int, limit: int) -> int:
     """The smallest of a few lengths that hold this one, at most `limit`."""
     step = max(_SMALLEST_BUCKET, -(-limit // _NUM_BUCKETS))
     return min(limit, -(-length // step) * step)
-
-
-def fills(lengths_B: Int[Array, " B"], num_slots: int) -> Bool[Array, "B P"]:
-    """Which slots of rows that are padded on the left hold a token."""
-    return jnp.arange(num_slots) >= num_slots - lengths_B[:, None]
 
 
 class TokenStatistics(NamedTuple):
@@ -77,13 +72,9 @@ def completion_statistics(
     """
     n, T = tokens_nT.shape
     group = n // prompt_BP.shape[0]
-    first_BD, prefix = model.read_prefix(prompt_BP, fills(prompt_lengths_B, prompt_BP.shape[1]))
-    hidden_nTD = jnp.repeat(first_BD, group, axis=0)[:, None]
-    if T > 1:  # The last token is predicted and predicts nothing, so that it need not be read.
-        positions = jnp.repeat(prompt_lengths_B, group)[:, None] + jnp.arange(T - 1)
-        causal = jnp.broadcast_to(jnp.tril(jnp.ones((T - 1, T - 1), jnp.bool_)), (n, T - 1, T - 1))
-        read, _ = model(tokens_nT[:, :-1], positions, None, causal, prefix=prefix, output_hidden=True)
-        hidden_nTD = jnp.concatenate([hidden_nTD, read], axis=1)
+    # The last token is predicted and predicts nothing, so that it need not be read.
+    first_BD, read = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :-1])
+    hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read], axis=1)
     flat = hidden_nTD.reshape(n * T, -1)
     parts = row_parts(model.mesh, n)
     found = _in_chunks(model, flat, tokens_nT.reshape(-1), temperature, chunk, likeliest, parts)
@@ -93,9 +84,11 @@ def completion_statistics(
     return TokenStatistics(logps, jax.lax.stop_gradient(entropies), tops)
 
 
-@functools.partial(jax.jit, static_argnames=("temperature",))
 def _reference_logps(graphdef: Any, state: Any, arrays: Any, temperature: float) -> jax.Array:
     return completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=temperature).logps
+
+
+_compiled_reference = jit_forward(_reference_logps, static_argnames=("temperature",))
 
 
 def reference_call(
@@ -108,7 +101,7 @@ def reference_call(
     """What gives the [n, T] log-probabilities under a model that does not train; nothing waits for it."""
     return Call(
         "reference",
-        _reference_logps,
+        _compiled_reference(),
         (*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT)),
         {"temperature": temperature},
         shapes=(prompt_BP.shape, tokens_nT.shape),

@@ -27,7 +27,7 @@ from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
 from agent_tunix.policy.programs import Call, Programs
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.policy.variables import Parts
-from agent_tunix.training.decode_loop import generate_on
+from agent_tunix.training.decode_loop import compiled_generate
 from agent_tunix.training.logps import bucket, logps_under
 from agent_tunix.training.sampling import Sampling
 
@@ -164,7 +164,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         width = bucket(int(length_B.max()), prompt_BP.shape[1])
         return Call(
             "generate",
-            generate_on(self._mesh.devices.flat[0].platform),
+            compiled_generate(),
             (*self._parts.split(), *place_rows(self._mesh, (prompt_BP[:, -width:], length_B)), key),
             {
                 "num_generations": num_generations,
