@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -297,3 +298,16 @@ def test_groups_find_the_weights_of_a_model(model: nnx.Module) -> None:
 def test_groups_that_do_nothing_are_refused(model: nnx.Module, groups: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_groups(OptimizerConfig(groups=groups), model)
+
+
+def test_the_learning_rate_is_computed_once_for_all_weights() -> None:
+    """In a compiled update, and not in the kernel of each weight."""
+    config = OptimizerConfig(kind="adamw")
+    schedule = make_schedule(config, SchedulerConfig(kind="cosine"), 100)
+    optimizer = make_optimizer(config, schedule)
+    weights = {str(size): jnp.ones(size) for size in (3, 5, 7)}
+    state = optimizer.init(weights)
+    compiled = jax.jit(optimizer.update).lower(weights, state, weights).compile()
+    text = compiled.as_text()
+    assert text is not None
+    assert text.count(" cosine(") == 1

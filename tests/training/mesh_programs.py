@@ -27,6 +27,7 @@ from agent_tunix.training.sampling import Sampling
 
 MESHES = ([1, 1, 1], [8, 1, 1], [1, 8, 1], [2, 2, 2])
 PROMPTS, LENGTH, GENERATIONS, NEW, CHUNK = 8, 32, 4, 16, 8
+FEW = 2
 
 _COLLECTIVE = re.compile(r"= (.*?) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
 
@@ -66,12 +67,20 @@ def main() -> None:
             merged = nnx.merge(graphdef, state)
             return completion_statistics(merged, *arrays, temperature=1.0, chunk=CHUNK).logps.mean()
 
-        compiled: Any = jax.jit(jax.value_and_grad(mean)).lower(state, *placed).compile()
-        value, gradients = compiled(state, *placed)
-        norms = [float(np.linalg.norm(np.asarray(leaf))) for leaf in jax.tree.leaves(gradients)]
-        logps = {"flops": compiled.cost_analysis()["flops"], "value": float(value), "norms": norms}
-        logps["sent"] = sent_in_loops(compiled.as_text())
-        found[str(shape)] = {"logps": logps, "sample": sample(model, mesh, prompts, Path(sys.argv[1]))}
+        def measure(*placed: jax.Array, mean: Any = mean, state: Any = state) -> dict[str, Any]:
+            compiled: Any = jax.jit(jax.value_and_grad(mean)).lower(state, *placed).compile()
+            value, gradients = compiled(state, *placed)
+            norms = [float(np.linalg.norm(np.asarray(leaf))) for leaf in jax.tree.leaves(gradients)]
+            sent = sent_in_loops(compiled.as_text())
+            return {"flops": compiled.cost_analysis()["flops"], "value": float(value), "norms": norms, "sent": sent}
+
+        # Of a few prompts only the completions can be divided over all devices.
+        few = place_rows(mesh, (prompts[:FEW], np.full(FEW, LENGTH, np.int32), tokens[: FEW * GENERATIONS]))
+        found[str(shape)] = {
+            "logps": measure(*placed),
+            "few": measure(*few),
+            "sample": sample(model, mesh, prompts, Path(sys.argv[1])),
+        }
     print(json.dumps(found))
 
 

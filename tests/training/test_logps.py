@@ -219,3 +219,18 @@ def test_one_token_completions_need_no_second_pass(model: Any) -> None:
         temperature=TEMPERATURE,
     )
     np.testing.assert_allclose(found.logps, plain(model)[0][:, :1], rtol=1e-9)
+
+
+def test_prompts_and_completions_share_all_products_but_those_of_attention(model: Any) -> None:
+    """The matrices of a layer are multiplied once, by the tokens of both."""
+    graphdef, state = nnx.split(model)
+    program = jax.jit(lambda state: shared(nnx.merge(graphdef, state), None)[0]).lower(state).as_text()
+    made = [line.rpartition("-> ")[2] for line in program.splitlines() if "stablehlo.dot_general" in line]
+    together, prompts, completions = (
+        [shape for shape in made if shape.startswith(f"tensor<{rows}x{slots}x24xf64>")]
+        for rows, slots in ((B, P + G * (T - 1)), (B, P), (B * G, T - 1))
+    )
+    num_kinds = len(set(model.config.layer_kinds))
+    assert len(together) == 2 * num_kinds, "gate and up, in one function for all layers of a kind"
+    assert not prompts
+    assert not completions

@@ -44,8 +44,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mesh", MESHES)
-def test_log_probabilities_and_gradients_are_those_of_one_device(found: dict[str, Any], mesh: str) -> None:
-    alone, divided = found[ALONE]["logps"], found[mesh]["logps"]
+@pytest.mark.parametrize("batch", ["logps", "few"])
+def test_log_probabilities_and_gradients_are_those_of_one_device(found: dict[str, Any], mesh: str, batch: str) -> None:
+    alone, divided = found[ALONE][batch], found[mesh][batch]
     assert divided["value"] == pytest.approx(alone["value"], rel=1e-5)
     np.testing.assert_allclose(divided["norms"], alone["norms"], rtol=1e-3)
 
@@ -53,6 +54,13 @@ def test_log_probabilities_and_gradients_are_those_of_one_device(found: dict[str
 @pytest.mark.parametrize("mesh", MESHES)
 def test_eight_devices_do_an_eighth_of_the_work_each(found: dict[str, Any], mesh: str) -> None:
     assert found[mesh]["logps"]["flops"] == pytest.approx(found[ALONE]["logps"]["flops"] / 8, rel=0.1)
+
+
+@pytest.mark.parametrize("mesh", ["[8, 1, 1]", "[1, 8, 1]"])
+def test_completions_of_few_prompts_are_divided_over_all_devices(found: dict[str, Any], mesh: str) -> None:
+    """The two prompts are then read on each of the eight, and the completions on one each."""
+    alone, divided = found[ALONE]["few"]["flops"], found[mesh]["few"]["flops"]
+    assert divided < 0.45 * alone
 
 
 @pytest.mark.parametrize("mesh", MESHES)
