@@ -17,8 +17,8 @@ from tests.policy.published_configs import PUBLISHED
 from tests.policy.reference_decoder import reference_logits
 from tests.policy.support import FAMILY_CONFIGS, make_family
 
-from agent_tunix.policy.decoder import frequencies
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.rotation import frequencies
 from agent_tunix.policy.tensors import list_tensors
 
 REASON = "needs the optional group `parity`: pip install -e '.[parity]'"

@@ -4,11 +4,12 @@ Keys and values have their heads before their slots, [B, K, S, H]: a matrix prod
 in any other layout a decode step copies the whole cache in order to turn it. Queries of the heads that share keys lie
 side by side, and are rows of one product with those of several tokens.
 
-Axes: B rows (N where they continue a prefix, R to each of B texts), T tokens given, S slots attended to, P slots
-of a prefix, Q heads, K key-value heads, G = Q / K, M = T G, H width of a head.
+Axes: B rows (N where they continue a prefix, R to each of B texts), T tokens given, P slots of a prefix, L = P + R T
+of a text and all that continues it, S slots attended to, Q heads, K key-value heads, G = Q / K, M = T G, H width of a
+head.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,22 @@ _UNSEEN = -(2.0**100)
 _CUDNN_DTYPES = ("bfloat16", "float16")
 _CUDNN_WIDEST_HEAD = 128
 _CUDNN_CAPABILITY = 8.0
+
+
+class Groups(NamedTuple):
+    """What the tokens of B texts and of the R rows that continue each may see, where all lie side by side.
+
+    Each of B rows is then the P slots of a text and the R T of what continues it.
+
+    Attributes:
+        texts: [B, P, P], among a text's own tokens.
+        rows: [N, T, T], among a row's own.
+        shared: [B, R, T, P], by a row's tokens of the text that it continues; R and T may be 1 for all.
+    """
+
+    texts: Bool[Array, "B P P"]
+    rows: Bool[Array, "N T T"]
+    shared: Bool[Array, "B R T P"]
 
 
 def attend(
@@ -132,6 +149,27 @@ def attend_after(
     out = jnp.einsum("NKMS,NKSH->NKMH", own.astype(v.dtype), v, preferred_element_type=number)
     out_shared = jnp.einsum("BKMP,BKPH->BKMH", shared.astype(v.dtype), prefix_v, preferred_element_type=number)
     return _by_token((out + to_rows(out_shared)) / total[..., None], T).astype(v.dtype)
+
+
+def attend_in_groups(
+    q: Float[Array, "B L Q H"],
+    k: Float[Array, "B L K H"],
+    v: Float[Array, "B L K H"],
+    groups: Groups,
+    softcap: float | None,
+) -> Float[Array, "B L Q H"]:
+    """Texts attend to themselves, and each row to itself and to its text."""
+    (N, T, _), P = groups.rows.shape, groups.texts.shape[1]
+    (text_q, row_q), (text_k, row_k), (text_v, row_v) = (jnp.split(x, [P], axis=1) for x in (q, k, v))
+
+    def to_rows(x: Float[Array, "B RT K H"]) -> Float[Array, "N T K H"]:
+        return x.reshape(N, T, *x.shape[2:])
+
+    text_k, text_v = text_k.swapaxes(1, 2), text_v.swapaxes(1, 2)
+    row_k, row_v = to_rows(row_k).swapaxes(1, 2), to_rows(row_v).swapaxes(1, 2)
+    texts = attend(text_q, text_k, text_v, groups.texts, softcap)
+    rows = attend_after(to_rows(row_q), row_k, row_v, groups.rows, (text_k, text_v, groups.shared), softcap)
+    return jnp.concatenate([texts, rows.reshape(row_q.shape)], axis=1)
 
 
 def _by_head(q: Float[Array, "B T Q H"], num_kv_heads: int) -> Float[Array, "B K M H"]:

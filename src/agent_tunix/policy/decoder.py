@@ -7,35 +7,30 @@ attention_mask) -> (logits, cache)`, and a `config`. Names are those of a Huggin
 B are the matrices that PEFT stores.
 
 What several rows begin with is computed once: a `Prefix` holds the keys and values of B texts, and N = B × R rows that
-each continue one of them, R side by side, attend to it without a copy of their own. Gradients flow through it.
+each continue one of them, R side by side, attend to it without a copy of their own. Gradients flow through it. Where
+the rows are known when their texts are read, both go through the layers at once (`read_groups`).
 
 Axes: B rows (N where they continue a prefix), T tokens given, S tokens attended to (T, or the slots of the cache), P
-tokens of a prefix, D hidden, Q heads, K key-value heads, G = Q / K, H width of a head, V words.
+tokens of a prefix, D hidden, K key-value heads, H width of a head, V words.
 """
 
-import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
-from agent_tunix.policy.attention import attend, attend_after, wide
+from agent_tunix.policy.architecture import Architecture, LayerKind
+from agent_tunix.policy.attention import Groups, wide
+from agent_tunix.policy.layers import DecoderLayer
 from agent_tunix.policy.mesh import TENSOR, divide, row_parts
+from agent_tunix.policy.norms import RMSNorm
 from agent_tunix.policy.projection import Projection, Quantization
+from agent_tunix.policy.rotation import Angles, rotation
 
 Cache = dict[str, Any]
-Angles = tuple[Float[Array, "B T 1 H/2"], Float[Array, "B T 1 H/2"]]
-
-_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "silu": jax.nn.silu,
-    "gelu_tanh": functools.partial(jax.nn.gelu, approximate=True),
-}
 
 
 class Prefix(NamedTuple):
@@ -50,22 +45,6 @@ class Prefix(NamedTuple):
     layers: Any
     positions: Int[Array, "B P"]
     mask: Bool[Array, "B P"]
-
-
-class Groups(NamedTuple):
-    """What the tokens of B texts and of the R rows that continue each may see, where all lie side by side.
-
-    Each of B rows is then the P slots of a text and the R × T of what continues it.
-
-    Attributes:
-        texts: [B, P, P], among a text's own tokens.
-        rows: [N, T, T], among a row's own.
-        shared: [B, R, T, P], by a row's tokens of the text that it continues; R and T may be 1 for all.
-    """
-
-    texts: Bool[Array, "B P P"]
-    rows: Bool[Array, "N T T"]
-    shared: Bool[Array, "B R T P"]
 
 
 class Decoder(nnx.Module):
@@ -302,16 +281,11 @@ class Decoder(nnx.Module):
         return (prefix.mask[:, None, :] & near).reshape(B, N // B, T, P)
 
 
-def fills(lengths_B: Int[Array, " B"], num_slots: int) -> Bool[Array, "B P"]:
-    """Which slots of rows that are padded on the left hold a token."""
-    return jnp.arange(num_slots) >= num_slots - lengths_B[:, None]
-
-
 def _read_from_left(
     lengths_B: Int[Array, " B"], num_slots: int
 ) -> tuple[Bool[Array, "B P"], Int[Array, "B P"], Bool[Array, "B P P"]]:
     """Of texts that are padded on the left: which slots hold a token, its position, and which others it may see."""
-    mask = fills(lengths_B, num_slots)
+    mask = jnp.arange(num_slots) >= num_slots - lengths_B[:, None]
     positions = jnp.maximum(jnp.arange(num_slots) - (num_slots - lengths_B[:, None]), 0).astype(jnp.int32)
     return mask, positions, jnp.tril(jnp.ones((num_slots, num_slots), jnp.bool_)) & mask[:, None, :]
 
@@ -324,197 +298,6 @@ def grow_cache(cache: Cache, cache_size: int) -> Cache:
         "positions": jnp.pad(cache["positions"], ((0, 0), (0, more))),
         "length": cache["length"],
     }
-
-
-class DecoderLayer(nnx.Module):
-    """Attention and MLP, each on a normed copy of the residual stream."""
-
-    def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
-        """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
-        self.self_attn = Attention(config, kind, matrices, **kinds)
-        self.mlp = MLP(config, matrices)
-        self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-        # In Gemma the norm of this name follows attention; elsewhere it precedes the MLP, as files have it.
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-        self.sandwich = config.sandwich_norms
-        if config.sandwich_norms:
-            self.pre_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-            self.post_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-
-    def __call__(
-        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
-    ) -> tuple[Float[Array, "B T D"], Any]:
-        """The residual stream after this layer, and its keys and values."""
-        attended, cache = self.self_attn(self.input_layernorm(x), angles, mask, cache, prefix)
-        if self.sandwich:
-            x = x + self.post_attention_layernorm(attended)
-            return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x))), cache
-        x = x + attended
-        return x + self.mlp(self.post_attention_layernorm(x)), cache
-
-
-class Attention(nnx.Module):
-    """Grouped-query attention (https://arxiv.org/abs/2305.13245) with rotary positions."""
-
-    def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
-        """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
-        self.config = config
-        self.kind = kind
-        self.mesh: jax.sharding.Mesh | None = None
-        hidden, queries = config.hidden_size, config.num_heads * config.head_dim
-        keys = config.num_kv_heads * config.head_dim
-        self.q_proj = Projection(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
-        self.k_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
-        self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
-        self.o_proj = Projection(queries, hidden, ("tp", "fsdp"), **matrices)
-        if config.qk_norm:
-            self.q_norm = RMSNorm(config.head_dim, config, **kinds)
-            self.k_norm = RMSNorm(config.head_dim, config, **kinds)
-
-    def __call__(
-        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
-    ) -> tuple[Float[Array, "B T D"], Any]:
-        """What the tokens take from those they see, and all keys and values where there is a cache."""
-        B, T, _ = x.shape
-        head_dim = self.config.head_dim
-        q = self._by_heads(self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim))
-        k = self._by_heads(self.k_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
-        v = self._by_heads(self.v_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
-        if self.config.qk_norm:
-            q, k = self.q_norm(q), self.k_norm(k)
-        q, k = rotate(q, angles), rotate(k, angles)
-        q = q * jnp.asarray(self.config.query_scale, q.dtype)
-        if isinstance(mask, Groups):
-            return self.o_proj(self._attend_in_groups(q, k, v, mask).reshape(B, T, -1)), None
-        k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
-        if cache is not None:
-            keys, values, slot = cache
-            k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=2)
-            v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=2)
-        if prefix is None:
-            out = attend(q, k, v, mask, self.config.attention_softcap)
-        else:
-            out = attend_after(q, k, v, mask, prefix, self.config.attention_softcap)
-        return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
-
-    def _attend_in_groups(
-        self, q: Float[Array, "B L Q H"], k: Float[Array, "B L K H"], v: Float[Array, "B L K H"], groups: Groups
-    ) -> Float[Array, "B L Q H"]:
-        """Texts to themselves, and each row to itself and to its text; L is P + R T."""
-        (N, T, _), P = groups.rows.shape, groups.texts.shape[1]
-        (text_q, row_q), (text_k, row_k), (text_v, row_v) = (jnp.split(x, [P], axis=1) for x in (q, k, v))
-
-        def to_rows(x: Float[Array, "B RT K H"]) -> Float[Array, "N T K H"]:
-            return x.reshape(N, T, *x.shape[2:])
-
-        text_k, text_v = text_k.swapaxes(1, 2), text_v.swapaxes(1, 2)
-        row_k, row_v = to_rows(row_k).swapaxes(1, 2), to_rows(row_v).swapaxes(1, 2)
-        softcap = self.config.attention_softcap
-        texts = attend(text_q, text_k, text_v, groups.texts, softcap)
-        rows = attend_after(to_rows(row_q), row_k, row_v, groups.rows, (text_k, text_v, groups.shared), softcap)
-        return jnp.concatenate([texts, rows.reshape(row_q.shape)], axis=1)
-
-    def _by_heads(self, x: jax.Array) -> jax.Array:
-        """Each device of `tp` has whole heads, all of them where `tp` does not divide their number.
-
-        Projections are divided by width, which may cut a head in two; fewer key-value heads than devices are so on
-        each of them, and each has of the queries its own.
-        """
-        return divide(self.mesh, x, None, TENSOR)
-
-
-class MLP(nnx.Module):
-    """A gated linear unit (https://arxiv.org/abs/2002.05202)."""
-
-    def __init__(self, config: Architecture, matrices: dict[str, Any]) -> None:
-        """Args: the architecture, the types and keys of matrices."""
-        hidden, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = Projection(hidden, inner, ("fsdp", "tp"), **matrices)
-        self.up_proj = Projection(hidden, inner, ("fsdp", "tp"), **matrices)
-        self.down_proj = Projection(inner, hidden, ("tp", "fsdp"), **matrices)
-        self.activation = config.activation
-
-    def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """down(act(gate(x)) * up(x))."""
-        out: jax.Array = self.down_proj(_ACTIVATIONS[self.activation](self.gate_proj(x)) * self.up_proj(x))
-        return out
-
-
-class RMSNorm(nnx.Module):
-    """Root-mean-square norm (https://arxiv.org/abs/1910.07467), computed in float32, Gemma's `1 + weight` included."""
-
-    def __init__(
-        self, size: int, config: Architecture, *, dtype: jnp.dtype, param_dtype: jnp.dtype, rngs: nnx.Rngs
-    ) -> None:
-        """Args: the normed axis, the architecture, the types; `rngs` is what all modules are given."""
-        self.weight = nnx.Param(jnp.full((size,), 1.0 - config.norm_offset, param_dtype))
-        self.eps, self.offset, self.dtype = config.norm_eps, config.norm_offset, dtype
-
-    def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """x / sqrt(mean(x²) + eps) · (weight + offset)."""
-        scale = self.weight[...].astype(wide(x.dtype)) + self.offset
-        return rms_norm(x.astype(scale.dtype), scale, self.eps).astype(self.dtype)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def rms_norm(x: Float[Array, "... D"], scale: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
-    """x · r · scale with r = 1 / sqrt(mean(x²) + eps), all of one type.
-
-    The gradient is written out, in n = x · r, which is not kept: with t = dy · n, that of the scale is Σ t over the
-    tokens, and that of x is r · (dy · scale - n · mean(t · scale)). Derived by JAX it keeps twice as much, and on a CPU
-    XLA writes each scale out for every token, which its library of reductions asks for.
-    """
-    return _rms_norm(x, scale, eps)[0]
-
-
-def _rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> tuple[jax.Array, Any]:
-    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + eps)
-    return x * inverse * scale, (x, inverse, scale)
-
-
-def _rms_norm_gradient(eps: float, kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    x, inverse, scale = kept
-    normed = x * inverse
-    products = gradient * normed
-    mean = jnp.matmul(products, scale, precision=jax.lax.Precision.HIGHEST)[..., None] / x.shape[-1]
-    return inverse * (gradient * scale - normed * mean), products.sum(axis=range(x.ndim - 1))
-
-
-rms_norm.defvjp(_rms_norm, _rms_norm_gradient)
-
-
-def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
-    """Cosines and sines of each position's angles, in float32: bfloat16 cannot tell position 257 from 256."""
-    angles = positions[..., None].astype(jnp.float32) * frequencies(rope, head_dim)
-    # Once for all layers and heads: XLA would take them anew in each kernel that turns a query or a key.
-    cos, sin = jax.lax.optimization_barrier((jnp.cos(angles), jnp.sin(angles)))  # type: ignore[no-untyped-call]
-    return cos[:, :, None, :], sin[:, :, None, :]
-
-
-def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
-    """Radians a position, for each pair of a head's width.
-
-    theta^(-2i/H), divided by the factor as `linear` has it for all, and as `llama3` has it for those whose wavelength
-    is beyond `original_length / low_freq_factor`, with a linear transition to those that are left alone.
-    """
-    # On the host in float64: an error is multiplied by the position.
-    plain = rope.theta ** (-np.arange(0, head_dim, 2) / head_dim)
-    stretched = plain / rope.factor
-    kept: Any = 1.0
-    if rope.kind == "linear":
-        kept = 0.0
-    elif rope.kind == "llama3":
-        turns = rope.original_length * plain / (2 * math.pi)
-        kept = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
-    kept = np.clip(kept, 0.0, 1.0)
-    return jnp.asarray(kept * plain + (1 - kept) * stretched, jnp.float32)
-
-
-def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:
-    """Each pair (i, i + H/2) of a head turned by its angle."""
-    cos, sin = angles
-    a, b = jnp.split(x.astype(wide(x.dtype)), 2, axis=-1)
-    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
 
 
 def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:

@@ -12,8 +12,9 @@ from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.adapter import add_adapter
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.decoder import Attention, Decoder
+from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.families import family_of, read_architecture
+from agent_tunix.policy.layers import Attention
 from agent_tunix.policy.projection import Projection, Quantization
 from agent_tunix.policy.tensor_files import locate_tensors
 from agent_tunix.policy.weights import read_weights
