@@ -91,7 +91,7 @@ def sampler(shape: Shape, stages: tuple[Stage, ...]) -> Callable[[int], Any]:
     ends = tuple(range(1, 1 + round(shape.words / (MEAN_LENGTH * shape.tokens))))
 
     def sample(number: int) -> Any:
-        return compiled_generate()(
+        return compiled_generate(shape.layers)(
             graphdef,
             state,
             prompts,
@@ -173,7 +173,7 @@ def compare_vanilla(rounds: int) -> None:
             ).tokens
 
     def ours(number: int) -> Any:
-        return compiled_generate()(
+        return compiled_generate(a.num_layers)(
             graphdef,
             state,
             prompt_BP,

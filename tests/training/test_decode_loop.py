@@ -48,7 +48,7 @@ def run(
     group: int = G,
     platform: str = "cpu",
 ) -> Sampled:
-    found: Sampled = jax.device_get(call(compiled_generate(platform), model, sampling, stages, eos_ids, group))
+    found: Sampled = jax.device_get(call(compiled_generate(3, platform), model, sampling, stages, eos_ids, group))
     return found
 
 
@@ -183,11 +183,11 @@ def test_rows_keep_their_order_and_their_prompts() -> None:
 
 
 def test_what_is_sampled_does_not_follow_from_how_it_is_compiled(model: Any) -> None:
-    assert compiled_generate("cpu") is not compiled_generate("another")
+    assert compiled_generate(3, "cpu") is not compiled_generate(3, "another")
     found, expected = (rows_of(run(model, Sampling(T), platform=platform)) for platform in ("cpu", "another"))
     assert found == expected
 
 
 def test_random_numbers_are_drawn_once_and_not_in_each_stage(model: Any) -> None:
-    text = call(compiled_generate("cpu").lower, model, Sampling(T)).as_text()
+    text = call(compiled_generate(3, "cpu").lower, model, Sampling(T)).as_text()
     assert text.count("call @_uniform") == 1

@@ -120,7 +120,9 @@ class Decoder(nnx.Module):
             key_positions = jax.lax.dynamic_update_slice_in_dim(cache["positions"], positions, slot, axis=1)
         kinds = set(self.config.layer_kinds)
         masks = {kind: attention_mask & self._near(kind, positions, key_positions) for kind in kinds}
-        prefix_masks = {kind: self._prefix_mask(kind, prefix, positions) for kind in kinds}
+        prefix_masks = {}
+        if prefix is not None:
+            prefix_masks = {kind: self._see_text(kind, prefix.mask, prefix.positions, positions) for kind in kinds}
         angles = self._angles(positions)
         layers = []
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
@@ -230,12 +232,10 @@ class Decoder(nnx.Module):
         mask, text_positions, causal = _read_from_left(lengths, P)
         groups = {}
         for kind in set(self.config.layer_kinds):
-            shared = self._prefix_mask(kind, Prefix(None, text_positions, mask), row_positions)
-            assert shared is not None
             groups[kind] = Groups(
                 causal & self._near(kind, text_positions, text_positions),
                 own & self._near(kind, row_positions, row_positions),
-                shared,
+                self._see_text(kind, mask, text_positions, row_positions),
             )
         x = self._embed(jnp.concatenate([texts, rows.reshape(B, -1)], axis=1))
         angles = self._angles(jnp.concatenate([text_positions, row_positions.reshape(B, -1)], axis=1))
@@ -268,17 +268,19 @@ class Decoder(nnx.Module):
         assert self.config.window is not None
         return positions_BT[:, :, None] - key_positions_BS[:, None, :] < self.config.window
 
-    def _prefix_mask(
-        self, kind: LayerKind, prefix: Prefix | None, positions_NT: Int[Array, "N T"]
-    ) -> Bool[Array, "B R T P"] | None:
-        if prefix is None:
-            return None
-        B, P = prefix.mask.shape
-        N, T = positions_NT.shape
-        near = self._near(kind, positions_NT.reshape(B, -1), prefix.positions)
+    def _see_text(
+        self,
+        kind: LayerKind,
+        mask_BP: Bool[Array, "B P"],
+        text_positions_BP: Int[Array, "B P"],
+        positions_NT: Int[Array, "N T"],
+    ) -> Bool[Array, "B R T P"]:
+        """Which tokens of its text each token of a row may see; R and T are 1 where it is the same for all."""
+        (B, P), (N, T) = mask_BP.shape, positions_NT.shape
+        near = self._near(kind, positions_NT.reshape(B, -1), text_positions_BP)
         if near is True:
-            return prefix.mask[:, None, None, :]
-        return (prefix.mask[:, None, :] & near).reshape(B, N // B, T, P)
+            return mask_BP[:, None, None, :]
+        return (mask_BP[:, None, :] & near).reshape(B, N // B, T, P)
 
 
 def _read_from_left(

@@ -59,6 +59,7 @@ class Parts:
     """
 
     def __init__(self, module: nnx.Module) -> None:
+        self.module: Any = module
         self._graph = nnx.graphdef(module)
         self._variables = Variables(module)
 

@@ -22,6 +22,7 @@ from agent_tunix.data import Example, load_evaluation, load_splits, make_order
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat, sharing
 from agent_tunix.policy.compiling import jit_forward
+from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.foreseen import Foreseen
@@ -143,10 +144,10 @@ def build_material(
 
 
 def _with_state(
-    optimizer: optax.GradientTransformationExtraArgs, policy: nnx.Module, programs: Programs
+    optimizer: optax.GradientTransformationExtraArgs, policy: Decoder, programs: Programs
 ) -> optax.GradientTransformationExtraArgs:
     """The optimiser with its first state made at once, by one program, where each array of it would be one."""
-    init = _as_program(programs, "optimizer", optimizer.init)
+    init = _as_program(programs, "optimizer", optimizer.init, policy.config.num_layers)
     params = nnx.state(policy, nnx.LoRAParam if is_lora_enabled(policy) else nnx.Param)
     structure: Any = jax.tree.structure(params)
     made = [init(params)]
@@ -157,10 +158,12 @@ def _with_state(
     return optax.GradientTransformationExtraArgs(give, optimizer.update)
 
 
-def _as_program(programs: Programs, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _as_program(
+    programs: Programs, name: str, function: Callable[[Any], Any], num_layers: int = 0
+) -> Callable[[Any], Any]:
     """A function of one argument compiled as a whole, where each of its operations would be a program of its own."""
-    compiled = jit_forward(function)
-    return lambda argument: programs.run(Call(name, compiled(), (argument,), is_small=True))
+    compiled = jit_forward(function)(num_layers)
+    return lambda argument: programs.run(Call(name, compiled, (argument,), is_small=True))
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

@@ -101,7 +101,7 @@ def reference_call(
     """What gives the [n, T] log-probabilities under a model that does not train; nothing waits for it."""
     return Call(
         "reference",
-        _compiled_reference(),
+        _compiled_reference(model.module.config.num_layers),
         (*model.split(), (prompt_BP, prompt_lengths_B, tokens_nT)),
         {"temperature": temperature},
         shapes=(prompt_BP.shape, tokens_nT.shape),

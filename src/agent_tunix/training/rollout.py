@@ -164,7 +164,7 @@ class Rollout(base_rollout.BaseRollout):  # type: ignore[misc]
         width = bucket(int(length_B.max()), prompt_BP.shape[1])
         return Call(
             "generate",
-            compiled_generate(),
+            compiled_generate(self._parts.module.config.num_layers),
             (*self._parts.split(), *place_rows(self._mesh, (prompt_BP[:, -width:], length_B)), key),
             {
                 "num_generations": num_generations,
