@@ -42,7 +42,8 @@ def lingering_reference_call(*args: Any) -> Call:
     @functools.partial(jax.jit, static_argnames="temperature")
     @functools.wraps(call.function)
     def linger(graphdef: Any, state: Any, arrays: Any, temperature: float) -> Any:
-        return late(call.function(graphdef, state, arrays, temperature=temperature), rounds=100_000_000)
+        logps = call.function.__wrapped__(graphdef, state, arrays, temperature=temperature)
+        return late(logps, rounds=100_000_000)
 
     return dataclasses.replace(call, name="lingering reference", function=linger)
 
