@@ -12,13 +12,15 @@ from agent_tunix.policy.processor import num_processors
 # the older one takes less for each. In processor time, sampler and reference pass of 2, 3, 4, 6 and 12 layers: older
 # 2.2, 2.9, 3.8, 5.1 and 9.1 s; newer 3.8, 3.7, 3.9, 4.6 and 5.2 s.
 _NEWER_FROM_LAYERS = 4
+# XLA's own number.
+_MOST_PARTS = 32
 
 
 def jit_forward(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`jax.jit` of a function that takes no gradient.
 
-    On a CPU that of a few layers is compiled by XLA's older emitter, in as many parts as there are processors and not
-    in 32, into a program that is as fast. With gradients the newer one is no slower to compile, and what it makes is
+    On a CPU that of a few layers is compiled by XLA's older emitter, in as many parts as there are processors, at
+    most 32, into a program that is as fast. With gradients the newer one is no slower to compile, and what it makes is
     faster by a twentieth.
 
     Args:
@@ -31,7 +33,10 @@ def jit_forward(function: Callable[..., Any], **options: Any) -> Callable[..., A
 
     @functools.cache
     def on(platform: str, is_shallow: bool) -> Any:
-        told = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": num_processors()}
+        told = {
+            "xla_cpu_use_fusion_emitters": False,
+            "xla_cpu_parallel_codegen_split_count": min(num_processors(), _MOST_PARTS),
+        }
         return jax.jit(function, compiler_options=told if platform == "cpu" and is_shallow else None, **options)
 
     def find(num_layers: int, platform: str | None = None) -> Any:

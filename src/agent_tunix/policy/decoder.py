@@ -225,8 +225,9 @@ class Decoder(nnx.Module):
             return last, jnp.zeros((N, 0, last.shape[-1]), last.dtype)
         row_positions = jnp.repeat(lengths, N // B)[:, None] + jnp.arange(T)
         own = jnp.broadcast_to(jnp.tril(jnp.ones((T, T), jnp.bool_)), (N, T, T))
-        if row_parts(self.mesh, B) < row_parts(self.mesh, N):
-            # Beside its text a row would lie where that does, on fewer devices than rows alone are divided over.
+        if self.remat or row_parts(self.mesh, B) < row_parts(self.mesh, N):
+            # A layer that is computed again holds both at once; and beside its text a row would lie where that does, on
+            # fewer devices than rows alone are divided over.
             last, prefix = self.read_prefix(texts, lengths)
             return last, self(rows, row_positions, None, own, prefix=prefix, output_hidden=True)[0]
         mask, text_positions, causal = _read_from_left(lengths, P)
