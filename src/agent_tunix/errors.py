@@ -25,33 +25,59 @@
     ├── LostProcessError (RuntimeError)   another process of the run failed or is gone
     └── Interrupted (RuntimeError)        a signal asked the run to stop; it has saved
 
+Every error has a `code`, a stable name that programs and tests compare; several errors of one class have one each.
 Each message says what was required, what arrived and what to do. The command line prints the message alone;
 any other exception is a defect of ours and keeps its traceback.
 """
 
 
 class AgentTunixError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    Args:
+        message: What was required, what arrived and what to do.
+        code: A stable name for the error, such as `unknown_key`. Without one, the class's own is used.
+
+    Attributes:
+        code: The name that programs and tests compare. It stays the same when the message is reworded.
+    """
+
+    code = "error"
+
+    def __init__(self, *message: object, code: str | None = None) -> None:
+        super().__init__(*message)
+        if code is not None:
+            self.code = code
 
 
 class ConfigError(AgentTunixError, ValueError):
     """A setting is missing, unknown or contradicts another."""
 
+    code = "invalid_config"
+
 
 class DataError(AgentTunixError, ValueError):
     """A file or row of a dataset cannot be used."""
+
+    code = "invalid_data"
 
 
 class RewardError(AgentTunixError, ValueError):
     """A reward cannot be found, loaded or called."""
 
+    code = "invalid_reward"
+
 
 class UnknownRewardError(RewardError, LookupError):
     """No reward goes by the name; the message lists those that exist and the nearest match."""
 
+    code = "unknown_reward"
+
 
 class RewardSignatureError(RewardError):
     """A reward requires a parameter that neither the pipeline nor a dataset column provides."""
+
+    code = "invalid_reward_signature"
 
 
 class BadReferenceError(RewardError):
@@ -60,9 +86,13 @@ class BadReferenceError(RewardError):
     A reward raises it; the completion's outcome is then `bad_reference`, never a score.
     """
 
+    code = "bad_reference"
+
 
 class SandboxUnavailableError(RewardError):
     """Uploaded code cannot be isolated here, and was therefore not run; the message says what is missing."""
+
+    code = "sandbox_unavailable"
 
 
 class UndecidedAnswerError(RewardError):
@@ -74,6 +104,8 @@ class UndecidedAnswerError(RewardError):
         timed_out: Whether it was time that ran out.
     """
 
+    code = "undecided_answer"
+
     def __init__(self, message: str, timed_out: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
@@ -82,25 +114,37 @@ class UndecidedAnswerError(RewardError):
 class RewardFailureRateError(AgentTunixError, RuntimeError):
     """More completions of a step went unscored than `rewards.max_failure_rate` allows."""
 
+    code = "reward_failure_rate"
+
 
 class ModelError(AgentTunixError, ValueError):
     """A model directory cannot be loaded: a file is missing, damaged or of an unsupported architecture."""
+
+    code = "invalid_model"
 
 
 class CheckpointError(AgentTunixError, RuntimeError):
     """A checkpoint cannot be written or read."""
 
+    code = "invalid_checkpoint"
+
 
 class ExportError(AgentTunixError, OSError):
     """A model cannot be written where it is to go: something else is there, or the disk is full."""
+
+    code = "export_failed"
 
 
 class RunDirectoryError(AgentTunixError, OSError):
     """A run's directory is taken, full or unwritable."""
 
+    code = "invalid_run_directory"
+
 
 class StoreError(AgentTunixError, RuntimeError):
     """The store of reward functions cannot be opened, reached, read or written."""
+
+    code = "store_failed"
 
 
 class StoreRequestError(StoreError, ValueError):
@@ -112,8 +156,7 @@ class StoreRequestError(StoreError, ValueError):
     """
 
     def __init__(self, code: str, message: str, param: str | None = None) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(message, code=code)
         self.param = param
 
 
@@ -136,13 +179,19 @@ class AccessDeniedError(StoreRequestError, PermissionError):
 class ServiceError(AgentTunixError, RuntimeError):
     """The service cannot be started: its address is taken, or reachable by others while there is no key."""
 
+    code = "service_failed"
+
 
 class NonFiniteUpdateError(AgentTunixError, RuntimeError):
     """A loss or gradient was NaN or infinite; the weights were not updated with it."""
 
+    code = "non_finite_update"
+
 
 class LostProcessError(AgentTunixError, RuntimeError):
     """Another process of the run failed or is gone, without which no step can be taken."""
+
+    code = "lost_process"
 
 
 class Interrupted(AgentTunixError, RuntimeError):
@@ -151,6 +200,8 @@ class Interrupted(AgentTunixError, RuntimeError):
     Attributes:
         signal_number: The signal, for the exit status (128 + the number).
     """
+
+    code = "interrupted"
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
