@@ -1,8 +1,10 @@
-"""Settings that every test and every process that it starts shares, and how tests are spread over processes."""
+"""Settings that all tests share: the caches of a session, the order of tests, and the report of slow ones."""
 
 import os
+import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,35 +18,43 @@ from agent_tunix.training.devices import prepare
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-# Programs compiled by one test serve all others, in whatever process, and the user's own cache stays as it was. What
-# makes a program is its shapes and its constants, the number of steps among them: runs that only differ in data, seed
-# or reward share theirs.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "agent_tunix_tests" / "jax"))
+# Test processes and the programs that they start inherit one directory for the session, so that a program compiled by
+# one test serves all others. CI sets JAX_COMPILATION_CACHE_DIR itself, so that its two tiers share a cache.
+SESSION_KEY = "AGENT_TUNIX_TEST_SESSION"
+starts_session = SESSION_KEY not in os.environ
+if starts_session:
+    os.environ[SESSION_KEY] = tempfile.mkdtemp(prefix="agent_tunix_tests_")
+SESSION_DIRECTORY = Path(os.environ[SESSION_KEY])
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(SESSION_DIRECTORY / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ["AGENT_TUNIX_HOME"] = str(SESSION_DIRECTORY / "home")
 
-# A run in a test's own process is compiled as the program's, with whose metrics it may be compared to the last bit.
-# JAX reads this once, so that it must not wait for the first test that needs it.
+# JAX reads these settings once. Runs inside a test process then compile as `run_training.py` does, bit for bit.
 prepare(DistributedConfig(compilation_cache=None))
 
-# What a reward or a page of the docs keeps for the next run is kept out of the user's home.
-os.environ.setdefault("AGENT_TUNIX_HOME", str(Path(tempfile.gettempdir()) / "agent_tunix_tests" / "home"))
-
-# Time limits belong to the tests that measure time; a busy machine fails no other.
+# A busy machine must not fail a test.
 settings.register_profile("no_deadline", deadline=None)
 settings.load_profile("no_deadline")
 
 MAX_WORKERS = 4
 TESTS = Path(__file__).parent
-# They begin first, so that no worker is left alone with one of them at the end.
-LONGEST = ("test_main_job.py", "test_docs.py", "training", "cli")
-# Long tests of files in which they share nothing.
+# These files start first, so that no process runs one of them alone at the end.
+LONGEST = ("test_main_job.py", "test_docs.py", "training", "service", "cli", "parity")
+# The tests of these files share nothing, so different processes can run them.
 ALONE = ("tests/test_main_job.py::", "tests/test_docs.py::test_page_runs[")
+
+SLOW_TEST_S = 5.0
+# Tests of the default tier that may take longer: whole runs stand for what their rooms do together.
+MAY_BE_SLOW = (
+    "tests/test_main_job.py::",
+    "tests/test_docs.py::test_page_runs[README.md]",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A worker for each core, up to a few: each loads JAX. None for files and single tests, which need no directory."""
+    """Return one worker a core, up to MAX_WORKERS; 0 for single files and tests, which need no second process."""
     if config.option.collectonly or not any(Path(argument).is_dir() for argument in config.args):
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -53,7 +63,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
-    """The tests of a file share what they set up, so one worker has them all, but for those that share nothing."""
+    """Send all tests of a file to one worker, because they share fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -64,7 +74,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker, the longest first."""
+    """Sort the longest files to the front."""
     if hasattr(config, "workerinput"):
 
         def rank(item: pytest.Item) -> int:
@@ -74,17 +84,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=rank)
 
 
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Name the tests of the default tier that took too long. They do not fail: the machine may have been busy."""
+    if config.option.markexpr != "not slow":
+        return
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport) and not report.nodeid.startswith(MAY_BE_SLOW):
+                seconds[report.nodeid] += report.duration
+    if slow := [(name, took) for name, took in seconds.most_common() if took > SLOW_TEST_S]:
+        terminalreporter.section(f"over {SLOW_TEST_S:g} s in the default tier: make them faster or mark them slow")
+        for name, took in slow:
+            terminalreporter.write_line(f"{took:6.1f} s  {name}")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the session's directory."""
+    if starts_session and not hasattr(config, "workerinput"):
+        shutil.rmtree(SESSION_DIRECTORY, ignore_errors=True)
+
+
 @pytest.fixture(autouse=True, scope="module")
-def programs_outlive_their_module_only_while_few() -> Iterator[None]:
-    """A process that remembers those of all tests runs out of mappings of memory, and dies of it."""
+def _forget_programs() -> Iterator[None]:
+    """Drop compiled programs after a module, because each takes memory mappings, of which Linux allows 65,530."""
     yield
     if (module := sys.modules.get("agent_tunix.training.devices")) is not None and "jax" in sys.modules:
         module.make_room_for_programs()
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_verifier_outlives_its_module() -> Iterator[None]:
-    """The processes of math-verify end with the tests that asked for them; others count what is running."""
+def _stop_verifiers() -> Iterator[None]:
+    """Stop the math-verify processes that a module started, because other tests count processes."""
     yield
     if (module := sys.modules.get("agent_tunix.rewards.answers.verifiers")) is not None:
         module.VERIFIERS.close()

@@ -1,11 +1,14 @@
-"""What README and docs/ show is run as a reader would run it.
+"""Run the blocks of README and docs/ as a reader would.
 
-Each page has a directory of its own, in which its blocks run in order. What happens follows from a block's language:
+Each page has a directory of its own, in which its blocks run in order. The language of a block decides what is done:
 
 - `python` blocks are executed, those of a page in one namespace; one with a `title="file.py"` is written to that file;
 - `bash` blocks are run as they stand and must succeed;
 - `console` blocks hold commands after `$ ` and the lines they must print, `…` standing for any text;
 - `yaml` and `json` blocks are parsed; `text` is for reading.
+
+A training command beyond the README whose run the rest of the page does not use is checked instead: its overrides are
+composed, and its reward, data and model are checked as they are before JAX is loaded.
 
 A comment on the line before a fence says why a block is not run: `<!-- network -->`, `<!-- cluster -->`,
 `<!-- tpu -->`, `<!-- install … -->` (CI runs these), `<!-- proof -->` (a long run that another test makes),
@@ -13,6 +16,7 @@ A comment on the line before a fence says why a block is not run: `<!-- network 
 the overrides of its commands are composed.
 """
 
+import dataclasses
 import itertools
 import json
 import os
@@ -22,7 +26,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,10 @@ from agent_tunix.rewards.builtin import BUILTINS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SLOW_BEYOND_README = [
+    pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page.parent != ROOT else [])
+    for page in PAGES
+]
 REASONS_NOT_TO_RUN = {"network", "cluster", "tpu", "install", "proof", "server"}
 LANGUAGES = {"python", "bash", "console", "yaml", "json", "text"}
 TRAINING_COMMANDS = (
@@ -43,6 +50,9 @@ TRAINING_COMMANDS = (
     ["agent-tunix", "verify-resume"],
 )
 BLOCK_TIMEOUT_S = 600
+TRAINING_PROGRAM = re.compile(r"python run_training\.py|agent-tunix (?:train|sft)\b")
+PREFLIGHT = f"python {ROOT / 'tests' / 'preflight_command.py'}"
+RUN_DIRECTORY = re.compile(r"hydra\.(?:run|sweep)\.dir=(\S+)")
 
 FENCE = re.compile(r"(?P<indent> *)```(?P<info>.*)")
 COMMENT = re.compile(r" *<!-- (?P<word>\w+).*-->")
@@ -52,7 +62,7 @@ TITLE = re.compile(r'title="(?P<title>[^"]+)"')
 # --- reading a page --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Block:
     """A fenced block of a page.
 
@@ -105,32 +115,32 @@ def shell_commands(block: Block) -> list[str]:
     return [line[2:] for line in block.code.splitlines() if line.startswith("$ ")]
 
 
-ALL_BLOCKS = {f"{page.relative_to(ROOT)}:{block.line}": block for page in PAGES for block in read_blocks(page)}
-NOT_RUN = {place: block for place, block in ALL_BLOCKS.items() if block.reason_not_to_run}
-
-
 # --- every block, run or not -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", ALL_BLOCKS.values(), ids=ALL_BLOCKS)
-def test_block_is_well_formed(block: Block) -> None:
-    assert block.language in LANGUAGES
-    assert block.reason_not_to_run in REASONS_NOT_TO_RUN | {""}
-    match block.language:
-        case "python":
-            compile(block.code, "block", "exec")
-        case "yaml":
-            yaml.safe_load(block.code)
-        case "json":
-            json.loads(block.code)
-        case "bash" | "console":
-            for command in shell_commands(block):
-                subprocess.run(["bash", "-n", "-c", command], check=True)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_are_well_formed(page: Path) -> None:
+    for block in read_blocks(page):
+        place = f"{page}:{block.line}"
+        assert block.language in LANGUAGES, place
+        assert block.reason_not_to_run in REASONS_NOT_TO_RUN | {""}, place
+        match block.language:
+            case "python":
+                compile(block.code, place, "exec")
+            case "yaml":
+                yaml.safe_load(block.code)
+            case "json":
+                json.loads(block.code)
+            case "bash" | "console":
+                script = "\n".join(shell_commands(block))
+                assert subprocess.run(["bash", "-n", "-c", script]).returncode == 0, place
 
 
-@pytest.mark.parametrize("block", NOT_RUN.values(), ids=NOT_RUN)
-def test_overrides_of_a_block_that_is_not_run_compose(block: Block) -> None:
-    check_overrides(block)
+@pytest.mark.parametrize("page", SLOW_BEYOND_README)
+def test_overrides_of_blocks_that_are_not_run_compose(page: Path) -> None:
+    for block in read_blocks(page):
+        if block.reason_not_to_run:
+            check_overrides(block)
 
 
 def check_overrides(block: Block) -> None:
@@ -157,11 +167,32 @@ def training_overrides(line: str) -> Iterator[list[str]]:
 # --- the pages, run --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", SLOW_BEYOND_README)
 def test_page_runs(page: Path, tmp_path: Path) -> None:
     for script in ("run_training.py", "evaluate.py"):
         (tmp_path / script).symlink_to(ROOT / script)
-    run_blocks([block for block in read_blocks(page) if not block.reason_not_to_run], tmp_path)
+    blocks = [block for block in read_blocks(page) if not block.reason_not_to_run]
+    run_blocks(blocks if page.parent == ROOT else train_only_what_is_used(blocks), tmp_path)
+
+
+def train_only_what_is_used(blocks: list[Block]) -> list[Block]:
+    """Replace training commands whose run directory nothing later on the page names by a check of their overrides."""
+    later = ""
+    replaced: list[Block] = []
+    for block in reversed(blocks):
+        if block.language == "bash":
+            commands = []
+            for command in reversed(shell_commands(block)):
+                directory = RUN_DIRECTORY.search(command)
+                is_used = directory is not None and directory[1] in later
+                is_run = TRAINING_PROGRAM.match(command) and not re.search(r" --(cfg|help|info|multirun)", command)
+                later += command
+                commands.append(command if is_used or not is_run else TRAINING_PROGRAM.sub(PREFLIGHT, command))
+            block = dataclasses.replace(block, code="\n".join(reversed(commands)) + "\n")
+        else:
+            later += block.code
+        replaced.append(block)
+    return replaced[::-1]
 
 
 def run_blocks(blocks: list[Block], directory: Path) -> None:
@@ -215,39 +246,6 @@ def run(*command: str, directory: Path, may_fail: bool = False) -> str:
     return result.stdout
 
 
-# --- the harness itself ----------------------------------------------------------------------------------------------
-
-
-def test_blocks_of_a_page_share_a_namespace_and_a_directory(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        '```python title="greeting.py"\nword = "hello"\n```\n\n```python\nimport greeting\n```\n\n'
-        "```bash\necho there > place\n```\n\n<!-- network -->\n```bash\ncurl nowhere\n```\n\n"
-        "```python\nassert open('place').read() == 'there\\n' and greeting.word == 'hello'\n```\n\n"
-        "```console\n$ cat place missing\nthere\n…No such file…\n```\n"
-    )
-    blocks = read_blocks(page)
-    assert [(b.language, b.line, b.reason_not_to_run) for b in blocks][3] == ("bash", 15, "network")
-    run_blocks([block for block in blocks if not block.reason_not_to_run], tmp_path)
-
-
-def test_a_block_that_fails_is_reported_at_its_line(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# Page\n\n```python\nx = 1\nassert x == 2\n```\n")
-    with pytest.raises(AssertionError, match="line 5"):
-        run_blocks(read_blocks(page), tmp_path)
-
-
-def test_console_output_that_differs_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="and not"):
-        run_blocks([Block("console", "$ echo one\ntwo\n", 1)], tmp_path)
-
-
-def test_overrides_are_found_behind_other_commands() -> None:
-    line = "pip install x && python run_training.py --multirun seed=0,1 'data.path=a b' # both"
-    assert list(training_overrides(line)) == [["seed=0", "data.path=a b"]]
-
-
 # --- the site --------------------------------------------------------------------------------------------------------
 
 
@@ -280,25 +278,18 @@ def test_the_page_of_builtins_has_every_builtin_with_its_range(generated_pages: 
         )
 
 
-@pytest.mark.parametrize("name", ["configuration", "commands", "builtins"])
-def test_examples_of_the_generated_pages_compose(name: str, generated_pages: dict[str, str], tmp_path: Path) -> None:
-    page = tmp_path / f"{name}.md"
-    page.write_text(generated_pages[name], encoding="utf-8")
-    for block in read_blocks(page):
-        check_overrides(block)
+@pytest.mark.slow
+def test_examples_of_the_generated_pages_compose(generated_pages: dict[str, str], tmp_path: Path) -> None:
+    for name, text in generated_pages.items():
+        page = tmp_path / f"{name}.md"
+        page.write_text(text, encoding="utf-8")
+        for block in read_blocks(page):
+            check_overrides(block)
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "generate", "verify-resume", "rewards check"])
-def test_the_command_reference_has_every_command(command: str, generated_pages: dict[str, str]) -> None:
-    assert f"\n## agent-tunix {command}\n" in generated_pages["commands"]
-
-
-def test_a_remote_asset_is_found_and_a_link_is_not(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    page.write_text('<a href="https://a.org">a</a><script src="https://b.org/x.js"></script><img src="x.png">')
-    program = f"import generate_reference as g, pathlib; print(g.remote_assets(pathlib.Path({str(page)!r})))"
-    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT / "scripts", capture_output=True, text=True)
-    assert result.stdout.strip() == "['https://b.org/x.js']"
+def test_the_command_reference_has_every_command(generated_pages: dict[str, str]) -> None:
+    for command in ("train", "evaluate", "generate", "verify-resume", "rewards check"):
+        assert f"\n## agent-tunix {command}\n" in generated_pages["commands"]
 
 
 # --- what CI relies on -----------------------------------------------------------------------------------------------
