@@ -229,11 +229,6 @@ def unknown_keys(values: dict[str, Any], schema: Any, prefix: str = "") -> list[
     return unknown
 
 
-def test_unknown_keys_are_found_at_every_depth() -> None:
-    values = {"seed": 1, "grpo": {"beta": 0.1, "gamma": 1}, "nothing": {}, "rewards": {"args": {"math": {"any": 1}}}}
-    assert unknown_keys(values, Config) == ["nothing", "grpo.gamma"]
-
-
 # --- every key is read by something ----------------------------------------------------------------------------------
 
 
@@ -244,25 +239,6 @@ def test_every_schema_key_is_read() -> None:
 
 def test_only_keys_without_a_plain_read_are_listed_as_dynamic() -> None:
     assert sorted(READ_DYNAMICALLY.keys() - set(unread_keys(PACKAGE, dynamic={}))) == []
-
-
-def test_an_idle_key_is_found(tmp_path: Path) -> None:
-    (tmp_path / "loop.py").write_text("def f(config, grpo):\n    return config.grpo.beta + grpo.epsilon\n")
-    idle = unread_keys(tmp_path)
-    assert "grpo.beta" not in idle
-    assert "grpo.epsilon" not in idle
-    assert "grpo.num_iterations" in idle
-
-
-def test_an_attribute_of_another_group_is_no_read(tmp_path: Path) -> None:
-    (tmp_path / "loop.py").write_text("def f(config):\n    return config.evaluation.batch_size\n")
-    assert "evaluation.batch_size" not in unread_keys(tmp_path)
-    assert "training.batch_size" in unread_keys(tmp_path)
-
-
-def test_setting_a_key_is_no_read(tmp_path: Path) -> None:
-    (tmp_path / "loop.py").write_text("def f(config):\n    config.grpo.beta = 0.0\n")
-    assert "grpo.beta" in unread_keys(tmp_path)
 
 
 def keys_by_group() -> dict[str, list[str]]:

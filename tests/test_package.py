@@ -1,4 +1,4 @@
-"""The wheel: what is in it, and that it works where there is no checkout."""
+"""The wheel: its contents, and a training run from it without a checkout."""
 
 import os
 import subprocess
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.small_run import NUM_STEPS, SMALL_RUN
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 
