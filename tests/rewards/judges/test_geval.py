@@ -12,8 +12,9 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.judges import base, load_judge
-from tests.rewards.judges.conftest import MakeJudge
-from tests.rewards.judges.endpoint_server import Answer, EndpointServer, Request
+from tests.raising import raises
+from tests.rewards.judges.conftest import Bench
+from tests.rewards.judges.endpoint_server import Answer, Request
 
 
 class _Schema:
@@ -99,65 +100,65 @@ def deepeval(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def evaluator(server: EndpointServer) -> None:
+def evaluator(bench: Bench) -> None:
     def answer(request: Request) -> str:
         if "STEPS" in request.text:
             return json.dumps({"steps": ["Read it.", "Judge it."]})
         return json.dumps({"reason": "so", "score": 8 if "yes" in request.text else 3})
 
-    server.judge = answer
+    bench.server.judge = answer
 
 
-def test_the_score_is_g_evals(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge("geval_judge", rubric=None, steps=["Read it."], prices={"prompt": 10, "completion": 100})
+def test_the_score_is_g_evals(bench: Bench) -> None:
+    judge = bench.judge("geval_judge", rubric=None, steps=["Read it."], prices={"prompt": 10, "completion": 100})
     scores = judge.score([Sample("yes", prompt="Why?"), Sample("no", prompt="Why?")])
     assert [score.value for score in scores] == [0.8, 0.3]
     assert scores[0].detail == "so"
     assert scores[0].extras["cost"] == pytest.approx(0.003)
-    assert server.requests[0].body["temperature"] == 0.0
-    assert "input: Why?" in server.requests[0].text
+    assert bench.server.requests[0].body["temperature"] == 0.0
+    assert "input: Why?" in bench.server.requests[0].text
     assert os.environ.pop("DEEPEVAL_TELEMETRY_OPT_OUT") == "YES"
 
 
-def test_steps_are_made_once(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.work_s = 0.02
-    judge = make_judge("geval_judge")
+def test_steps_are_made_once(bench: Bench) -> None:
+    judge = bench.judge("geval_judge")
     judge.score([Sample(f"yes {number}") for number in range(4)])
     (score,) = judge.score([Sample("no")])
-    assert sum("STEPS" in request.text for request in server.requests) == 1
+    assert sum("STEPS" in request.text for request in bench.server.requests) == 1
     assert score.extras["steps"] == ["Read it.", "Judge it."]
 
 
-def test_the_expected_output_is_a_column(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge("geval_judge", steps=["Read it."], expected="answer")
+def test_the_expected_output_is_a_column(bench: Bench) -> None:
+    judge = bench.judge("geval_judge", steps=["Read it."], expected="answer")
     judge.check_parameters(["answer"])
     assert judge.score([Sample("yes", columns={"answer": "42"})])[0].value == 0.8
-    assert "expected_output: 42" in server.requests[0].text
+    assert "expected_output: 42" in bench.server.requests[0].text
     assert judge.score([Sample("yes")])[0].outcome is Outcome.BAD_REFERENCE
 
 
 @pytest.mark.parametrize("score", ["11", "-1", "NaN"])
-def test_a_score_outside_its_range_is_an_error(score: str, server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.judge = lambda request: f'{{"reason": "", "score": {score}}}'
-    assert make_judge("geval_judge", steps=["Read it."]).score([Sample("yes")])[0].outcome is Outcome.ERROR
+def test_a_score_outside_its_range_is_an_error(score: str, bench: Bench) -> None:
+    bench.server.judge = lambda request: f'{{"reason": "", "score": {score}}}'
+    assert bench.ask("yes", "geval_judge", steps=["Read it."]).outcome is Outcome.ERROR
 
 
-def test_failures_are_outcomes(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.always = lambda request: Answer(500, {})
-    (score,) = make_judge("geval_judge", steps=["Read it."]).score([Sample("yes")])
+def test_failures_are_outcomes(bench: Bench) -> None:
+    bench.server.always = lambda request: Answer(500, {})
+    score = bench.ask("yes", "geval_judge", steps=["Read it."])
     assert "after 6 tries" in score.detail
-    server.always = lambda request: Answer(delay_s=30)
-    (score,) = make_judge("geval_judge", steps=["Read it."], timeout_s=0.2).score([Sample("yes")])
+    bench.server.always = lambda request: Answer(delay_s=600)
+    score = bench.ask("yes", "geval_judge", steps=["Read it."], timeout_s=0.2)
     assert score.outcome is Outcome.TIMEOUT
 
 
-def test_a_reply_without_the_schema_is_an_error(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.judge = lambda request: "I like it."
-    (score,) = make_judge("geval_judge", steps=["Read it."]).score([Sample("yes")])
+def test_a_reply_without_the_schema_is_an_error(bench: Bench) -> None:
+    bench.server.judge = lambda request: "I like it."
+    score = bench.ask("yes", "geval_judge", steps=["Read it."])
     assert "does not follow G-Eval's schema" in score.detail
 
 
 def test_without_deepeval_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: None if name == "deepeval" else True)  # type: ignore[attr-defined]
-    with pytest.raises(RewardError, match=r"requires deepeval; run `pip install agent_tunix\[deepeval\]`"):
+    with raises(RewardError, "missing_dependency") as caught:
         load_judge("geval_judge").bind("coherent", {"model": "m", "rubric": "Good?"})
+    assert "requires deepeval; run `pip install agent_tunix[deepeval]`" in str(caught.value)
