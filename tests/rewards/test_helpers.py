@@ -55,12 +55,21 @@ def test_the_answer_stands_between_its_tags(text: Any, answer: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "clipped"),
-    [(0.5, 0.5), (-1, 0.0), (2, 1.0), (math.inf, 1.0), (-math.inf, 0.0), (math.nan, 0.0), ("0.5", 0.5), ("x", 0.0), (None, 0.0), (10**400, 0.0)],
+    [
+        (0.5, 0.5),
+        (-1, 0.0),
+        (2, 1.0),
+        (math.inf, 1.0),
+        (-math.inf, 0.0),
+        (math.nan, 0.0),
+        ("0.5", 0.5),
+        ("x", 0.0),
+        (None, 0.0),
+        (10**400, 0.0),
+    ],
 )
 def test_clip01(value: Any, clipped: float) -> None:
     assert helpers.clip01(value) == clipped
-
-
 
 
 def test_overlap_counts_what_was_found_and_not_what_was_said() -> None:
@@ -120,7 +129,7 @@ def test_helpers_take_linear_time(unit: str, end: str) -> None:
     assert helpers.extract_answer_block(text) == text.strip()
     assert helpers.citation_score(text, [{"metadata": {"source_id": "a"}}])["recall"] == 0.0
     assert helpers.tool_call_efficiency(text) == (0.0 if "tool" in unit else 1.0)
-    assert helpers.extract_completion_text([{"role": "assistant", "content": text}]) == text
+    assert helpers.extract_completion_text([{"role": "assistant", "content": text}]).strip() == text.strip()
 
 
 def test_citations_have_precision_and_recall() -> None:

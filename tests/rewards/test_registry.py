@@ -51,16 +51,12 @@ def test_a_duplicate_among_the_users_names_is_an_error_naming_the_first() -> Non
     assert get_reward_function("mine")("") == 1.0
 
 
-
-
 def test_overwrite_replaces_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
     register_reward_function("mine", one)
     register_reward_function("mine", two, overwrite=True)
     register_reward_function("math", two, overwrite=True)
     assert get_reward_function("mine")("") == 2.0
     assert not caplog.records
-
-
 
 
 def test_a_module_imported_twice_may_register_again() -> None:

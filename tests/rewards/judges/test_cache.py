@@ -32,8 +32,6 @@ def test_a_verdict_is_asked_for_once(bench: Bench, cache: Path) -> None:
     assert len(bench.server.requests) == 3
 
 
-
-
 @pytest.mark.slow
 def test_several_processes_write_at_once(cache: Path) -> None:
     program = f"""
@@ -115,8 +113,6 @@ def test_a_failure_is_not_kept(bench: Bench, cache: Path) -> None:
     assert judge.score([Sample("yes")])[0].outcome is Outcome.ERROR
     assert judge.score([Sample("yes")])[0].outcome is Outcome.ERROR
     assert judge.score([Sample("yes")])[0].value == 1.0
-
-
 
 
 def test_the_default_cache_is_in_the_home_directory_and_without_one_no_file_is_made(bench: Bench) -> None:

@@ -107,8 +107,6 @@ def test_a_code_is_that_of_all_that_is_shown_and_of_its_place() -> None:
     assert len(codes) == 3
 
 
-
-
 def test_what_a_group_has_in_common_comes_first_and_is_the_same() -> None:
     shared = {"PROBLEM": "What is 2 + 2? " * 50, "REFERENCE answer": "4"}
     asked = [prompts.grading_messages(CRITERIA, shared, text)[0] for text in ("It is 4.", "5", "I do not know")]
@@ -165,5 +163,3 @@ def test_a_reason_can_be_stored_whatever_is_in_it() -> None:
     reply = f'{{"id": "{CODE}", "quality": {{"reason": "\\ud800{"x" * 5000}", "verdict": "no"}}}}'
     reason = FORM.read(reply, CODE).reasons["quality"]
     assert len(reason.encode()) <= 1_000
-
-

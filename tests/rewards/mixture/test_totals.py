@@ -1,12 +1,12 @@
 """Any mixture against an oracle of plain loops, which goes by the rules and not by how mixtures are built."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -203,7 +203,21 @@ def oracle_advantages(case: Case, scaling: str) -> NDArray[np.float64]:
 # --- the properties --------------------------------------------------------------------------------------------------
 
 
+# With what the first component says: it passes, fails, does not apply, or shuts the gates of the others.
+CHAIN = Case(
+    weights=[-0.5, 0.3, 2.0, 0.0],
+    requires=[{1: 0.5}, {2: 0.5, 3: 0.5}, {}, {}],
+    transforms=[["rank"], [], [], []],
+    routed=[False, False, False, True],
+    table=[[4.0, 1.0, said, other] for said in (1.0, "error", "n/a", 0.0) for other in (1.0, "timeout", "n/a", 0.0)],
+    applies=[True] * 4,
+    size=4,
+)
+
+
 @given(cases())
+@example(CHAIN)
+@example(replace(CHAIN, applies=[False] * 4, size=2))
 def test_totals_equal_the_oracles(case: Case) -> None:
     mixture = case.mixture()
     totals, values = oracle(case)
