@@ -14,7 +14,7 @@ from agent_tunix.rewards.advantages import SCALINGS
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.mixture.routes import Route
 from agent_tunix.rewards.mixture.schedules import Schedule
-from agent_tunix.rewards.transforms import Clip, Map, Rank
+from agent_tunix.rewards.transforms import Clip, Map
 from tests.raising import raises
 from tests.rewards.support import by_column, component, one
 
@@ -314,12 +314,12 @@ def test_a_weight_follows_the_last_number_of_a_metric() -> None:
 
 
 def test_the_state_of_a_mixture_goes_on_in_another() -> None:
-    one, other = (Mixture([one("a", weight=FOLLOWING)]) for _ in range(2))
-    one.observe(0, {"eval/accuracy": 0.3, "rewards/a/mean": 1.0})
-    assert one.state_dict() == {"eval/accuracy": 0.3}
-    other.load_state_dict({**one.state_dict(), "gone": 1.0})
-    assert other.weights(1) == one.weights(1) == {"a": 0.7}
-    assert other.state_dict() == one.state_dict()
+    first, other = (Mixture([one("a", weight=FOLLOWING)]) for _ in range(2))
+    first.observe(0, {"eval/accuracy": 0.3, "rewards/a/mean": 1.0})
+    assert first.state_dict() == {"eval/accuracy": 0.3}
+    other.load_state_dict({**first.state_dict(), "gone": 1.0})
+    assert other.weights(1) == first.weights(1) == {"a": 0.7}
+    assert other.state_dict() == first.state_dict()
 
 
 def test_a_mixture_in_a_mixture_follows_its_metric_and_is_resumed_with_it() -> None:
@@ -327,13 +327,13 @@ def test_a_mixture_in_a_mixture_follows_its_metric_and_is_resumed_with_it() -> N
         inner = Mixture([one("a", weight=FOLLOWING)])
         return Mixture([Component("inner", Mixture([Component("innermost", inner)])), by_column("b", 0.0)])
 
-    one, resumed = nested(), nested()
+    first, resumed = nested(), nested()
     sample = Sample("x", columns={"b": 0.0})
-    assert one.score([sample])[0].value == 1.0
-    one.observe(0, {"eval/accuracy": 0.75})
-    assert one.score([sample])[0].value == 0.25
-    assert one.state_dict() == {"eval/accuracy": 0.75}
-    resumed.load_state_dict(one.state_dict())
+    assert first.score([sample])[0].value == 1.0
+    first.observe(0, {"eval/accuracy": 0.75})
+    assert first.score([sample])[0].value == 0.25
+    assert first.state_dict() == {"eval/accuracy": 0.75}
+    resumed.load_state_dict(first.state_dict())
     assert resumed.score([sample])[0].value == 0.25
 
 
