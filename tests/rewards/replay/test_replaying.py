@@ -90,7 +90,7 @@ def test_known_scores_are_not_asked_for_again() -> None:
     rows = [{"a": float(index), "b": 1.0} for index in range(G)]
     recorded = record(Mixture([component("a", counts), by_column("b")]), 1, rows)
     asked.clear()
-    mixture = Mixture([component("a", counts, 2.0), by_column("b")])
+    mixture = Mixture([component("a", counts, weight=2.0), by_column("b")])
     (step,) = replay(mixture, [recorded], [], num_generations=G, reuse=["a"])
     assert asked == []
     assert step.totals.tolist() == [1.0, 3.0, 5.0, 7.0]
