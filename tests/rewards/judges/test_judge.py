@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import pickle
 import threading
@@ -64,16 +65,15 @@ def test_order_is_kept_whatever_answers_first(bench: Bench) -> None:
 
 def test_the_judge_is_shown_the_problem_and_the_columns_that_it_may_see(bench: Bench) -> None:
     columns = {"answer": "4", "secret": "hidden", "data": {"a": [1]}}
-    bench.judge(columns=["answer", "data"]).score([Sample("It is 4.", prompt="What is 2 + 2?", columns=columns)])
-    text = bench.server.requests[0].text
-    assert all(shown in text for shown in ("What is 2 + 2?", "<<<REFERENCE answer", '{"a": [1]}'))
-    assert "hidden" not in text
-
-
-def test_without_a_prompt_the_conversation_is_the_problem(bench: Bench) -> None:
+    judge = bench.judge(columns=["answer", "data"])
+    judge.score([Sample("It is 4.", prompt="What is 2 + 2?", columns=columns)])
+    # Without a prompt, the conversation is the problem.
     messages = ({"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "It is 4."})
-    bench.judge().score([Sample("It is 4.", messages=messages)])
-    assert "user: What is 2 + 2?" in bench.server.requests[0].text
+    judge.score([Sample("It is 4.", messages=messages, columns=columns)])
+    first, second = (request.text for request in bench.server.requests)
+    assert all(shown in first for shown in ("What is 2 + 2?", "<<<REFERENCE answer", '{"a": [1]}'))
+    assert "hidden" not in first
+    assert "user: What is 2 + 2?" in second
 
 
 @pytest.mark.parametrize("columns", [{}, {"answer": None}, {"answer": "  "}])
@@ -90,9 +90,12 @@ def test_any_response_can_be_judged(response: str, bench: Bench) -> None:
     assert bench.ask(response).outcome is Outcome.SCORED
 
 
-def test_a_judge_can_be_called_like_a_function(bench: Bench) -> None:
+def test_a_judge_can_be_called_like_a_function_and_survives_pickling(bench: Bench) -> None:
     judge = bench.judge()
     assert judge("yes", prompt="Why?") == 1.0
+    copy = pickle.loads(pickle.dumps(judge))
+    assert (copy.name, copy.args, copy("yes")) == (judge.name, judge.args, 1.0)
+    assert pickle.loads(pickle.dumps(load_judge("judge"))).endpoint is None
     bench.server.always = lambda request: Answer(400, {})
     with pytest.raises(RewardError, match=r"judge 'tone': .* answered 400"):
         judge("no")
@@ -182,19 +185,6 @@ def test_a_cancelled_batch_leaves_its_place_to_the_next(bench: Bench) -> None:
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-def test_no_more_requests_are_under_way_than_allowed(bench: Bench) -> None:
-    bench.server.crowd = 4
-    bench.judge(max_concurrency=4).score(MANY)
-    assert bench.server.most_at_once == 4
-
-
-def test_requests_per_minute_are_kept_across_batches(bench: Bench) -> None:
-    judge = bench.judge(requests_per_minute=5)
-    for batch in range(3):
-        judge.score(MANY[4 * batch : 4 * batch + 4])
-    assert bench.time.now == 1_000 + 120
-
-
 def test_tokens_per_minute_are_kept_by_what_was_used(bench: Bench) -> None:
     judge = bench.judge(tokens_per_minute=3_000, max_concurrency=1)
     for sample in MANY[:10]:  # about 1,600 tokens each by the estimate, 120 by the endpoint's own count
@@ -209,12 +199,9 @@ def test_a_spent_budget_of_requests_ends_in_errors_that_name_it(bench: Bench) ->
     assert "the judge's budget is spent: max_requests=3" in next(s.detail for s in scores if s.value is None)
     assert judge.score([Sample("no")])[0].outcome is Outcome.ERROR
     assert len(bench.server.requests) == 3
-
-
-def test_repeated_tries_count_towards_the_budget(bench: Bench) -> None:
     bench.server.always = lambda request: Answer(500, {})
     assert "max_requests=2" in bench.ask(max_requests=2).detail
-    assert len(bench.server.requests) == 2
+    assert len(bench.server.requests) == 5  # repeated tries count
 
 
 def test_no_more_money_is_spent_than_allowed(bench: Bench) -> None:
@@ -251,7 +238,7 @@ def test_a_request_given_up_is_charged_at_its_estimate(bench: Bench) -> None:
     bench.server.answers.append(Answer(delay_s=600))
     judge = bench.judge(timeout_s=0.2, prices={"prompt": 1, "completion": 1}, max_tokens=500)
     assert judge.score([Sample("yes")])[0].outcome is Outcome.TIMEOUT
-    assert judge.metrics()["completion_tokens"] == 500
+    assert judge.metrics()["completion_tokens"] == 500 * judge.metrics()["requests"]
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -324,15 +311,6 @@ def test_a_column_that_the_dataset_lacks_is_an_error_before_training() -> None:
     judge.check_parameters(["answer", "rationale"])
 
 
-def test_a_judge_survives_pickling(bench: Bench) -> None:
-    judge = bench.judge()
-    judge.score([Sample("yes")])
-    copy = pickle.loads(pickle.dumps(judge))
-    assert (copy.name, copy.args) == (judge.name, judge.args)
-    assert copy.score([Sample("yes")])[0].value == 1.0
-    assert pickle.loads(pickle.dumps(load_judge("judge"))).endpoint is None
-
-
 @pytest.mark.parametrize("name", JUDGES)
 def test_a_judge_is_a_reward_by_name(name: str) -> None:
     judge = get_reward_function(name)
@@ -352,28 +330,14 @@ def test_a_users_reward_may_take_a_judges_name(caplog: pytest.LogCaptureFixture)
 
 
 def test_judges_are_components_like_any_other(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "careful.yaml").write_text(f"""
-components:
-  right: {{function: math, weight: 1.0}}
-  clear:
-    function: judge
-    weight: 0.5
-    args:
-      model: practice
-      base_url: {bench.server.url}
-      cache: false
-      rubric: Is it clear?
-      scores: {{yes: 1.0, partly: 0.25, no: 0}}
-  rude:
-    function: judge
-    weight: -2.0
-    args:
-      model: practice
-      base_url: {bench.server.url}
-      cache: false
-      polarity: negative
-      rubric: {{rude: "Is it rude?"}}
-""")
+    clear = bench.args(rubric="Is it clear?", scores={"yes": 1.0, "partly": 0.25, "no": 0})
+    rude = bench.args(rubric={"rude": "Is it rude?"}, polarity="negative")
+    components = {
+        "right": "math",
+        "clear": {"function": "judge", "weight": 0.5, "args": clear},
+        "rude": {"function": "judge", "weight": -2.0, "args": rude},
+    }
+    (tmp_path / "careful.yaml").write_text(json.dumps({"components": components}))
     mixture = resolve_reward("careful", reward_directories=[tmp_path])
     mixture.check_parameters(["answer"])
     scores = mixture.score([Sample("yes 4", columns={"answer": "4"}), Sample("partly 4", columns={"answer": "4"})])

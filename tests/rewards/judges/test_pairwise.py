@@ -65,11 +65,10 @@ def test_with_fewer_opponents_requests_grow_with_the_group(bench: Bench) -> None
 
 
 def test_equal_completions_tie_without_a_request(bench: Bench) -> None:
-    scores = bench.judge("pairwise_judge").score(group("a", "a", "a"))
-    assert [score.value for score in scores] == [0.5, 0.5, 0.5]
-    assert bench.server.requests == []
-    scores = bench.judge("pairwise_judge").score(group("a", "a", "aa"))
-    assert [score.value for score in scores] == [0.25, 0.25, 1.0]
+    for texts, expected, requests in ((("a", "a", "a"), [0.5, 0.5, 0.5], 0), (("a", "a", "aa"), [0.25, 0.25, 1.0], 2)):
+        scores = bench.judge("pairwise_judge").score(group(*texts))
+        assert [score.value for score in scores] == expected
+        assert len(bench.server.requests) == requests
 
 
 def test_a_group_of_one_is_not_judged(bench: Bench) -> None:
@@ -102,21 +101,21 @@ def test_a_completion_that_cannot_be_compared_costs_the_others_nothing_but_its_c
     assert scores[2].outcome is Outcome.ERROR
     assert "3 of 3 comparisons failed" in scores[2].detail
     assert "1 failed" in scores[0].detail
+    # One order of a pair is not enough.
+    bench.server.always = lambda request: Answer(400, {}) if request.judged[0] == "bb" else None
+    assert [score.value for score in bench.judge("pairwise_judge").score(group("b", "bb"))] == [None, None]
 
 
 @pytest.mark.parametrize(
-    ("answer", "outcome"), [(Answer(400, {}), Outcome.ERROR), (Answer(delay_s=600), Outcome.TIMEOUT)]
+    ("answer", "timeout_s", "outcome"),
+    [(Answer(400, {}), 60.0, Outcome.ERROR), (Answer(delay_s=600), 0.3, Outcome.TIMEOUT)],
 )
-def test_a_group_without_a_verdict_has_no_score(answer: Answer, outcome: Outcome, bench: Bench) -> None:
+def test_a_group_without_a_verdict_has_no_score(
+    answer: Answer, timeout_s: float, outcome: Outcome, bench: Bench
+) -> None:
     bench.server.always = lambda request: answer
-    scores = bench.judge("pairwise_judge", timeout_s=0.5).score(group("a", "aa"))
+    scores = bench.judge("pairwise_judge", timeout_s=timeout_s).score(group("a", "aa"))
     assert [score.outcome for score in scores] == [outcome] * 2
-
-
-def test_a_comparison_of_which_one_order_failed_does_not_count(bench: Bench) -> None:
-    bench.server.always = lambda request: Answer(400, {}) if request.judged[0] == "aa" else None
-    scores = bench.judge("pairwise_judge").score(group("a", "aa"))
-    assert [score.value for score in scores] == [None, None]
 
 
 def test_an_empty_reference_is_one_of_the_whole_group(bench: Bench) -> None:
