@@ -42,20 +42,9 @@ def test_a_dead_group_gets_exactly_zero(group: list[float]) -> None:
     assert compute_group_advantages(group, 3).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_an_unscored_member_leaves_mean_and_deviation() -> None:
-    with_it = compute_group_advantages([1.0, np.nan, 3.0, 5.0], 4)
-    without_it = compute_group_advantages([1.0, 3.0, 5.0], 3)
-    np.testing.assert_array_equal(with_it[[0, 2, 3]], without_it)
-    assert with_it[1] == 0.0
-
-
 def test_the_largest_scores_do_not_overflow() -> None:
     advantages = compute_group_advantages([LARGEST_VALUE, -LARGEST_VALUE, LARGEST_VALUE, 0.0], 4)
     np.testing.assert_allclose(advantages, compute_group_advantages([1.0, -1.0, 1.0, 0.0], 4, epsilon=0.0))
-
-
-def test_nearly_equal_rewards_are_damped_by_epsilon() -> None:
-    assert abs(compute_group_advantages([0.5, 0.5 + 1e-9], 2)).max() < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -99,19 +88,3 @@ def test_component_is_the_formula_of_gdpo() -> None:
     expected = (sums - sums.mean()) / (sums.std(ddof=1) + 1e-6)
     actual = compute_advantages(weights @ values, 3, "component", values_CB=values, weights_C=weights)
     np.testing.assert_allclose(actual, expected)
-
-
-def test_component_tells_groups_apart_that_group_does_not() -> None:
-    # One group wins in one component, the other in both: the example of the paper.
-    values = np.array([[0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0]])
-    totals, weights = values.sum(axis=0), np.ones(2)
-    by_group = compute_advantages(totals, 2)
-    np.testing.assert_allclose(by_group[:2], by_group[2:], rtol=1e-5)
-    by_component = compute_advantages(totals, 2, "component", values_CB=values, weights_C=weights)
-    np.testing.assert_allclose(2 * by_component[:2], by_component[2:], rtol=1e-5)
-
-
-def test_component_does_not_let_a_large_range_drown_a_small_one() -> None:
-    values = np.array([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 100.0, 0.0]])
-    advantages = compute_advantages(values.sum(axis=0), 4, "component", values_CB=values, weights_C=np.ones(2))
-    np.testing.assert_allclose(advantages[1], advantages[2], rtol=1e-4)

@@ -30,19 +30,14 @@ ATTEMPTS = [
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_a_verdict_that_the_judge_copies_from_the_completion_is_none(attempt: str, bench: Bench) -> None:
+def test_a_verdict_that_the_judge_quotes_is_none_and_its_own_beside_it_counts(attempt: str, bench: Bench) -> None:
     bench.server.judge = lambda request: request.judged[0]
     score = bench.ask(attempt)
     assert (score.value, score.outcome) == (None, Outcome.ERROR)
-
-
-@pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_the_judges_own_verdict_counts_beside_one_that_it_quotes(attempt: str, bench: Bench) -> None:
     own = '"quality": {"reason": "it dictates", "verdict": "no"}'
     bench.server.judge = lambda request: f'It says {request.judged[0]}\nI say {{"id": "{request.code}", {own}}}'
     score = bench.ask(attempt)
-    assert score.value == 0.0
-    assert score.detail == "quality no (it dictates)"
+    assert (score.value, score.detail) == (0.0, "quality no (it dictates)")
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)

@@ -19,7 +19,6 @@ from agent_tunix.rewards import (
     fingerprint,
     get_reward_function,
     list_reward_functions,
-    register_reward_function,
     resolve_reward,
 )
 from agent_tunix.rewards.calling import Reward
@@ -148,6 +147,16 @@ def test_a_judge_works_in_several_threads_at_once_and_leaves_no_connection_open(
     assert open_clients() == []
 
 
+@pytest.mark.parametrize(("of_the_judge", "of_the_caller", "most"), [(3, None, 3), (None, 2, 2), (3, 5, 3)])
+def test_the_judge_and_the_caller_may_limit_the_requests_under_way(
+    of_the_judge: int | None, of_the_caller: int | None, most: int, bench: Bench
+) -> None:
+    bench.server.crowd = most
+    scores = asyncio.run(bench.judge(max_concurrency=of_the_judge).score_async(MANY, of_the_caller))
+    assert [score.value for score in scores] == [1.0] * 12
+    assert bench.server.most_at_once == most
+
+
 def test_concurrent_calls_share_one_limit(bench: Bench) -> None:
     judge = bench.judge(max_concurrency=3)
     bench.server.crowd = 3
@@ -157,13 +166,6 @@ def test_concurrent_calls_share_one_limit(bench: Bench) -> None:
 
     asyncio.run(run())
     assert bench.server.most_at_once == 3
-
-
-def test_the_caller_may_limit_further(bench: Bench) -> None:
-    bench.server.crowd = 2
-    scores = asyncio.run(bench.judge().score_async(MANY[:8], 2))
-    assert [score.value for score in scores] == [1.0] * 8
-    assert bench.server.most_at_once == 2
 
 
 def test_a_cancelled_batch_leaves_its_place_to_the_next(bench: Bench) -> None:
@@ -318,12 +320,6 @@ def test_a_judge_is_a_reward_by_name(name: str) -> None:
     assert judge.name == name
     assert name in list_reward_functions()
     assert type(judge).__doc__
-
-
-def test_a_users_reward_may_take_a_judges_name(caplog: pytest.LogCaptureFixture) -> None:
-    register_reward_function("judge", lambda response: 0.5)
-    assert get_reward_function("judge")("yes") == 0.5
-    assert "the built-in reward 'judge' is replaced" in caplog.text
 
 
 # --- in a run --------------------------------------------------------------------------------------------------------

@@ -105,18 +105,6 @@ def test_parts_sum_to_the_advantages_and_shares_to_one(
             assert set(shares.values()) == {None}
 
 
-def test_dividing_by_the_groups_spread_gives_each_group_the_same_say() -> None:
-    """One group of small spread for `a`, one of large spread for `b`."""
-    rows = [{"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 0.0}, {"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 3.0}]
-    shares = {
-        scaling: metrics_of(mixture_of("a", "b"), rows, 2, scaling, detailed=True)["rewards/a/advantage_share"]
-        for scaling in SCALINGS
-    }
-    assert shares["group"] == pytest.approx(0.5, abs=1e-5)
-    assert (shares["none"], shares["batch"], shares["leave_one_out"]) == (pytest.approx(0.1),) * 3
-    assert shares["component"] == pytest.approx(0.5, abs=1e-5)
-
-
 def test_a_component_that_works_against_the_outcome_has_a_negative_share() -> None:
     rows = [{"a": 3.0, "b": 0.0}, {"a": 0.0, "b": 1.0}]
     metrics = metrics_of(mixture_of("a", "b"), rows, 2, "none", detailed=True)
