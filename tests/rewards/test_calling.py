@@ -25,7 +25,7 @@ SAMPLE = Sample(
 
 
 def seen_by(function: Callable[..., Any], sample: Sample = SAMPLE, **args: Any) -> Any:
-    """What a function that records its arguments was given."""
+    """Return what a function that returns its arguments was given."""
     seen: list[Any] = []
 
     @functools.wraps(function)
@@ -231,11 +231,17 @@ def test_a_score_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [raising(StopIteration()), lambda response: functools.reduce(max, []), lambda response: Fraction("x")]
+    ("function", "line"),
+    [
+        (raising(StopIteration()), ": raise error)"),
+        (lambda response: functools.reduce(max, []), "max, [])"),
+        (lambda response: Fraction("x"), 'Fraction("x")'),
+    ],
 )
-def test_the_users_line_is_named_even_when_a_library_raised(function: Callable[..., Any]) -> None:
+def test_the_users_line_is_named_even_when_a_library_raised(function: Callable[..., Any], line: str) -> None:
     (score,) = RewardFunction(function, "mine").score([SAMPLE])
     assert "test_calling.py:" in score.detail
+    assert line in score.detail
 
 
 def test_a_bad_reference_is_an_outcome_of_its_own() -> None:

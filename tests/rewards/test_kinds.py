@@ -8,7 +8,7 @@ from agent_tunix.rewards.kinds import kind_of, range_of, summary_of
 
 
 def undeclared(response: str) -> float:
-    """How it is said."""
+    """Manners."""
     return 0.0
 
 

@@ -76,7 +76,7 @@ def names(findings: Iterable[Finding]) -> list[str]:
 
 
 def found(rows: Iterable[Row], context: RunContext | None = None) -> list[str]:
-    """What is found in a run, as titles."""
+    """The titles of the findings of a run."""
     return names(diagnose(rows, context or make_context()))
 
 

@@ -1,4 +1,4 @@
-"""What is said live: when, how often, with which completions; and the same again on resuming."""
+"""Live findings: when, how often and with which completions they are reported, and the same again on resuming."""
 
 import json
 import re

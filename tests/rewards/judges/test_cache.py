@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,7 @@ def test_a_verdict_is_asked_for_once(bench: Bench, cache: Path) -> None:
 def test_several_processes_write_at_once(cache: Path) -> None:
     program = f"""
 from pathlib import Path
+from typing import Any
 from agent_tunix.rewards.judges.cache import ReplyCache
 cache = ReplyCache(Path({str(cache)!r}))
 for number in range(100):
@@ -81,7 +83,7 @@ def test_several_threads_use_one_cache(cache: Path) -> None:
     ids=str,
 )
 def test_whatever_decides_a_verdict_is_in_the_key(
-    change: dict[str, object], is_in_the_key: bool, bench: Bench, cache: Path
+    change: dict[str, Any], is_in_the_key: bool, bench: Bench, cache: Path
 ) -> None:
     bench.ask(cache=str(cache))
     if "base_url" in change:

@@ -5,6 +5,7 @@ import gzip
 import logging
 import socket
 import time
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_fault_that_may_pass_is_tried_again(answer: Answer, bench: Bench) -> N
 
 @pytest.mark.parametrize(("args", "tries"), [({}, 6), ({"tries": 1}, 1)])
 def test_after_the_last_try_a_completion_is_an_error_and_no_score(
-    args: dict[str, int], tries: int, bench: Bench
+    args: dict[str, Any], tries: int, bench: Bench
 ) -> None:
     bench.server.always = lambda request: Answer(500, error("oops"))
     score = bench.ask(**args)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 class _Schema:
-    """What stands for a Pydantic model."""
+    """A stand-in for a Pydantic model."""
 
     fields: tuple[str, ...] = ()
 

@@ -125,7 +125,7 @@ def oracle_status(case: Case, b: int, c: int) -> str:
 
 
 def oracle_values(case: Case, c: int) -> list[float | str]:
-    """What a component is weighed with: a number, "n/a" or "failed", before the group's mean is put in."""
+    """The values that a component is weighed with: numbers, "n/a" or "failed", before the group's mean is put in."""
     values: list[float | str] = []
     for b, row in enumerate(case.table):
         status = oracle_status(case, b, c)

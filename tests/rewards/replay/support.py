@@ -21,7 +21,7 @@ def samples_of(step: int, rows: Sequence[dict[str, Any]]) -> list[Sample]:
 def record(
     mixture: Mixture, step: int, rows: Sequence[dict[str, Any]], scaling: str = "group", whole: bool = True
 ) -> RecordedStep:
-    """What training with a mixture would have stored of a step."""
+    """The record that training with a mixture would have stored of a step."""
     samples = samples_of(step, rows)
     scores = mixture.score(samples)
     advantages = mixture.advantages(scores, G, scaling).astype(np.float32)

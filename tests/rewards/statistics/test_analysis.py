@@ -1,4 +1,4 @@
-"""What a run's scores have shown, in memory that does not grow."""
+"""The summary of a run's scores."""
 
 import json
 import math

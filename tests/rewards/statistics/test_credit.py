@@ -1,4 +1,4 @@
-"""What each component did to the advantages, against loops over completions."""
+"""The part of each component in the advantages, against loops over completions."""
 
 import math
 from typing import Any

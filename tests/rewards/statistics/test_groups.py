@@ -1,4 +1,4 @@
-"""Why groups are dead, and what a reward says twice of the same response."""
+"""The causes of dead groups, and the scores of equal responses."""
 
 import math
 from typing import Any
