@@ -14,8 +14,6 @@ from agent_tunix.rewards.judges.answers import estimate_usage
 from tests.rewards.judges.conftest import Bench
 from tests.rewards.judges.endpoint_server import Answer, Request, chat, grade
 
-GOOD = [Sample("yes")]
-
 
 def error(message: str, **more: str) -> dict[str, object]:
     return {"error": {"message": message, **more}}
@@ -219,7 +217,7 @@ def test_an_endpoint_without_schemas_is_asked_for_an_object_and_then_for_text(be
     bench.server.always = lambda request: unknown if "response_format" in request.body else None
     bench.server.judge = lambda request: f"Let me see.\n```json\n{grade(request)}\n```\nThat is my verdict."
     judge = bench.judge()
-    assert judge.score(GOOD)[0].value == 1.0
+    assert judge.score([Sample("yes")])[0].value == 1.0
     formats = [request.body.get("response_format", {}).get("type") for request in bench.server.requests]
     assert formats == ["json_schema", "json_object", None]
     assert judge.score([Sample("no")])[0].value == 0.0
@@ -238,11 +236,19 @@ def test_what_many_requests_find_out_at_once_is_left_out_once(bench: Bench) -> N
     assert {structure(request) for request in bench.server.requests} == {"json_schema", "json_object"}
 
 
-def test_a_structure_that_was_asked_for_is_not_given_up(bench: Bench) -> None:
-    bench.server.always = lambda request: Answer(400, error("no response_format", param="response_format"))
-    score = bench.ask(structured="json_schema")
-    assert score.outcome is Outcome.ERROR
-    assert len(bench.server.requests) == 1
+@pytest.mark.parametrize(
+    ("args", "message", "requests"),
+    [
+        ({"structured": "json_schema"}, "no response_format", 1),  # a structure that was asked for is not given up
+        ({}, "response_format seed temperature max_completion_tokens", 7),  # refuses whatever is sent
+    ],
+)
+def test_an_endpoint_that_refuses_what_cannot_be_left_out_is_given_up(
+    args: dict[str, Any], message: str, requests: int, bench: Bench
+) -> None:
+    bench.server.always = lambda request: Answer(400, error(message))
+    assert bench.ask(**args).outcome is Outcome.ERROR
+    assert 1 <= len(bench.server.requests) <= requests
 
 
 @pytest.mark.parametrize("parameter", ["seed", "temperature"])
@@ -253,7 +259,7 @@ def test_a_parameter_that_is_refused_is_left_out_with_a_warning(
     bench.server.always = lambda request: refusal if parameter in request.body else None
     judge = bench.judge()
     with caplog.at_level(logging.WARNING, "agent_tunix"):
-        assert judge.score(GOOD)[0].value == 1.0
+        assert judge.score([Sample("yes")])[0].value == 1.0
         assert judge.score([Sample("no")])[0].value == 0.0
     assert len(bench.server.requests) == 3
     assert [record.getMessage() for record in caplog.records] == [
@@ -266,13 +272,6 @@ def test_the_newer_name_of_max_tokens_is_found(bench: Bench) -> None:
     bench.server.always = lambda request: Answer(400, error(message)) if "max_tokens" in request.body else None
     assert bench.ask(max_tokens=77).value == 1.0
     assert bench.server.requests[1].body["max_completion_tokens"] == 77
-
-
-def test_an_endpoint_that_refuses_whatever_is_sent_is_given_up(bench: Bench) -> None:
-    message = "response_format seed temperature max_completion_tokens"
-    bench.server.always = lambda request: Answer(400, error(message))
-    assert bench.ask().outcome is Outcome.ERROR
-    assert len(bench.server.requests) < 8
 
 
 # --- usage -----------------------------------------------------------------------------------------------------------
