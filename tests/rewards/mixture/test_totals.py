@@ -277,11 +277,13 @@ def test_permuting_a_group_permutes_its_advantages(data: st.DataObject, case: Ca
 
 
 @given(cases())
+@example(CHAIN)
 def test_stored_parts_give_the_same_totals_and_advantages_to_the_last_bit(case: Case) -> None:
     mixture, rows = case.mixture(), case.samples()
     scores = mixture.score(rows)
     parts = {component.name: [score.parts.get(component.name) for score in scores] for component in mixture.components}
     again = mixture.combine(parts, rows, mixture.weights(0))
+    assert again == scores
     assert mixture.totals(again).tobytes() == mixture.totals(scores).tobytes()
     for scaling in SCALINGS:
         one, other = (mixture.advantages(of, case.size, scaling) for of in (again, scores))
