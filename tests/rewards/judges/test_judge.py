@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +169,13 @@ def test_concurrent_calls_share_one_limit(bench: Bench) -> None:
     assert bench.server.most_at_once == 3
 
 
-def test_a_cancelled_batch_leaves_its_place_to_the_next(bench: Bench) -> None:
+def test_a_cancelled_batch_leaves_its_place_to_the_next_and_nothing_behind(bench: Bench) -> None:
     judge, before = bench.judge(max_concurrency=1), open_clients()
     bench.server.always = lambda request: Answer(delay_s=600) if "wait" in request.text else None
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
 
     async def run() -> float:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
         cancelled = asyncio.ensure_future(judge.score_async([Sample("wait")] * 3))
         await asyncio.to_thread(bench.server.wait_for_requests, 1)
         cancelled.cancel()
@@ -182,6 +185,8 @@ def test_a_cancelled_batch_leaves_its_place_to_the_next(bench: Bench) -> None:
 
     assert asyncio.run(run()) == 1.0
     assert open_clients() <= before
+    gc.collect()
+    assert [loop() for loop in loops] == [None]
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
