@@ -35,26 +35,6 @@ def test_advantages_equal_a_numpy_oracle(batch: tuple[NDArray[np.float64], int],
     np.testing.assert_allclose(actual, oracle(totals, size, epsilon), rtol=1e-7, atol=1e-7)
 
 
-@given(batches())
-def test_advantages_of_a_group_sum_to_zero_and_are_finite(batch: tuple[NDArray[np.float64], int]) -> None:
-    totals, size = batch
-    advantages = compute_group_advantages(totals, size)
-    assert np.isfinite(advantages).all()
-    np.testing.assert_allclose(advantages.reshape(-1, size).sum(axis=1), 0.0, atol=1e-6)
-    assert (advantages[np.isnan(totals)] == 0).all()
-
-
-@given(st.lists(REWARDS, min_size=5, max_size=5), st.permutations(range(5)))
-def test_permuting_a_group_permutes_its_advantages(rewards: list[float], order: list[int]) -> None:
-    totals = np.array(rewards)
-    straight = compute_group_advantages(totals, 5)
-    np.testing.assert_allclose(compute_group_advantages(totals[order], 5), straight[order], rtol=1e-7, atol=1e-7)
-
-
-def test_the_formula() -> None:
-    np.testing.assert_allclose(compute_group_advantages([0.0, 1.0], 2), [-(0.5**0.5), 0.5**0.5], rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     "group", [[0.1, 0.1, 0.1], [1 / 3] * 3, [0.5, np.nan, np.nan], [np.nan] * 3, [0.1, 0.1, np.nan]]
 )
@@ -62,60 +42,41 @@ def test_a_dead_group_gets_exactly_zero(group: list[float]) -> None:
     assert compute_group_advantages(group, 3).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_an_unscored_member_leaves_mean_and_deviation() -> None:
-    with_it = compute_group_advantages([1.0, np.nan, 3.0, 5.0], 4)
-    without_it = compute_group_advantages([1.0, 3.0, 5.0], 3)
-    np.testing.assert_array_equal(with_it[[0, 2, 3]], without_it)
-    assert with_it[1] == 0.0
-
-
-def test_groups_do_not_see_each_other() -> None:
-    both = compute_group_advantages([0.0, 1.0, 100.0, 300.0], 2)
-    np.testing.assert_array_equal(both[:2], compute_group_advantages([0.0, 1.0], 2))
-
-
 def test_the_largest_scores_do_not_overflow() -> None:
     advantages = compute_group_advantages([LARGEST_VALUE, -LARGEST_VALUE, LARGEST_VALUE, 0.0], 4)
     np.testing.assert_allclose(advantages, compute_group_advantages([1.0, -1.0, 1.0, 0.0], 4, epsilon=0.0))
 
 
-def test_nearly_equal_rewards_are_damped_by_epsilon() -> None:
-    assert abs(compute_group_advantages([0.5, 0.5 + 1e-9], 2)).max() < 1e-3
+@pytest.mark.parametrize(
+    ("totals", "size", "scaling", "told"),
+    [
+        ([1.0, 2.0, 3.0], 2, "group", "divide into groups"),
+        ([[1.0, 2.0]], 2, "group", "divide into groups"),
+        ([1.0], 0, "group", "divide into groups"),
+        ([1.0, np.inf], 2, "group", "must be finite"),
+        ([1.0, 2.0], 2, "grup", "batch, none, leave_one_out, component, not 'grup'"),
+        ([1.0, 2.0], 2, "component", "takes the components' values"),
+    ],
+)
+def test_what_has_no_advantages_is_refused(totals: list[float], size: int, scaling: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        compute_advantages(totals, size, scaling)
 
 
-def test_the_same_totals_give_the_same_bits() -> None:
-    totals = np.random.default_rng(0).normal(size=64)
-    assert compute_group_advantages(totals, 8).tobytes() == compute_group_advantages(totals.copy(), 8).tobytes()
+# --- the other scalings (each against an oracle: mixture/test_totals.py) ---------------------------------------------
 
 
-@pytest.mark.parametrize(("totals", "size"), [([1.0, 2.0, 3.0], 2), ([[1.0, 2.0]], 2), ([1.0], 0), ([1.0, np.inf], 2)])
-def test_what_does_not_divide_into_groups_of_numbers_is_refused(totals: list[float], size: int) -> None:
-    with pytest.raises(ValueError, match=r"divide into groups|must be finite"):
-        compute_group_advantages(totals, size)
-
-
-# --- the other scalings (with mixtures: mixture/test_totals.py) ------------------------------------------------------
-
-
-def test_batch_divides_by_the_deviation_of_all_rewards() -> None:
-    totals = np.array([0.0, 1.0, 0.0, 4.0])
-    expected = np.array([-0.5, 0.5, -2.0, 2.0]) / (totals.std(ddof=1) + 1e-6)
-    np.testing.assert_allclose(compute_advantages(totals, 2, "batch"), expected)
-
-
-def test_none_divides_by_nothing() -> None:
-    np.testing.assert_array_equal(compute_advantages([0.0, 1.0, 0.0, 4.0], 2, "none"), [-0.5, 0.5, -2.0, 2.0])
-
-
-@given(batches())
-def test_leave_one_out_is_the_reward_less_the_mean_of_the_others(batch: tuple[NDArray[np.float64], int]) -> None:
-    totals, size = batch
-    actual = compute_advantages(totals, size, "leave_one_out")
-    for index, total in enumerate(totals):
-        group = range(index // size * size, index // size * size + size)
-        others = [totals[other] for other in group if other != index and not np.isnan(totals[other])]
-        expected = 0.0 if np.isnan(total) or not others else total - np.mean(others)
-        assert actual[index] == pytest.approx(expected, abs=1e-9)
+@pytest.mark.parametrize(
+    ("scaling", "expected"),
+    [
+        ("group", [-(0.5**0.5), 0.5**0.5, -(0.5**0.5), 0.5**0.5]),
+        ("batch", np.array([-0.5, 0.5, -2.0, 2.0]) / np.std([0.0, 1.0, 0.0, 4.0], ddof=1)),
+        ("none", [-0.5, 0.5, -2.0, 2.0]),
+        ("leave_one_out", [-1.0, 1.0, -4.0, 4.0]),
+    ],
+)
+def test_the_formula_of_a_scaling(scaling: str, expected: list[float]) -> None:
+    np.testing.assert_allclose(compute_advantages([0.0, 1.0, 0.0, 4.0], 2, scaling), expected, rtol=1e-5)
 
 
 def test_component_is_the_formula_of_gdpo() -> None:
@@ -127,36 +88,3 @@ def test_component_is_the_formula_of_gdpo() -> None:
     expected = (sums - sums.mean()) / (sums.std(ddof=1) + 1e-6)
     actual = compute_advantages(weights @ values, 3, "component", values_CB=values, weights_C=weights)
     np.testing.assert_allclose(actual, expected)
-
-
-def test_component_tells_groups_apart_that_group_does_not() -> None:
-    # One group wins in one component, the other in both: the example of the paper.
-    values = np.array([[0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0]])
-    totals, weights = values.sum(axis=0), np.ones(2)
-    by_group = compute_advantages(totals, 2)
-    np.testing.assert_allclose(by_group[:2], by_group[2:], rtol=1e-5)
-    by_component = compute_advantages(totals, 2, "component", values_CB=values, weights_C=weights)
-    np.testing.assert_allclose(2 * by_component[:2], by_component[2:], rtol=1e-5)
-
-
-def test_component_does_not_let_a_large_range_drown_a_small_one() -> None:
-    values = np.array([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 100.0, 0.0]])
-    advantages = compute_advantages(values.sum(axis=0), 4, "component", values_CB=values, weights_C=np.ones(2))
-    np.testing.assert_allclose(advantages[1], advantages[2], rtol=1e-4)
-
-
-@pytest.mark.parametrize("scaling", ["group", "batch", "none", "leave_one_out", "component"])
-def test_an_unscored_completion_is_left_out_under_every_scaling(scaling: str) -> None:
-    values = np.array([[1.0, np.nan, 3.0, 5.0, 2.0, 2.0, 4.0, 0.0]])
-    kept = ~np.isnan(values[0])
-    advantages = compute_advantages(2.0 * values[0], 4, scaling, values_CB=values, weights_C=[2.0])
-    assert advantages[1] == 0.0
-    np.testing.assert_allclose(advantages[:4].sum(), 0.0, atol=1e-12)
-    assert advantages[kept].any()
-
-
-def test_an_unknown_scaling_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be one of group, batch, none, leave_one_out, component, not 'grup'"):
-        compute_advantages([1.0, 2.0], 2, "grup")
-    with pytest.raises(ValueError, match="takes the components' values"):
-        compute_advantages([1.0, 2.0], 2, "component")

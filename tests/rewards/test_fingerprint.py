@@ -135,15 +135,11 @@ def test_a_changed_file_is_told_by_name(here: Path, file: str, old: str, new: st
     assert lines == expected
 
 
-def test_what_becomes_of_failures_is_part_of_the_reward(here: Path) -> None:
+def test_the_outcome_of_failures_is_part_of_the_reward_and_a_missing_fingerprint_is_told(here: Path) -> None:
     before = data_of(SPEC)
     assert changes(before, data_of(SPEC, on_failure="zero")) == ["rewards.on_failure exclude → zero"]
-
-
-def test_a_checkpoint_without_a_fingerprint_is_told(here: Path) -> None:
-    expected = ["the reward: its fingerprint was not stored"]
-    assert changes("math (somewhere.py:3)", data_of(SPEC)) == expected
-    assert changes(None, data_of(SPEC)) == expected
+    for stored in ("math (somewhere.py:3)", None):
+        assert changes(stored, before) == ["the reward: its fingerprint was not stored"]
 
 
 def short_of(mixture_function: Any, **args: Any) -> str:
@@ -166,21 +162,11 @@ def weighted(response: str, factor: float) -> float:
     return factor
 
 
-def test_what_a_closure_has_caught_counts() -> None:
+def test_a_function_is_known_by_what_it_has_caught_and_an_object_by_its_class() -> None:
     assert short_of(make_reward(0.5)) == short_of(make_reward(0.5)) != short_of(make_reward(0.6))
-
-
-def test_arguments_of_a_partial_count() -> None:
-    one, other = (functools.partial(weighted, factor=factor) for factor in (1.0, 2.0))
-    assert short_of(one) != short_of(other)
-
-
-def test_an_object_is_known_by_its_class() -> None:
+    first, second = (functools.partial(weighted, factor=factor) for factor in (1.0, 2.0))
+    assert short_of(first) != short_of(second)
     assert short_of(Judge()) == short_of(Judge()) != short_of(weighted, factor=1.0)
-
-
-def test_a_function_without_a_source_has_a_fingerprint() -> None:
     made: dict[str, Any] = {}
-    exec("def reward(response): return 1.0", made)
-    assert len(short_of(made["reward"])) == 16
-    assert len(short_of(weighted, factor=object())) == 16
+    exec("def reward(response): return 1.0", made)  # without a source
+    assert len(short_of(made["reward"])) == len(short_of(weighted, factor=object())) == 16

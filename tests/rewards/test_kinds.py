@@ -8,7 +8,7 @@ from agent_tunix.rewards.kinds import kind_of, range_of, summary_of
 
 
 def undeclared(response: str) -> float:
-    """How it is said."""
+    """Manners."""
     return 0.0
 
 
@@ -27,25 +27,27 @@ def test_a_built_in_has_the_kind_and_range_of_its_entry(name: str) -> None:
     assert range_of(mixture) == (BUILTINS[name].low, BUILTINS[name].high)
 
 
-def test_a_function_declares_both_by_attributes() -> None:
-    def polite(response: str) -> float:
-        return 0.0
-
-    polite.kind = "quality"  # type: ignore[attr-defined]
-    polite.range = (0, 2)  # type: ignore[attr-defined]
-    assert kind_of(resolve_reward(polite)) is Kind.QUALITY
-    assert range_of(resolve_reward(polite)) == (0.0, 2.0)
+def by_attributes(response: str) -> float:
+    """Politeness."""
+    return 0.0
 
 
-def test_a_range_is_read_from_a_docstring_and_left_out_of_the_summary() -> None:
-    mixture = resolve_reward(from_docstring)
-    assert range_of(mixture) == (-1.5, 0.0)
-    assert summary_of(mixture.components[0].reward) == "Penalises length"
+by_attributes.kind = "quality"  # type: ignore[attr-defined]
+by_attributes.range = (0, 2)  # type: ignore[attr-defined]
 
 
-def test_what_is_not_declared_is_unknown() -> None:
-    assert kind_of(resolve_reward(undeclared)) is None
-    assert range_of(resolve_reward(undeclared)) is None
+@pytest.mark.parametrize(
+    ("function", "kind", "span", "summary"),
+    [
+        (undeclared, None, None, "Manners"),
+        (from_docstring, None, (-1.5, 0.0), "Penalises length"),  # the range is left out of the summary
+        (by_attributes, Kind.QUALITY, (0.0, 2.0), "Politeness"),
+    ],
+)
+def test_a_function_declares_kind_and_range(function: Any, kind: Kind | None, span: object, summary: str) -> None:
+    mixture = resolve_reward(function)
+    assert (kind_of(mixture), range_of(mixture)) == (kind, span)
+    assert summary_of(mixture.components[0].reward) == summary
 
 
 @pytest.mark.parametrize(

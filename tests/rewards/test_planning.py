@@ -61,19 +61,14 @@ def test_problems_are_sorted_by_what_they_can_teach() -> None:
     assert difficulty.telling == (3,)
     assert difficulty.unscored == (4, 5)
     assert difficulty.buckets == (1, 0, 0, 0, 0, 2, 0, 0, 0, 2)
-
-
-def test_a_pilot_with_one_total_everywhere_is_neither_easy_nor_hard() -> None:
+    # With one total everywhere, nothing is easy or hard.
     assert describe_difficulty(1.0, np.ones((2, 3))).tied == (0, 1)
 
 
-@pytest.mark.parametrize("size", [1, 5])
-def test_a_group_larger_than_the_pilot_or_alone_is_refused(size: int) -> None:
-    with pytest.raises(ValueError, match=f"from 2 to the 4 samples of the pilot, not {size}"):
-        make_plan({1.0: np.zeros((3, 4))}, [size])
-
-
-def test_no_pilot_is_refused() -> None:
+def test_a_group_larger_than_the_pilot_or_alone_is_refused_and_so_is_no_pilot() -> None:
+    for size in (1, 5):
+        with pytest.raises(ValueError, match=f"the 4 samples of the pilot, not {size}"):
+            make_plan({1.0: np.zeros((3, 4))}, [size])
     with pytest.raises(ValueError, match="pilots must be given"):
         make_plan({}, [2])
 

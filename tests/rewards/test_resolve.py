@@ -1,3 +1,4 @@
+import importlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from agent_tunix.rewards import (
     synonyms,
 )
 from agent_tunix.rewards.synonyms import synonym
+from tests.raising import raises
 
 MINE = """
 from agent_tunix.rewards import register_reward_function
@@ -39,19 +41,8 @@ def total(mixture: Mixture, response: str = "4") -> float | None:
     return mixture.score([Sample(response, columns={"answer": "4"})])[0].value
 
 
-def test_a_registered_name_is_one_component_of_weight_one(here: Path) -> None:
-    mixture = resolve_reward("math")
-    assert mixture.weights(step=1) == {"math": 1.0}
-    assert total(mixture) == 1.0
-
-
-def test_reward_is_appended_to_a_name(here: Path) -> None:
-    register_reward_function("polite_reward", lambda response: 3.0)
-    assert total(resolve_reward("polite")) == 3.0
-
-
-def test_a_registered_name_comes_before_a_file_of_components(here: Path) -> None:
-    register_reward_function("careful", lambda response: 3.0)
+def test_reward_is_appended_to_a_name_and_a_registered_name_comes_before_a_file(here: Path) -> None:
+    register_reward_function("careful_reward", lambda response: 3.0)
     (here / "careful.yaml").write_text("components: {tags: {function: format}}")
     assert total(resolve_reward("careful", reward_directories=[here])) == 3.0
 
@@ -67,22 +58,24 @@ def test_a_file_of_components_is_a_mixture(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code"),
     [
-        ("components: [", "cannot be read"),
-        ("components: {}", "at least one named component"),
-        ("correct: {function: math}", "must hold one key, `components`"),
-        ("", "must hold one key, `components`"),
-        ("components: {again: {function: careful}}", "is a file of components"),
+        ("components: [", "unreadable_reward_file"),
+        ("components: {}", "malformed_reward_file"),
+        ("correct: {function: math}", "malformed_reward_file"),
+        ("components: {a: math}\nmore: 1", "malformed_reward_file"),
+        ("", "malformed_reward_file"),
+        ("components: {again: {function: careful}}", "nested_components"),
     ],
 )
-def test_a_malformed_file_of_components_is_told_by_name(here: Path, text: str, message: str) -> None:
+def test_a_malformed_file_of_components_is_told_by_name(here: Path, text: str, code: str) -> None:
     (here / "careful.yaml").write_text(text)
-    with pytest.raises(RewardError, match=message):
+    with raises(RewardError, code) as caught:
         resolve_reward("careful", reward_directories=[here])
+    assert "careful" in str(caught.value)
 
 
-@pytest.mark.parametrize("spec", ["mine.bare", "mine.py:bare", "sub/mine.py:bare"])
+@pytest.mark.parametrize("spec", ["mine.bare", "mine.py:bare", "sub/mine.py:bare", "sub.mine.bare"])
 def test_a_path_to_a_function_works_where_a_name_does(here: Path, spec: str) -> None:
     (here / "sub").mkdir()
     (here / "mine.py").write_text(MINE)
@@ -99,12 +92,6 @@ def test_a_dotted_path_is_looked_up_in_the_package_first(here: Path) -> None:
     assert "agent_tunix.rewards.builtin.correctness.math_reward (" in description
 
 
-def test_a_dotted_path_reaches_into_packages_of_the_working_directory(here: Path) -> None:
-    (here / "my_package").mkdir()
-    (here / "my_package" / "custom_rewards.py").write_text(MINE)
-    assert total(resolve_reward("my_package.custom_rewards.bare")) == 2.0
-
-
 def test_custom_rewards_is_imported_when_a_name_is_not_built_in(here: Path) -> None:
     (here / "custom_rewards.py").write_text(MINE)
     assert total(resolve_reward("registered")) == 1.0
@@ -114,7 +101,9 @@ def test_custom_rewards_is_imported_when_a_name_is_not_built_in(here: Path) -> N
 
 def test_custom_rewards_is_left_alone_when_a_name_is_built_in(here: Path) -> None:
     (here / "custom_rewards.py").write_text("raise RuntimeError")
-    assert total(resolve_reward("math")) == 1.0
+    mixture = resolve_reward("math")
+    assert mixture.weights(step=1) == {"math": 1.0}
+    assert total(mixture) == 1.0
 
 
 def test_custom_rewards_of_two_directories_are_two_modules(tmp_path: Path) -> None:
@@ -147,71 +136,71 @@ def test_a_file_may_import_its_neighbours(here: Path) -> None:
 def test_a_file_named_like_a_standard_module_shadows_nothing(here: Path) -> None:
     (here / "statistics.py").write_text("def f(response): return 5.0\n")
     assert total(resolve_reward("statistics.py:f")) == 5.0
-    import statistics
-
-    assert statistics.mean([1, 3]) == 2
+    assert importlib.import_module("statistics").mean([1, 3]) == 2
 
 
 def test_an_unknown_name_lists_names_and_the_nearest(here: Path) -> None:
     (here / "careful.yaml").write_text("components: {tags: {function: format}}")
-    with pytest.raises(UnknownRewardError, match=r"no reward 'mth'; did you mean 'math'\? Rewards: .*math"):
-        resolve_reward("mth")
-    with pytest.raises(UnknownRewardError, match=r"did you mean 'careful'\?.* Files of conf/reward: careful"):
-        resolve_reward("carefull", reward_directories=[here])
+    for name, facts in (
+        ("mth", ["no reward 'mth'; did you mean 'math'?", "Rewards: ", " math,"]),
+        ("carefull", ["did you mean 'careful'?", "Files of conf/reward: careful"]),
+        ("accuracy_reward", ["what comes nearest to it here is 'math'"]),
+    ):
+        with raises(UnknownRewardError, "unknown_reward") as caught:
+            resolve_reward(name, reward_directories=[here])
+        assert all(fact in str(caught.value) for fact in facts)
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "code", "told"),
     [
-        ("absent.py:f", "there is no file"),
-        ("no_such_module.f", "no module 'no_such_module' in agent_tunix"),
-        (
-            "mine.py:bear",
-            r"no function 'bear' in mine.py; did you mean 'bare'\? It has: mine.py:some_function, mine.py:bare",
-        ),
-        ("mine.bear", r"no function 'bear' in mine; did you mean 'bare'\?"),
-        ("mine.py", "name one of its functions: mine.py:some_function, mine.py:bare"),
-        ("", "cannot name a reward"),
-        ("two words", "cannot name a reward"),
-        ("../etc/passwd", "cannot name a reward"),
-        (".f", "could not be imported|no module"),
-        ("x" * 300, "at most 100 letters"),
-        ("x" * 300 + ".py:f", "there is no file"),
+        ("absent.py:f", "missing_file", "absent.py"),
+        ("no_such_module.f", "unknown_module", "'no_such_module'"),
+        ("mine.py:bear", "unknown_function", "did you mean 'bare'? It has: mine.py:some_function, mine.py:bare"),
+        ("mine.bear", "unknown_function", "did you mean 'bare'?"),
+        ("mine.py", "missing_function", "mine.py:some_function, mine.py:bare"),
+        ("", "invalid_name", ""),
+        ("two words", "invalid_name", ""),
+        ("../etc/passwd", "invalid_name", ""),
+        (".f", "import_failed", ""),
+        ("x" * 300, "invalid_name", "at most 100 letters"),
+        ("x" * 300 + ".py:f", "missing_file", ""),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(here: Path, spec: str, message: str) -> None:
+def test_what_is_not_there_is_told_with_what_is(here: Path, spec: str, code: str, told: str) -> None:
     (here / "mine.py").write_text(MINE)
-    with pytest.raises(RewardError, match=message):
+    with raises(RewardError, code) as caught:
         resolve_reward(spec, reward_directories=[here])
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("source", "exception", "place"),
     [
-        ("x = 1\ny = x / 0\n", r"ZeroDivisionError: division by zero \(.*broken\.py:2: y = x / 0\)"),
-        ("x = 1\ndef f(:\n", r"SyntaxError: .*broken\.py:2: def f\(:"),
-        (
-            "import no_such_thing_at_all\n",
-            r"ModuleNotFoundError: No module named 'no_such_thing_at_all' \(.*broken\.py:1",
-        ),
-        ("import sys\nsys.exit(3)\n", r"SystemExit: 3 \(.*broken\.py:2"),
-        ("import json\njson.loads('')\n", r"JSONDecodeError: .*broken\.py:2: json\.loads"),
+        ("x = 1\ny = x / 0\n", "ZeroDivisionError: division by zero", "broken.py:2: y = x / 0)"),
+        ("x = 1\ndef f(:\n", "SyntaxError: ", "broken.py:2: def f(:"),
+        ("import no_such_thing_at_all\n", "ModuleNotFoundError: No module named", "broken.py:1"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3", "broken.py:2"),
+        ("import json\njson.loads('')\n", "JSONDecodeError: ", "broken.py:2: json.loads"),
     ],
 )
 @pytest.mark.parametrize("spec", ["broken.py:f", "broken.f"])
 def test_a_file_that_fails_to_import_is_told_with_file_line_and_exception(
-    here: Path, source: str, message: str, spec: str
+    here: Path, source: str, exception: str, place: str, spec: str
 ) -> None:
     (here / "broken.py").write_text(source)
-    with pytest.raises(RewardError, match=message) as caught:
+    with raises(RewardError, "import_failed") as caught:
         resolve_reward(spec)
+    assert exception in str(caught.value)
+    assert place in str(caught.value)
     assert not isinstance(caught.value, UnknownRewardError)
 
 
 def test_a_relative_import_is_told_how_to_write_it(here: Path) -> None:
     (here / "beside.py").write_text("from . import helper\n")
-    with pytest.raises(RewardError, match=r"import its neighbour by name, as in `import helper`"):
+    with raises(RewardError, "import_failed") as caught:
         resolve_reward("beside.py:reward", working_directory=here)
+    assert "as in `import helper`" in str(caught.value)
 
 
 def test_a_list_is_components_of_weight_one_named_after_their_functions(here: Path) -> None:
@@ -222,8 +211,9 @@ def test_a_list_is_components_of_weight_one_named_after_their_functions(here: Pa
 
 
 def test_a_list_with_one_name_twice_says_how_to_name_them(here: Path) -> None:
-    with pytest.raises(RewardError, match=r"both named 'bare'; name them in a mapping, as in \{bare: \{function: …\}"):
+    with raises(RewardError, "duplicate_component") as caught:
         resolve_reward(["a.bare", "b.bare"])
+    assert "{bare: {function: …}, bare_2: {function: …}}" in str(caught.value)
 
 
 def test_a_mapping_names_weighs_and_binds_its_components(here: Path) -> None:
@@ -235,39 +225,41 @@ def test_a_mapping_names_weighs_and_binds_its_components(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "code", "told"),
     [
-        ({"a": {"function": "math", "wieght": 2}}, "'a' has no key 'wieght'; its keys are function, args, weight"),
-        ({"a": {"function": "math", "requires": {"b": 1}}}, "'a' requires 'b', which is no component; there are: a"),
-        ({"a": {"function": "math", "requires": "b"}}, "least value of another component, as in {correct: 1.0}"),
-        ({"a": {"function": "math", "transform": "rnk"}}, "must be one of clip, normalize, rank, map"),
-        ({"a": {"function": "math", "when": 3}}, "must name a column and the value it holds"),
-        ({"a": {"function": "math", "cost": -1}}, "cost of component 'a' must be a number of at least 0"),
-        ({"a": {"weight": 2}}, "'a' names no function"),
-        ({"a": None}, "'a' names no function"),
-        ({"a": {"function": "math", "weight": "2"}}, "weight of component 'a' must be a number or a schedule, not '2'"),
-        ({"a": {"function": "math", "weight": "1e-3"}}, "only after a point, as in 1.0e-3"),
-        ({"a": {"function": "math", "weight": {"from": 0}}}, "to must be a finite number, not None"),
-        ({"a": {"function": "math", "weight": True}}, "must be a number"),
-        ({"a": {"function": "math", "weight": float("nan")}}, "must be finite"),
-        ({"a": {"function": "math", "weight": 0}}, "nothing would train"),
-        ({"a": {"function": "math", "args": [1]}}, "must be a mapping of parameters"),
-        ({"a": {"function": "mth"}}, "did you mean 'math'"),
-        ({"total": {"function": "math"}}, "metrics use `rewards/total` themselves"),
-        ({"a/b": {"function": "math"}}, "cannot name a reward"),
-        ({1: {"function": "math"}}, "1 cannot name a reward"),
-        ({"function": "math", "weight": 2}, "a component needs a name"),
-        ({}, "is empty"),
-        ([], "is empty"),
-        ([{"a": "math"}], "is not a reward"),
-        (None, "is not a reward"),
-        (3, "is not a reward"),
-        ({"a": 3}, "is not a reward"),
+        ({"a": {"function": "math", "wieght": 2}}, "unknown_key", "'wieght'; its keys are function, args, weight"),
+        ({"a": {"function": "math", "requires": {"b": 1}}}, "unknown_component", "'b'"),
+        ({"a": {"function": "math", "requires": "b"}}, "invalid_requirement", "'a'"),
+        ({"a": {"function": "math", "transform": "rnk"}}, "invalid_transform", "'a'"),
+        ({"a": {"function": "math", "when": 3}}, "invalid_route", "'a'"),
+        ({"a": {"function": "math", "cost": -1}}, "invalid_cost", "at least 0"),
+        ({"a": {"function": "math", "cost": "1"}}, "invalid_cost", "'1'"),
+        ({"a": {"weight": 2}}, "missing_function", "'a'"),
+        ({"a": None}, "missing_function", "'a'"),
+        ({"a": {"function": "math", "weight": "2"}}, "invalid_weight", "'a' must be a number or a schedule, not '2'"),
+        ({"a": {"function": "math", "weight": "1e-3"}}, "invalid_weight", "as in 1.0e-3"),
+        ({"a": {"function": "math", "weight": {"from": 0}}}, "invalid_schedule", "to must be"),
+        ({"a": {"function": "math", "weight": True}}, "invalid_weight", "a number"),
+        ({"a": {"function": "math", "weight": float("nan")}}, "invalid_weight", "finite"),
+        ({"a": {"function": "math", "weight": 0}}, "nothing_to_train", ""),
+        ({"a": {"function": "math", "args": [1]}}, "invalid_args", "[1]"),
+        ({"a": {"function": "mth"}}, "unknown_reward", "did you mean 'math'"),
+        ({"total": {"function": "math"}}, "reserved_name", "rewards/total"),
+        ({"a/b": {"function": "math"}}, "invalid_name", "'a/b'"),
+        ({1: {"function": "math"}}, "invalid_name", "1"),
+        ({"function": "math", "weight": 2}, "unnamed_component", ""),
+        ({}, "empty_reward", ""),
+        ([], "empty_reward", ""),
+        ([{"a": "math"}], "not_a_reward", ""),
+        (None, "not_a_reward", "None"),
+        (3, "not_a_reward", "3"),
+        ({"a": 3}, "not_a_reward", "3"),
     ],
 )
-def test_a_malformed_spec_is_refused_with_the_remedy(here: Path, spec: object, message: str) -> None:
-    with pytest.raises(RewardError, match=message):
+def test_a_malformed_spec_is_refused_with_the_remedy(here: Path, spec: object, code: str, told: str) -> None:
+    with raises(RewardError, code) as caught:
         resolve_reward(spec)
+    assert told in str(caught.value)
 
 
 def test_a_function_may_stand_for_a_name(here: Path) -> None:
@@ -291,25 +283,22 @@ def test_arguments_come_by_the_components_name_or_its_functions(
     assert total(resolve_reward(spec, args=args)) == pytest.approx(0.97)
 
 
-def test_contradictory_arguments_are_an_error(here: Path) -> None:
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        ({"brevity": {"limit": 50}}, "contradictory_argument", "80 in its args and 50 in rewards.args.brevity"),
+        ({"brevity": {"limt": 80}}, None, "no argument 'limt' to set; it has: answer, limit"),
+        ({"brevity": 3}, "invalid_args", "rewards.args.brevity"),
+        ({"concisenes": {"limit": 80}}, "unknown_reward", "rewards.args.concisenes: "),
+        ({"concisenes": {"limit": 80}}, "unknown_reward", "did you mean 'conciseness'"),
+    ],
+)
+def test_malformed_arguments_are_an_error(here: Path, args: Any, code: str | None, told: str) -> None:
     spec = {"brevity": {"function": "conciseness", "args": {"limit": 80}}}
-    with pytest.raises(RewardError, match=r"'limit' .* is 80 in its args and 50 in rewards\.args\.brevity; keep one"):
-        resolve_reward(spec, args={"brevity": {"limit": 50}})
-
-
-def test_an_unknown_argument_names_the_valid_ones(here: Path) -> None:
-    with pytest.raises(RewardError, match="'conciseness' has no argument 'limt' to set; it has: answer, limit"):
-        resolve_reward("conciseness", args={"conciseness": {"limt": 80}})
-
-
-def test_arguments_that_are_no_mapping_are_an_error(here: Path) -> None:
-    with pytest.raises(RewardError, match=r"rewards\.args\.math must be a mapping of parameters, not 3"):
-        resolve_reward("math", args={"math": 3})  # type: ignore[dict-item]
-
-
-def test_arguments_for_an_unknown_reward_are_an_error(here: Path) -> None:
-    with pytest.raises(RewardError, match=r"rewards\.args\.concisenes: .*did you mean 'conciseness'"):
-        resolve_reward("conciseness", args={"concisenes": {"limit": 80}})
+    with pytest.raises(RewardError) as caught:
+        resolve_reward(spec, args=args)
+    assert code is None or caught.value.code == code
+    assert told in str(caught.value)
 
 
 def test_arguments_for_a_reward_not_in_use_are_told(here: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -322,7 +311,7 @@ def test_a_missing_parameter_is_found_before_training(here: Path) -> None:
     (here / "mine.py").write_text("def f(response, difficulty): return 0.0\n")
     mixture = resolve_reward(["math", "mine.py:f"])
     mixture.check_parameters(["answer", "difficulty"])
-    with pytest.raises(RewardSignatureError, match="'f' requires the parameter `difficulty`"):
+    with pytest.raises(RewardSignatureError, match="`difficulty`"):
         mixture.check_parameters(["answer"])
 
 
@@ -335,7 +324,7 @@ def test_what_each_component_resolved_to_is_told(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "here"),
+    ("name", "meant"),
     [
         ("accuracy_reward", "math"),
         ("get_cosine_scaled_reward", "cosine_length"),
@@ -344,10 +333,6 @@ def test_what_each_component_resolved_to_is_told(here: Path) -> None:
         ("xmlcount_reward_func", "tag_count"),
     ],
 )
-def test_a_name_of_another_library_leads_to_what_it_is_called_here(name: str, here: str) -> None:
-    with pytest.raises(UnknownRewardError, match=f"no reward '{name}'; what comes nearest to it here is '{here}'"):
-        resolve_reward(name)
-
-
-def test_every_synonym_means_a_reward_that_exists() -> None:
-    assert {synonym(name) for name in synonyms.NAMES} <= set(list_reward_functions())
+def test_a_name_of_another_library_means_a_reward_that_exists(name: str, meant: str) -> None:
+    assert synonym(name) == meant
+    assert {synonym(known) for known in synonyms.NAMES} <= set(list_reward_functions())

@@ -44,7 +44,9 @@ class Finder:
             return spec.configured(self.settings, spec.recipe)
         if not isinstance(spec, str):
             if not loading.can_score(spec):
-                raise RewardError(f"{spec!r} is not a reward; write a name, a dotted path or file.py:function")
+                raise RewardError(
+                    f"{spec!r} is not a reward; write a name, a dotted path or file.py:function", code="not_a_reward"
+                )
             place, name = loading.place_of(spec), function_name(spec)
             recipe = None if place is None else self._recipe(place, name)
             return adapt(spec, name, settings=self.settings, recipe=recipe)
@@ -63,7 +65,8 @@ class Finder:
         if module is None:
             raise UnknownRewardError(
                 f"rewards.modules: there is no module {spec!r} in {self.working_directory} or on the import path; "
-                "a file is given by its path, with .py"
+                "a file is given by its path, with .py",
+                code="unknown_module",
             )
         return module
 
@@ -115,7 +118,10 @@ class Finder:
             if (found := loading.find_reward(module, name)) is not None:
                 return self._adapt(found, name, name)
         if self.reward_file(name):
-            raise RewardError(f"{name!r} is a file of components; a component's function must be a single reward")
+            raise RewardError(
+                f"{name!r} is a file of components; a component's function must be a single reward",
+                code="nested_components",
+            )
         names = registry.list_reward_functions()
         files = sorted({path.stem for directory in self.reward_directories for path in directory.glob("*.yaml")})
         raise UnknownRewardError(
@@ -140,7 +146,9 @@ class Finder:
         path, _, name = spec.rpartition(":")
         module = loading.load_file(self.working_directory / (path or name))
         if not path:
-            raise RewardError(f"{spec} is a file; name one of its functions: {_choices(module, f'{spec}:')}")
+            raise RewardError(
+                f"{spec} is a file; name one of its functions: {_choices(module, f'{spec}:')}", code="missing_function"
+            )
         return self._adapt(_reward_of(module, name, f"{path}:"), name, spec)
 
     def _from_uploads(self, spec: str, unknown: UnknownRewardError) -> Convention:
@@ -163,7 +171,8 @@ class Finder:
         if module is None and packaged is None:
             raise UnknownRewardError(
                 f"there is no reward {spec!r}: no module {path!r} in agent_tunix, in {self.working_directory} "
-                "or on the import path"
+                "or on the import path",
+                code="unknown_module",
             )
         return self._adapt(_reward_of(module or packaged, name, f"{path}."), name, spec)
 
@@ -182,7 +191,8 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
         names = loading.rewards_of(module) if module else []
         raise UnknownRewardError(
             f"there is no function {name!r} in {prefix.rstrip(':.')}{nearest(name, names)} "
-            f"It has: {_choices(module, prefix)}."
+            f"It has: {_choices(module, prefix)}.",
+            code="unknown_function",
         )
     return found
 
@@ -214,6 +224,9 @@ def function_name(spec: object) -> str:
     if isinstance(spec, Convention):
         return spec.name
     if not loading.can_score(spec):
-        raise RewardError(f"{spec!r} is not a reward; write a name, a dotted path, file.py:function, or a mapping")
+        raise RewardError(
+            f"{spec!r} is not a reward; write a name, a dotted path, file.py:function, or a mapping",
+            code="not_a_reward",
+        )
     name = getattr(spec, "__name__", None) or type(spec).__name__
     return str(name) if name != "<lambda>" else "reward"

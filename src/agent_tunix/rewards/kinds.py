@@ -59,7 +59,8 @@ def declared_kind(reward: Any) -> Kind | None:
                 return Kind(declared)
             except ValueError:
                 raise RewardError(
-                    f"the reward {reward.name!r} declares the kind {declared!r}; there are {', '.join(Kind)}"
+                    f"the reward {reward.name!r} declares the kind {declared!r}; there are {', '.join(Kind)}",
+                    code="unknown_kind",
                 ) from None
     builtin = _builtin(function)
     return builtin.kind if builtin else None

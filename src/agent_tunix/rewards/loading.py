@@ -28,13 +28,13 @@ def load_file(path: Path) -> ModuleType:
     """
     path = path.resolve()
     if not os.path.isfile(path):  # unlike `Path.is_file`, false for a path too long
-        raise UnknownRewardError(f"there is no file {path}")
+        raise UnknownRewardError(f"there is no file {path}", code="missing_file")
     name = _name_of(path)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise RewardError(f"{path} is not a Python file; its name must end in .py")
+        raise RewardError(f"{path} is not a Python file; its name must end in .py", code="not_a_python_file")
     module = importlib.util.module_from_spec(spec)
     add_to_import_path(path.parent)
     sys.modules[name] = module
@@ -45,7 +45,9 @@ def load_file(path: Path) -> ModuleType:
         del sys.modules[name]
         hint = "; it is no part of a package: import its neighbour by name, as in `import helper`"
         hint = hint if "attempted relative import" in str(error) else ""
-        raise RewardError(f"{path} could not be imported: {describe_fault(error, str(path))}{hint}") from error
+        raise RewardError(
+            f"{path} could not be imported: {describe_fault(error, str(path))}{hint}", code="import_failed"
+        ) from error
     except BaseException:
         del sys.modules[name]
         raise
@@ -73,7 +75,9 @@ def load_module(name: str) -> ModuleType | None:
     except (Exception, SystemExit) as error:  # whatever a user's module may raise
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             return None
-        raise RewardError(f"the module {name} could not be imported: {describe_fault(error)}") from error
+        raise RewardError(
+            f"the module {name} could not be imported: {describe_fault(error)}", code="import_failed"
+        ) from error
 
 
 def find_reward(module: ModuleType, name: str) -> Any:

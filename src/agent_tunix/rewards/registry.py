@@ -82,7 +82,8 @@ def register_reward_function(
         if previous is not None and not overwrite and not _is_same(previous, reward):
             raise RewardError(
                 f"a reward named {name!r} is already registered: {previous.describe()}; "
-                "choose another name, or pass overwrite=True"
+                "choose another name, or pass overwrite=True",
+                code="duplicate_reward",
             )
         if previous is None and _is_shipped(name) and not overwrite:
             logger.warning("the built-in reward %r is replaced by %s", name, reward.describe())
@@ -148,11 +149,13 @@ def check_name(name: object) -> None:
     """Raise RewardError if no reward or component may bear the name."""
     if not is_name(name):
         raise RewardError(
-            f"{name!r} cannot name a reward; use at most 100 letters, digits, `_` and `-`, a letter or `_` first"
+            f"{name!r} cannot name a reward; use at most 100 letters, digits, `_` and `-`, a letter or `_` first",
+            code="invalid_name",
         )
     if name in _TAKEN_BY_METRICS:
         raise RewardError(
-            f"{name!r} cannot name a reward: metrics use `rewards/{name}` themselves; choose another name"
+            f"{name!r} cannot name a reward: metrics use `rewards/{name}` themselves; choose another name",
+            code="reserved_name",
         )
 
 
@@ -175,7 +178,8 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
     if len(points) > 1:
         raise RewardError(
             f"several installed packages have a reward {name!r}: {', '.join(point.value for point in points)}; "
-            "write the dotted path of the one that is meant"
+            "write the dotted path of the one that is meant",
+            code="ambiguous_reward",
         )
     (point,) = points
     try:
@@ -183,6 +187,6 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
             given = point.load()
     except (Exception, SystemExit) as error:  # whatever an installed package may raise
         raise RewardError(
-            f"the reward {name!r} ({point.value}) could not be loaded: {describe_fault(error)}"
+            f"the reward {name!r} ({point.value}) could not be loaded: {describe_fault(error)}", code="import_failed"
         ) from error
     return adapt(given, name)

@@ -101,7 +101,7 @@ def resolve_reward(
     else:
         entries, name = [_Entry(function_name(spec), spec)], None
     if not entries:
-        raise RewardError("training.reward_function is empty; name a reward, for instance `math`")
+        raise RewardError("training.reward_function is empty; name a reward, for instance `math`", code="empty_reward")
     components = _build(entries, finder, args or {})
     return Mixture(components, on_failure=on_failure, name=name)
 
@@ -167,14 +167,17 @@ def _entries_of_list(spec: Sequence[object]) -> list[_Entry]:
         if names.count(name) > 1:
             raise RewardError(
                 f"two rewards of the list are both named {name!r}; name them in a mapping, as in "
-                f"{{{name}: {{function: …}}, {name}_2: {{function: …}}}}"
+                f"{{{name}: {{function: …}}, {name}_2: {{function: …}}}}",
+                code="duplicate_component",
             )
     return entries
 
 
 def _entries_of_mapping(spec: Mapping[Any, object]) -> list[_Entry]:
     if spec and set(spec) <= set(COMPONENT_KEYS):
-        raise RewardError("a component needs a name: write {<name>: {function: …, weight: …}}")
+        raise RewardError(
+            "a component needs a name: write {<name>: {function: …, weight: …}}", code="unnamed_component"
+        )
     return [_entry(name, settings) for name, settings in spec.items()]
 
 
@@ -183,15 +186,24 @@ def _entry(name: str, settings: object) -> _Entry:
         settings = {"function": settings}
     unknown = [key for key in settings if key not in COMPONENT_KEYS]
     if unknown:
-        raise RewardError(f"component {name!r} has no key {unknown[0]!r}; its keys are {', '.join(COMPONENT_KEYS)}")
+        raise RewardError(
+            f"component {name!r} has no key {unknown[0]!r}; its keys are {', '.join(COMPONENT_KEYS)}",
+            code="unknown_key",
+        )
     if settings.get("function") is None:
-        raise RewardError(f"component {name!r} names no function; write {name}: {{function: …}}")
+        raise RewardError(
+            f"component {name!r} names no function; write {name}: {{function: …}}", code="missing_function"
+        )
     args = settings.get("args") or {}
     if not isinstance(args, Mapping):
-        raise RewardError(f"the args of component {name!r} must be a mapping of parameters, not {args!r}")
+        raise RewardError(
+            f"the args of component {name!r} must be a mapping of parameters, not {args!r}", code="invalid_args"
+        )
     cost: Any = settings.get("cost")
     if cost is not None and not (is_number(cost) and cost >= 0):
-        raise RewardError(f"the cost of component {name!r} must be a number of at least 0, not {cost!r}")
+        raise RewardError(
+            f"the cost of component {name!r} must be a number of at least 0, not {cost!r}", code="invalid_cost"
+        )
     return _Entry(
         name,
         settings["function"],
@@ -208,7 +220,9 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
     """Find each component's function and bind its arguments."""
     for name, parameters in given.items():
         if not isinstance(parameters, Mapping):
-            raise RewardError(f"rewards.args.{name} must be a mapping of parameters, not {parameters!r}")
+            raise RewardError(
+                f"rewards.args.{name} must be a mapping of parameters, not {parameters!r}", code="invalid_args"
+            )
     components = []
     used = set()
     for entry in entries:
@@ -221,7 +235,8 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
                 if args.setdefault(parameter, value) != value:
                     raise RewardError(
                         f"{parameter!r} of component {entry.name!r} is {args[parameter]!r} in its args "
-                        f"and {value!r} in rewards.args.{source}; keep one of them"
+                        f"and {value!r} in rewards.args.{source}; keep one of them",
+                        code="contradictory_argument",
                     )
         components.append(
             Component(
@@ -248,7 +263,10 @@ def _check_all_used(given: Mapping[str, Any], used: set[str]) -> None:
         if name in used:
             continue
         if name not in registry.list_reward_functions():
-            raise RewardError(f"rewards.args.{name}: no reward of this run is named {name!r}{nearest(name, used)}")
+            raise RewardError(
+                f"rewards.args.{name}: no reward of this run is named {name!r}{nearest(name, used)}",
+                code="unknown_reward",
+            )
         logger.warning("rewards.args.%s is not used: this run's rewards are %s", name, ", ".join(sorted(used)))
 
 
@@ -259,10 +277,15 @@ def _read_components(path: Path) -> Mapping[Any, object]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RewardError(f"{path} cannot be read: {error}") from error
+        raise RewardError(f"{path} cannot be read: {error}", code="unreadable_reward_file") from error
     if not isinstance(content, Mapping) or set(content) != {"components"}:
-        raise RewardError(f"{path} must hold one key, `components`, with a mapping of components below it")
+        raise RewardError(
+            f"{path} must hold one key, `components`, with a mapping of components below it",
+            code="malformed_reward_file",
+        )
     components = content["components"]
     if not isinstance(components, Mapping) or not components:
-        raise RewardError(f"{path}: `components` must be a mapping with at least one named component")
+        raise RewardError(
+            f"{path}: `components` must be a mapping with at least one named component", code="malformed_reward_file"
+        )
     return components

@@ -169,18 +169,23 @@ def _read_transform(component: str, written: object) -> Transform:
     if isinstance(written, Mapping) and len(written) > 1:
         raise RewardError(
             f"the transform of component {component!r} has the keys {', '.join(map(str, written))} in one mapping; "
-            "write a list, so that their order is plain"
+            "write a list, so that their order is plain",
+            code="unordered_transforms",
         )
     name: Any
     name, value = next(iter(written.items()), (None, None)) if isinstance(written, Mapping) else (written, None)
     if name not in _READERS:
         raise RewardError(
             f"the transform of component {component!r} must be one of {', '.join(_READERS)}, or a list of them, "
-            f"not {written!r}"
+            f"not {written!r}",
+            code="invalid_transform",
         )
     transform = _READERS[name](value)
     if transform is None:
-        raise RewardError(f"the transform {name} of component {component!r} is written {_FORMS[name]}, not {written!r}")
+        raise RewardError(
+            f"the transform {name} of component {component!r} is written {_FORMS[name]}, not {written!r}",
+            code="invalid_transform",
+        )
     return transform
 
 

@@ -76,5 +76,30 @@ def names(findings: Iterable[Finding]) -> list[str]:
 
 
 def found(rows: Iterable[Row], context: RunContext | None = None) -> list[str]:
-    """What is found in a run, as titles."""
+    """The titles of the findings of a run."""
     return names(diagnose(rows, context or make_context()))
+
+
+def steady(num_steps: int, mean: float = 0.5, **metrics: Any) -> list[Row]:
+    """The rows of steps that are all alike."""
+    return make_rows(num_steps, lambda step: make_row(step, mean, **metrics))
+
+
+def mixed(step: int, mean: float = 0.5, **metrics: Any) -> Row:
+    """A row of `MIXTURE`, its components at work."""
+    parts: dict[str, Any] = {"rewards__oracle__mean": 1.5 * mean, "rewards__oracle__weight": 0.0}
+    for name, weight, share in (("correct", 1.0, 0.9), ("tags", 0.2, 0.1)):
+        leaves = {"mean": mean, "std": 0.4, "max": 1.0, "weight": weight, "advantage_share": share}
+        parts |= {f"rewards__{name}__{leaf}": value for leaf, value in leaves.items()}
+    return make_row(step, mean, **(parts | metrics))
+
+
+def gated(least: float) -> dict[str, Any]:
+    """A component behind a gate."""
+    return {"correct": "math", "brief": {"function": "conciseness", "requires": {"correct": least}}}
+
+
+def scheduled(last_step: int) -> dict[str, Any]:
+    """A component whose weight falls to 0."""
+    weight = {"from": 1.0, "to": 0.0, "steps": [1, last_step]}
+    return {"correct": "math", "tags": {"function": "format", "weight": weight}}

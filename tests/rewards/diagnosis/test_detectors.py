@@ -5,121 +5,84 @@ from typing import Any
 import pytest
 
 from agent_tunix.rewards.diagnosis import NAMES, Severity, diagnose
-from tests.rewards.diagnosis.support import MIXTURE, Row, found, make_context, make_row, make_rows
+from tests.rewards.diagnosis.support import (
+    MIXTURE,
+    Row,
+    found,
+    gated,
+    make_context,
+    make_row,
+    make_rows,
+    mixed,
+    scheduled,
+    steady,
+)
 
 
 def constant(value: float) -> list[Row]:
     levels = {f"rewards__total__{leaf}": value for leaf in ("min", "max")}
-    return make_rows(6, lambda step: make_row(step, value, rewards__total__std=0.0, rewards__dead_groups=1.0, **levels))
+    return steady(6, value, rewards__total__std=0.0, rewards__dead_groups=1.0, **levels)
 
 
-def mixed(step: int, mean: float = 0.5, **metrics: Any) -> Row:
-    """A row of `MIXTURE`, its components at work."""
-    parts: dict[str, Any] = {}
-    for name, weight, share in (("correct", 1.0, 0.9), ("tags", 0.2, 0.1)):
-        parts |= {
-            f"rewards__{name}__mean": mean,
-            f"rewards__{name}__std": 0.4,
-            f"rewards__{name}__max": 1.0,
-            f"rewards__{name}__weight": weight,
-            f"rewards__{name}__advantage_share": share,
-        }
-    parts |= {"rewards__oracle__mean": 1.5 * mean, "rewards__oracle__weight": 0.0}
-    return make_row(step, mean, **(parts | metrics))
+def clustered(low: float, high: float, distinct: int) -> list[Row]:
+    levels = {"rewards__total__min": low, "rewards__total__max": high, "rewards__total__distinct": distinct}
+    return steady(8, 0.81, **levels)
 
 
-# name → (rows of a sick run, what it is a run of)
+def longer(step: int) -> Row:
+    levels = {"rewards__total__length_correlation": 0.99, "rewards__total__distinct": 30}
+    return make_row(step, 0.3 + 0.04 * step, completions__length_mean=10.0 + step, **levels)
+
+
+def form_only(step: int) -> Row:
+    means = {"correct": 0.1, "oracle": 0.1, "tags": 0.05 * step}
+    levels = {f"rewards__{name}__mean": mean for name, mean in means.items()}
+    return mixed(step, 0.3 + 0.02 * step, rewards__tags__weight=0.4, **levels)
+
+
+def dominated(step: int) -> Row:
+    leaves = {"mean": 100.0, "std": 40.0, "weight": 1.0, "advantage_share": 0.99}
+    levels = {f"rewards__long__{leaf}": value for leaf, value in leaves.items()}
+    return mixed(step, rewards__correct__advantage_share=0.01, **levels)
+
+
+# name → (rows of a sick run, its reward)
 SICK: dict[str, tuple[list[Row], Any]] = {
     "always_zero": (constant(0.0), "math"),
     "always_one": (constant(1.0), "math"),
     "always_the_same": (constant(0.25), "math"),
-    "sparse": (
-        make_rows(8, lambda step: make_row(step, 0.02, rewards__dead_groups=0.8, rewards__groups__all_highest=0.0)),
-        "math",
-    ),
-    "clustered": (
-        make_rows(
-            8,
-            lambda step: make_row(
-                step, 0.81, rewards__total__min=0.8, rewards__total__max=0.82, rewards__total__distinct=20
-            ),
-        ),
-        "math",
-    ),
-    "noisy": (make_rows(5, lambda step: make_row(step, completions__duplicate_score_std=0.3)), "math"),
+    "sparse": (steady(8, 0.02, rewards__dead_groups=0.8, rewards__groups__all_highest=0.0), "math"),
+    "clustered": (clustered(0.8, 0.82, 20), "math"),
+    "noisy": (steady(5, completions__duplicate_score_std=0.3), "math"),
     "collapsed_to_one_output": (
         make_rows(6, lambda step: make_row(step, completions__distinct_share=0.3 if step < 4 else 1 / 128)),
         "math",
     ),
-    "length_hacking": (
-        make_rows(
-            12,
-            lambda step: make_row(
-                step,
-                0.3 + 0.04 * step,
-                rewards__total__length_correlation=0.99,
-                rewards__total__distinct=30,
-                completions__length_mean=10.0 + step,
-            ),
-        ),
-        "response_length",
-    ),
-    "format_only_learning (tags)": (
-        make_rows(
-            12,
-            lambda step: mixed(
-                step,
-                0.3 + 0.02 * step,
-                rewards__correct__mean=0.1,
-                rewards__oracle__mean=0.1,
-                rewards__tags__mean=0.05 * step,
-                rewards__tags__weight=0.4,
-            ),
-        ),
-        MIXTURE,
-    ),
+    "length_hacking": (make_rows(12, longer), "response_length"),
+    "format_only_learning (tags)": (make_rows(12, form_only), MIXTURE),
     "oracle_down": (
         make_rows(12, lambda step: mixed(step, 0.3 + 0.05 * step, rewards__oracle__mean=1.0 - 0.05 * step)),
         MIXTURE,
     ),
-    "component_dominance (long)": (
-        make_rows(
-            5,
-            lambda step: mixed(
-                step,
-                rewards__long__mean=100.0,
-                rewards__long__std=40.0,
-                rewards__long__weight=1.0,
-                rewards__long__advantage_share=0.99,
-                rewards__correct__advantage_share=0.01,
-            ),
-        ),
-        {"correct": "math", "long": "soft_overlong"},
-    ),
+    "component_dominance (long)": (make_rows(5, dominated), {"correct": "math", "long": "soft_overlong"}),
     "gate_never_opens (brief)": (
         make_rows(6, lambda step: mixed(step, rewards__correct__max=0.5, rewards__brief__gate_shut=128)),
-        {"correct": "math", "brief": {"function": "conciseness", "requires": {"correct": 1.0}}},
+        gated(1.0),
     ),
-    "schedule_over_too_soon (tags)": (
-        make_rows(8, lambda step: mixed(step, 0.4)),
-        {"correct": "math", "tags": {"function": "format", "weight": {"from": 1.0, "to": 0.0, "steps": [1, 6]}}},
-    ),
+    "schedule_over_too_soon (tags)": (make_rows(8, lambda step: mixed(step, 0.4)), scheduled(6)),
     "dead_groups_growing": (
         make_rows(15, lambda step: make_row(step, rewards__dead_groups=min(0.8, 0.06 * step))),
         "math",
     ),
-    "dead_groups": (make_rows(6, lambda step: make_row(step, rewards__dead_groups=0.95)), "math"),
+    "dead_groups": (steady(6, rewards__dead_groups=0.95), "math"),
     "kl_runaway": (make_rows(6, lambda step: make_row(step, policy__kl=0.3 * step)), "math"),
     "reward_collapse": (
         make_rows(8, lambda step: make_row(step, 0.4 if step < 4 else 0.02, rewards__dead_groups=0.7)),
         "math",
     ),
     "entropy_collapse": (make_rows(8, lambda step: make_row(step, policy__entropy=0.3 if step < 4 else 0.01)), "math"),
-    "truncation": (make_rows(4, lambda step: make_row(step, completions__clipped_share=0.6)), "math"),
-    "verifier_errors": (
-        make_rows(3, lambda step: make_row(step, rewards__outcomes__scored=64, rewards__outcomes__error=64)),
-        "math",
-    ),
+    "truncation": (steady(4, completions__clipped_share=0.6), "math"),
+    "verifier_errors": (steady(3, rewards__outcomes__scored=64, rewards__outcomes__error=64), "math"),
 }
 
 
@@ -133,37 +96,34 @@ def test_every_finding_there_is_has_a_sick_run() -> None:
     assert {title.partition(" ")[0] for title in SICK} == set(NAMES)
 
 
-# What learning looks like, to which a careless threshold would object.
+def rightly_longer(step: int) -> Row:
+    levels = {"rewards__total__length_correlation": 0.85, "completions__length_mean": 10.0 + step / 2}
+    return mixed(step, 0.02 * step, **levels)
+
+
+def rare_success(step: int) -> Row:
+    correct = {"rewards__correct__std": 0.14, "rewards__correct__advantage_share": 0.04}
+    return mixed(step, rewards__tags__advantage_share=0.96, rewards__tags__weight=1.0, **correct)
+
+
+def undefined(step: int) -> Row:
+    return {"step": step} | {name: None for name in make_row(step) if name != "step"}
+
+
+# What learning looks like, to which a careless threshold would object: rows, and the run's reward.
 HEALTHY: dict[str, tuple[list[Row], Any]] = {
-    "nothing happens": (make_rows(40, make_row), "math"),
+    "nothing happens": (steady(40), "math"),
     "all is learned, so that in the end everything earns 1": (
-        make_rows(
-            40,
-            lambda step: make_row(step, min(1.0, step / 20), rewards__total__min=0.0 if step < 20 else 1.0),
-        ),
+        make_rows(40, lambda step: make_row(step, min(1.0, step / 20), rewards__total__min=0.0 if step < 20 else 1.0)),
         "math",
     ),
     "three batches happen to be all wrong after others were not": (
         make_rows(8, lambda step: make_row(step, 0.1, rewards__total__max=1.0 if step < 4 else 0.0)),
         "math",
     ),
-    "right answers are longer than wrong ones, and become more": (
-        make_rows(
-            40,
-            lambda step: mixed(
-                step, 0.02 * step, rewards__total__length_correlation=0.85, completions__length_mean=10.0 + step / 2
-            ),
-        ),
-        MIXTURE,
-    ),
-    "one response a prompt, each its own": (
-        make_rows(20, lambda step: make_row(step, 0.95, completions__distinct_share=16 / 128)),
-        "math",
-    ),
-    "few possible answers from the start": (
-        make_rows(20, lambda step: make_row(step, completions__distinct_share=2 / 128)),
-        "math",
-    ),
+    "right answers are longer than wrong ones, and become more": (make_rows(40, rightly_longer), MIXTURE),
+    "one response a prompt, each its own": (steady(20, 0.95, completions__distinct_share=16 / 128), "math"),
+    "few possible answers from the start": (steady(20, completions__distinct_share=2 / 128), "math"),
     "sure because it knows": (
         make_rows(20, lambda step: make_row(step, min(0.95, 0.05 * step), policy__entropy=0.3 * 0.8**step)),
         "math",
@@ -176,19 +136,10 @@ HEALTHY: dict[str, tuple[list[Row], Any]] = {
         make_rows(
             9, lambda step: mixed(step, 0.1 if step > 3 else 1.0, rewards__tags__weight=max(0.0, 1.0 - step / 5))
         ),
-        {"correct": "math", "tags": {"function": "format", "weight": {"from": 1.0, "to": 0.0, "steps": [1, 40]}}},
+        scheduled(40),
     ),
     "a rare success explains little, but not by its scale": (
-        make_rows(
-            20,
-            lambda step: mixed(
-                step,
-                rewards__correct__std=0.14,
-                rewards__correct__advantage_share=0.04,
-                rewards__tags__advantage_share=0.96,
-                rewards__tags__weight=1.0,
-            ),
-        ),
+        make_rows(20, rare_success),
         {"correct": "math", "tags": "format"},
     ),
     "the form is learned first, and answers with it": (
@@ -197,28 +148,19 @@ HEALTHY: dict[str, tuple[list[Row], Any]] = {
     ),
     "a schedule that ends after something was learned": (
         make_rows(12, lambda step: mixed(step, 0.1 * step)),
-        {"correct": "math", "tags": {"function": "format", "weight": {"from": 1.0, "to": 0.0, "steps": [1, 10]}}},
+        scheduled(10),
     ),
     "a gate that opens now and then": (
         make_rows(9, lambda step: mixed(step, rewards__brief__gate_shut=127 if step == 3 else 128)),
-        {"correct": "math", "brief": {"function": "conciseness", "requires": {"correct": 1.0}}},
+        gated(1.0),
     ),
     "an endpoint that fails once in a while": (
-        make_rows(9, lambda step: make_row(step, rewards__outcomes__scored=126, rewards__outcomes__timeout=2)),
+        steady(9, rewards__outcomes__scored=126, rewards__outcomes__timeout=2),
         "math",
     ),
-    "a reward of two values, near each other": (
-        make_rows(
-            9,
-            lambda step: make_row(step, rewards__total__min=0.99, rewards__total__max=1.0, rewards__total__distinct=2),
-        ),
-        "math",
-    ),
+    "a reward of two values, near each other": (clustered(0.99, 1.0, 2), "math"),
     "one outburst of KL": (make_rows(9, lambda step: make_row(step, policy__kl=0.9 if step == 4 else 0.02)), "math"),
-    "undefined everywhere": (
-        make_rows(9, lambda step: {"step": step} | {name: None for name in make_row(step) if name != "step"}),
-        "math",
-    ),
+    "undefined everywhere": (make_rows(9, undefined), "math"),
 }
 
 
@@ -237,14 +179,13 @@ def test_dead_groups_that_are_all_right_are_only_told_of() -> None:
 
 
 def test_a_gate_above_the_declared_range_is_told_of_at_once() -> None:
-    context = make_context({"correct": "math", "brief": {"function": "conciseness", "requires": {"correct": 2.0}}})
-    (finding,) = diagnose(make_rows(1, lambda step: mixed(step, rewards__brief__gate_shut=128)), context)
+    rows = make_rows(1, lambda step: mixed(step, rewards__brief__gate_shut=128))
+    (finding,) = diagnose(rows, make_context(gated(2.0)))
     assert (finding.step, finding.title) == (1, "gate_never_opens (brief)")
 
 
 def test_a_schedule_within_the_warmup_is_told_of_at_once() -> None:
-    spec = {"correct": "math", "tags": {"function": "format", "weight": {"from": 1.0, "to": 0.0, "steps": [1, 6]}}}
-    (finding,) = diagnose(make_rows(1, mixed), make_context(spec, warmup_steps=10))
+    (finding,) = diagnose(make_rows(1, mixed), make_context(scheduled(6), warmup_steps=10))
     assert finding.step == 1
 
 
@@ -254,9 +195,6 @@ def test_a_component_that_only_watches_is_named_when_it_fails() -> None:
 
 
 def test_of_a_small_batch_more_steps_are_wanted() -> None:
-    def small(step: int) -> Row:
-        levels = {"rewards__total__min": 0.0, "rewards__total__max": 0.0}
-        return make_row(step, 0.0, rewards__total__std=0.0, rewards__outcomes__scored=8, **levels)
-
-    assert found(make_rows(11, small)) == []
-    assert found(make_rows(12, small)) == ["always_zero"]
+    levels = {f"rewards__total__{leaf}": 0.0 for leaf in ("min", "max", "std")} | {"rewards__outcomes__scored": 8}
+    assert found(steady(11, 0.0, **levels)) == []
+    assert found(steady(12, 0.0, **levels)) == ["always_zero"]

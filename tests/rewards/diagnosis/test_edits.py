@@ -1,7 +1,6 @@
 """Advice must be such that it can be followed: every edit composes over the configuration of its run."""
 
 import functools
-from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -23,7 +22,13 @@ def compose_with(*overrides: str) -> Config:
         return to_typed(compose("config", list(overrides)))
 
 
-@pytest.mark.parametrize("name", SICK)
+# Each composes several configurations: of all sicknesses, these edit components.
+FIRST = ("component_dominance (long)", "gate_never_opens (brief)")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in SICK]
+)
 def test_every_edit_composes_and_gives_a_reward_that_resolves(name: str) -> None:
     rows, spec = SICK[name]
     for key in ("training.reward_function", "reward.components"):
@@ -64,32 +69,12 @@ def test_a_new_component_does_not_take_the_name_of_another() -> None:
     assert add_component(context, "correct", function="math").endswith("correct_2: {function: math}}")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "plain",
-        "path/to/file.py:name",
-        "it's",
-        "back\\slash",
-        "ends with \\",
-        "\\'",
-        "a, b: [c] {d} = e",
-        " spaced ",
-        "",
-        "null",
-        "1e3",
-        "ünï",
-        1e-06,
-        -0.5,
-        7,
-        True,
-        None,
-        [1, "two", [3.0]],
-        {"a": {"b c": 1, "d:e": "f"}, 0: "zero"},
-    ],
-)
-def test_a_value_is_read_back_as_it_was(value: Any) -> None:
-    assert compose_with(assign("training.reward_function", {"key": value})).training.reward_function == {"key": value}
+def test_a_value_is_read_back_as_it_was() -> None:
+    texts = ["plain", "path/to/file.py:name", "it's", "back\\slash", "ends with \\", "\\'", "a, b: [c] {d} = e"]
+    texts += [" spaced ", "", "null", "1e3", "ünï"]
+    others = [1e-06, -0.5, 7, True, None, [1, "two", [3.0]], {"a": {"b c": 1, "d:e": "f"}, 0: "zero"}]
+    written = {f"key{number}": value for number, value in enumerate([*texts, *others])}
+    assert compose_with(assign("training.reward_function", written)).training.reward_function == written
 
 
 def test_what_no_override_can_hold_is_refused() -> None:

@@ -1,19 +1,19 @@
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_tunix.rewards import Sample, Score
 from agent_tunix.rewards.judges import load_judge
 from agent_tunix.rewards.judges.limits import Timing
 from tests.rewards.judges.endpoint_server import EndpointServer
 
-MakeJudge = Callable[..., Any]
-
 
 class FakeTime:
-    """A clock that stands still but for those who wait, whose waiting takes no time."""
+    """A clock that moves only when someone waits; waiting takes no time."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -27,10 +27,30 @@ class FakeTime:
         self.now = max(self.now, until)
 
 
+@dataclass
+class Bench:
+    """An endpoint on the loopback, a clock, and judges that use both, without a cache unless they are given one."""
+
+    server: EndpointServer
+    time: FakeTime = field(default_factory=FakeTime)
+
+    def args(self, **args: Any) -> dict[str, Any]:
+        return {"model": "practice", "base_url": self.server.url, "rubric": "Is it good?", "cache": False, **args}
+
+    def judge(self, kind: str = "judge", **args: Any) -> Any:
+        return type(load_judge(kind))("tone", self.args(**args), self.time.timing)
+
+    def ask(self, response: str = "yes", kind: str = "judge", **args: Any) -> Score:
+        """The score that a new judge gives one response."""
+        (score,) = self.judge(kind, **args).score([Sample(response)])
+        assert isinstance(score, Score)
+        return score
+
+
 @pytest.fixture
-def server() -> Iterator[EndpointServer]:
+def bench() -> Iterator[Bench]:
     server = EndpointServer()
-    yield server
+    yield Bench(server)
     server.close()
 
 
@@ -44,16 +64,3 @@ def nothing_leaves_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AGENT_TUNIX_HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture
-def make_judge(server: EndpointServer, fake_time: FakeTime) -> MakeJudge:
-    """Makes a judge at the server, without a cache and with waiting that takes no time."""
-
-    def make(kind: str = "judge", **args: Any) -> Any:
-        defaults = {"model": "practice", "base_url": server.url, "rubric": "Is it good?", "cache": False}
-        prototype = load_judge(kind)
-        prototype._timing = fake_time.timing
-        return prototype.bind("tone", {**defaults, **args})
-
-    return make

@@ -4,7 +4,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,10 +14,13 @@ CODE = re.compile(r'"id": "([0-9a-f]{12})"')
 JUDGED = re.compile(r"<<<((?:FIRST |SECOND )?COMPLETION) \w+>>>\n(.*?)\n<<<END \1 \w+>>>", re.DOTALL)
 CRITERION = re.compile(r"^- (\w+): .* Verdicts: (.+)\.$", re.MULTILINE)
 
+DEADLINE_S = 60.0  # reached only where something hangs
+LINGER_S = 0.02
+
 
 @dataclass
 class Answer:
-    """What the server sends instead of a verdict.
+    """An answer that the server sends instead of a verdict.
 
     Attributes:
         status: HTTP status.
@@ -26,7 +28,7 @@ class Answer:
         headers: Besides the length.
         delay_s: Wait before anything is sent.
         drip_s: Wait before each byte of the body.
-        cut_after: Close the connection after so many bytes of the body; None: not at all; -1: before the status.
+        cut_after: Close the connection after so many bytes of the body; None: never; -1: before the status.
     """
 
     status: int = 200
@@ -92,10 +94,11 @@ class EndpointServer:
 
     Attributes:
         judge: From a request to the model's reply.
-        answers: What is sent instead, in order.
-        always: Is asked before `answers`: from a request to what is sent instead of a verdict, or None.
-        requests: What came, in order.
+        answers: Sent instead of verdicts, in order.
+        always: Asked before `answers`: from a request to the answer that replaces its verdict, or None.
+        requests: All requests, in order.
         most_at_once: The most requests that were under way at the same time.
+        crowd: No request is answered before so many are under way at once.
     """
 
     def __init__(self) -> None:
@@ -104,9 +107,9 @@ class EndpointServer:
         self.always: Callable[[Request], Answer | None] = lambda request: None
         self.requests: list[Request] = []
         self.most_at_once = 0
-        self.work_s = 0.0
+        self.crowd = 0
         self._at_once = 0
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._closing = threading.Event()
         endpoint = self
 
@@ -140,20 +143,28 @@ class EndpointServer:
         self._server.server_close()
         self._thread.join()
 
+    def wait_for_requests(self, count: int) -> None:
+        """Return once so many requests have come."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.requests) >= count, DEADLINE_S)
+
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
         body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
         request = Request(body, dict(handler.headers), handler.path)
-        with self._lock:
+        with self._changed:
             self.requests.append(request)
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
+            self._changed.notify_all()
             answer = self.always(request) or (self.answers.popleft() if self.answers else None)
+            if self.crowd:
+                self._changed.wait_for(lambda: self.most_at_once >= self.crowd, DEADLINE_S)
+        if self.crowd:
+            self._closing.wait(LINGER_S)  # time for one too many to come
         try:
-            if answer is None:
-                time.sleep(self.work_s)
-                answer = Answer(body=chat(self.judge(request)))
+            answer = answer or Answer(body=chat(self.judge(request)))
         finally:
-            with self._lock:
+            with self._changed:
                 self._at_once -= 1
         self._closing.wait(answer.delay_s)
         self._send(handler, answer)

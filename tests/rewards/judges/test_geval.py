@@ -1,8 +1,9 @@
-"""G-Eval behind a stand-in for DeepEval: its calls, as DeepEval makes them, go through our endpoint."""
+"""G-Eval's calls go through our endpoint: with a stand-in that calls as DeepEval does, and with DeepEval itself."""
 
 import enum
 import json
 import os
+import re
 import sys
 import types
 from typing import Any
@@ -12,12 +13,16 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.judges import base, load_judge
-from tests.rewards.judges.conftest import MakeJudge
-from tests.rewards.judges.endpoint_server import Answer, EndpointServer, Request
+from tests.raising import raises
+from tests.rewards.judges.conftest import Bench
+from tests.rewards.judges.endpoint_server import Answer, Request, chat
+
+# Warnings of DeepEval and of its dependencies are not ours.
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 class _Schema:
-    """What stands for a Pydantic model."""
+    """A stand-in for a Pydantic model."""
 
     fields: tuple[str, ...] = ()
 
@@ -82,82 +87,94 @@ class _GEval:
         return float(self.score)
 
 
-@pytest.fixture(autouse=True)
-def deepeval(monkeypatch: pytest.MonkeyPatch) -> None:
-    contents: dict[str, dict[str, Any]] = {
-        "deepeval": {},
-        "deepeval.metrics": {"GEval": _GEval},
-        "deepeval.models": {"DeepEvalBaseLLM": _Model},
-        "deepeval.test_case": {"LLMTestCase": _TestCase, "SingleTurnParams": _Params},
-    }
-    for name, content in contents.items():
+STAND_IN: dict[str, dict[str, Any]] = {
+    "deepeval": {},
+    "deepeval.metrics": {"GEval": _GEval},
+    "deepeval.models": {"DeepEvalBaseLLM": _Model},
+    "deepeval.test_case": {"LLMTestCase": _TestCase, "SingleTurnParams": _Params},
+}
+STEPS = re.compile(r"STEPS for|generate \d(-\d)? concise evaluation steps")
+
+
+@pytest.fixture(autouse=True, params=["stand-in", pytest.param("installed", marks=pytest.mark.slow)])
+def deepeval(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEEPEVAL_TELEMETRY_OPT_OUT", raising=False)
+    if request.param == "installed":
+        pytest.importorskip("deepeval", reason="the extra `deepeval` is not installed", exc_type=ImportError)
+        return
+    for name, content in STAND_IN.items():
         module = types.ModuleType(name)
         module.__spec__ = types.SimpleNamespace(name=name)  # type: ignore[assignment]
         vars(module).update(content)
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delenv("DEEPEVAL_TELEMETRY_OPT_OUT", raising=False)
 
 
 @pytest.fixture(autouse=True)
-def evaluator(server: EndpointServer) -> None:
+def evaluator(bench: Bench) -> None:
     def answer(request: Request) -> str:
-        if "STEPS" in request.text:
+        if STEPS.search(request.text):
             return json.dumps({"steps": ["Read it.", "Judge it."]})
-        return json.dumps({"reason": "so", "score": 8 if "yes" in request.text else 3})
+        return json.dumps({"reason": "as it reads", "score": 8 if "because 2 + 2" in request.text else 3})
 
-    server.judge = answer
+    bench.server.judge = answer
 
 
-def test_the_score_is_g_evals(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge("geval_judge", rubric=None, steps=["Read it."], prices={"prompt": 10, "completion": 100})
-    scores = judge.score([Sample("yes", prompt="Why?"), Sample("no", prompt="Why?")])
+GOOD = "4, because 2 + 2 = 4"
+
+
+def test_the_score_is_g_evals(bench: Bench) -> None:
+    judge = bench.judge("geval_judge", rubric=None, steps=["Count it."], prices={"prompt": 10, "completion": 100})
+    scores = judge.score([Sample(GOOD, prompt="Why so?"), Sample("5", prompt="Why so?")])
     assert [score.value for score in scores] == [0.8, 0.3]
-    assert scores[0].detail == "so"
+    assert scores[0].detail == "as it reads"
     assert scores[0].extras["cost"] == pytest.approx(0.003)
-    assert server.requests[0].body["temperature"] == 0.0
-    assert "input: Why?" in server.requests[0].text
+    assert len(bench.server.requests) == 2
+    assert bench.server.requests[0].body["temperature"] == 0.0
+    assert all(shown in bench.server.requests[0].text for shown in ("Why so?", "Count it."))
     assert os.environ.pop("DEEPEVAL_TELEMETRY_OPT_OUT") == "YES"
 
 
-def test_steps_are_made_once(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.work_s = 0.02
-    judge = make_judge("geval_judge")
-    judge.score([Sample(f"yes {number}") for number in range(4)])
-    (score,) = judge.score([Sample("no")])
-    assert sum("STEPS" in request.text for request in server.requests) == 1
+def test_steps_are_made_once(bench: Bench) -> None:
+    judge = bench.judge("geval_judge")
+    judge.score([Sample(f"{number}") for number in range(4)])
+    (score,) = judge.score([Sample(GOOD)])
+    assert sum(bool(STEPS.search(request.text)) for request in bench.server.requests) == 1
     assert score.extras["steps"] == ["Read it.", "Judge it."]
 
 
-def test_the_expected_output_is_a_column(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge("geval_judge", steps=["Read it."], expected="answer")
+def test_the_expected_output_is_a_column(bench: Bench) -> None:
+    judge = bench.judge("geval_judge", steps=["Read it."], expected="answer")
     judge.check_parameters(["answer"])
-    assert judge.score([Sample("yes", columns={"answer": "42"})])[0].value == 0.8
-    assert "expected_output: 42" in server.requests[0].text
-    assert judge.score([Sample("yes")])[0].outcome is Outcome.BAD_REFERENCE
+    assert judge.score([Sample(GOOD, columns={"answer": "forty-two"})])[0].value == 0.8
+    assert "forty-two" in bench.server.requests[0].text
+    assert judge.score([Sample(GOOD)])[0].outcome is Outcome.BAD_REFERENCE
 
 
-@pytest.mark.parametrize("score", ["11", "-1", "NaN"])
-def test_a_score_outside_its_range_is_an_error(score: str, server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.judge = lambda request: f'{{"reason": "", "score": {score}}}'
-    assert make_judge("geval_judge", steps=["Read it."]).score([Sample("yes")])[0].outcome is Outcome.ERROR
+def replied(content: str) -> Answer:
+    return Answer(body=chat(content))
 
 
-def test_failures_are_outcomes(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.always = lambda request: Answer(500, {})
-    (score,) = make_judge("geval_judge", steps=["Read it."]).score([Sample("yes")])
-    assert "after 6 tries" in score.detail
-    server.always = lambda request: Answer(delay_s=30)
-    (score,) = make_judge("geval_judge", steps=["Read it."], timeout_s=0.2).score([Sample("yes")])
-    assert score.outcome is Outcome.TIMEOUT
-
-
-def test_a_reply_without_the_schema_is_an_error(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.judge = lambda request: "I like it."
-    (score,) = make_judge("geval_judge", steps=["Read it."]).score([Sample("yes")])
-    assert "does not follow G-Eval's schema" in score.detail
+@pytest.mark.parametrize(
+    ("answer", "outcome", "told"),
+    [
+        (Answer(500, {}), Outcome.ERROR, "after 6 tries"),
+        (Answer(delay_s=600), Outcome.TIMEOUT, ""),
+        (replied("I like it."), Outcome.ERROR, "does not follow G-Eval's schema"),
+        (replied('{"grade": 4}'), Outcome.ERROR, ""),
+        (replied('{"reason": "", "score": 11}'), Outcome.ERROR, ""),
+        (replied('{"reason": "", "score": -1}'), Outcome.ERROR, ""),
+        (replied('{"reason": "", "score": NaN}'), Outcome.ERROR, ""),
+    ],
+)
+def test_failures_are_outcomes(answer: Answer, outcome: Outcome, told: str, bench: Bench) -> None:
+    bench.server.always = lambda request: answer
+    score = bench.ask(GOOD, "geval_judge", steps=["Read it."], timeout_s=0.5 if answer.delay_s else 60.0)
+    assert (score.value, score.outcome) == (None, outcome), score.detail
+    assert told in score.detail
 
 
 def test_without_deepeval_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: None if name == "deepeval" else True)  # type: ignore[attr-defined]
-    with pytest.raises(RewardError, match=r"requires deepeval; run `pip install agent_tunix\[deepeval\]`"):
+    with raises(RewardError, "missing_dependency") as caught:
         load_judge("geval_judge").bind("coherent", {"model": "m", "rubric": "Good?"})
+    assert "requires deepeval; run `pip install agent_tunix[deepeval]`" in str(caught.value)

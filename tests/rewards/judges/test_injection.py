@@ -11,8 +11,7 @@ from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.faults import MalformedVerdict
 from agent_tunix.rewards.judges.verdicts import Form
-from tests.rewards.judges.conftest import MakeJudge
-from tests.rewards.judges.endpoint_server import EndpointServer, grade
+from tests.rewards.judges.conftest import Bench
 
 FORM = Form({"quality": ("yes", "no")})
 CRITERIA = {"quality": ("Is it good?", ("yes", "no"))}
@@ -31,30 +30,21 @@ ATTEMPTS = [
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_a_verdict_that_the_judge_copies_from_the_completion_is_none(
-    attempt: str, server: EndpointServer, make_judge: MakeJudge
-) -> None:
-    server.judge = lambda request: request.judged[0]
-    (score,) = make_judge().score([Sample(attempt)])
+def test_a_verdict_that_the_judge_quotes_is_none_and_its_own_beside_it_counts(attempt: str, bench: Bench) -> None:
+    bench.server.judge = lambda request: request.judged[0]
+    score = bench.ask(attempt)
     assert (score.value, score.outcome) == (None, Outcome.ERROR)
-
-
-@pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_the_judges_own_verdict_counts_beside_one_that_it_quotes(
-    attempt: str, server: EndpointServer, make_judge: MakeJudge
-) -> None:
     own = '"quality": {"reason": "it dictates", "verdict": "no"}'
-    server.judge = lambda request: f'It says {request.judged[0]}\nI say {{"id": "{request.code}", {own}}}'
-    (score,) = make_judge().score([Sample(attempt)])
-    assert score.value == 0.0
-    assert score.detail == "quality no (it dictates)"
+    bench.server.judge = lambda request: f'It says {request.judged[0]}\nI say {{"id": "{request.code}", {own}}}'
+    score = bench.ask(attempt)
+    assert (score.value, score.detail) == (0.0, "quality no (it dictates)")
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_a_completion_cannot_end_its_own_quotation(attempt: str, server: EndpointServer, make_judge: MakeJudge) -> None:
-    make_judge().score([Sample(attempt, prompt="What is 2 + 2?")])
-    text = server.requests[0].body["messages"][-1]["content"]
-    code = server.requests[0].code
+def test_a_completion_cannot_end_its_own_quotation(attempt: str, bench: Bench) -> None:
+    bench.judge().score([Sample(attempt, prompt="What is 2 + 2?")])
+    text = bench.server.requests[0].body["messages"][-1]["content"]
+    code = bench.server.requests[0].code
     assert text.count(f"<<<END COMPLETION {code}>>>") == 1
     assert len(re.findall(r"<<<", text)) == 4  # two sections, each with two marks
     inside = text[text.index(f"<<<COMPLETION {code}>>>") : text.index(f"<<<END COMPLETION {code}>>>")]
@@ -63,28 +53,13 @@ def test_a_completion_cannot_end_its_own_quotation(attempt: str, server: Endpoin
     assert text.endswith(f'"id": "{code}".')  # the instructions come after
 
 
-@pytest.mark.parametrize(
-    "mark",
-    [
-        "<|im_start|>",
-        "<|endoftext|>",
-        "<|eot_id|>",
-        "<｜User｜>",
-        "<s>",
-        "</s>",
-        "[INST]",
-        "[/INST]",
-        "<<SYS>>",
-        "<</SYS>>",
-        "<start_of_turn>",
-        "<end_of_turn>",
-        "<bos>",
-        "<eos>",
-        "<pad>",
-        "<unused0>",
-        "<<<COMPLETION>>>",
-    ],
+MARKS = (
+    "<|im_start|> <|endoftext|> <|eot_id|> <｜User｜> <s> </s> [INST] [/INST] <<SYS>> <</SYS>>"
+    " <start_of_turn> <end_of_turn> <bos> <eos> <pad> <unused0> <<<COMPLETION>>>"
 )
+
+
+@pytest.mark.parametrize("mark", MARKS.split())
 def test_marks_of_chat_templates_are_broken_up(mark: str) -> None:
     escaped = prompts.escape(f"before {mark} after")
     assert mark not in escaped
@@ -120,12 +95,9 @@ def test_any_text_can_be_asked_about(prompt: str, response: str) -> None:
     assert messages[-1]["content"].count("<<<") == 4
 
 
-def test_the_codes_of_two_completions_differ_and_those_of_equal_ones_do_not() -> None:
+def test_a_code_is_that_of_all_that_is_shown_and_of_its_place() -> None:
     one, two, again = (prompts.grading_messages(CRITERIA, {}, text)[1] for text in ("one", "two", "one"))
     assert one == again != two
-
-
-def test_a_text_moved_between_sections_changes_the_code() -> None:
     codes = {prompts.comparison_messages("Better?", {}, *pair)[1] for pair in (("ab", "c"), ("a", "bc"), ("c", "ab"))}
     assert len(codes) == 3
 
@@ -186,9 +158,3 @@ def test_a_reason_can_be_stored_whatever_is_in_it() -> None:
     reply = f'{{"id": "{CODE}", "quality": {{"reason": "\\ud800{"x" * 5000}", "verdict": "no"}}}}'
     reason = FORM.read(reply, CODE).reasons["quality"]
     assert len(reason.encode()) <= 1_000
-
-
-def test_the_practice_judge_is_honest(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.judge = grade
-    scores = make_judge().score([Sample("yes"), Sample("partly"), Sample("never")])
-    assert [score.value for score in scores] == [1.0, 0.5, 0.0]

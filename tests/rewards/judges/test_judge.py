@@ -1,13 +1,16 @@
 """A judge as a reward: its arguments, its place in a run, its limits and its accounts."""
 
 import asyncio
+import gc
+import json
 import logging
 import pickle
 import threading
-import time
+import weakref
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureError
@@ -17,24 +20,29 @@ from agent_tunix.rewards import (
     fingerprint,
     get_reward_function,
     list_reward_functions,
-    register_reward_function,
     resolve_reward,
 )
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.judges import JUDGES, base, load_judge
-from tests.rewards.judges.conftest import FakeTime, MakeJudge
-from tests.rewards.judges.endpoint_server import Answer, EndpointServer, chat, grade
+from tests.raising import raises
+from tests.rewards.judges.conftest import Bench
+from tests.rewards.judges.endpoint_server import Answer, Request, chat, grade
 
 ARGS = {"model": "practice", "base_url": "http://127.0.0.1:9/v1", "rubric": "Is it good?", "cache": False}
+MANY = [Sample(f"yes {number}") for number in range(12)]
+
+
+def open_clients() -> set[httpx.AsyncClient]:
+    return {thing for thing in gc.get_objects() if isinstance(thing, httpx.AsyncClient) and not thing.is_closed}
 
 
 # --- scores ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_score_explains_itself(server: EndpointServer, make_judge: MakeJudge) -> None:
+def test_a_score_explains_itself(bench: Bench) -> None:
     rubric = {"good": "Is it good?", "rude": {"question": "Is it rude?", "polarity": "negative", "weight": 3}}
-    (score,) = make_judge(rubric=rubric, prices={"prompt": 10, "completion": 100}).score([Sample("partly")])
+    score = bench.ask("partly", rubric=rubric, prices={"prompt": 10, "completion": 100})
     assert score.value == 0.5
     assert score.components == {"good": 0.5, "rude": 0.5}
     assert score.detail == "good partly (because of 6 characters); rude partly (because of 6 characters)"
@@ -42,75 +50,70 @@ def test_a_score_explains_itself(server: EndpointServer, make_judge: MakeJudge) 
     assert score.extras["reasons"]["rude"] == "because of 6 characters"
     assert (score.extras["prompt_tokens"], score.extras["completion_tokens"]) == (100, 20)
     assert score.extras["cost"] == pytest.approx(0.003)
-    assert 0 < score.extras["latency_s"] < 5
+    assert score.extras["latency_s"] > 0
     assert score.seconds > 0
 
 
-def test_order_is_kept_whatever_answers_first(server: EndpointServer, make_judge: MakeJudge) -> None:
-    def answer(request: Any) -> Answer:
-        (text,) = request.judged
-        return Answer(body=chat(grade(request)), delay_s=0.2 if "yes" in text else 0.0)
+def test_order_is_kept_whatever_answers_first(bench: Bench) -> None:
+    def answer(request: Request) -> Answer:
+        return Answer(body=chat(grade(request)), delay_s=0.1 if "yes" in request.judged[0] else 0.0)
 
-    server.always = answer
-    texts = ["yes 1", "no 2", "partly 3", "yes 4", "no 5"]
-    scores = make_judge().score([Sample(text) for text in texts])
+    bench.server.always = answer
+    scores = bench.judge().score([Sample(text) for text in ("yes 1", "no 2", "partly 3", "yes 4", "no 5")])
     assert [score.extras["verdicts"]["quality"] for score in scores] == ["yes", "no", "partly", "yes", "no"]
 
 
-def test_the_judge_is_shown_the_problem_and_the_columns_that_it_may_see(
-    server: EndpointServer, make_judge: MakeJudge
-) -> None:
-    sample = Sample(
-        "It is 4.", prompt="What is 2 + 2?", columns={"answer": "4", "secret": "hidden", "data": {"a": [1]}}
-    )
-    make_judge(columns=["answer", "data"]).score([sample])
-    text = server.requests[0].text
-    assert "What is 2 + 2?" in text
-    assert "<<<REFERENCE answer" in text
-    assert '{"a": [1]}' in text
-    assert "hidden" not in text
-
-
-def test_without_a_prompt_the_conversation_is_the_problem(server: EndpointServer, make_judge: MakeJudge) -> None:
+def test_the_judge_is_shown_the_problem_and_the_columns_that_it_may_see(bench: Bench) -> None:
+    columns = {"answer": "4", "secret": "hidden", "data": {"a": [1]}}
+    judge = bench.judge(columns=["answer", "data"])
+    judge.score([Sample("It is 4.", prompt="What is 2 + 2?", columns=columns)])
+    # Without a prompt, the conversation is the problem.
     messages = ({"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "It is 4."})
-    make_judge().score([Sample("It is 4.", messages=messages)])
-    assert "user: What is 2 + 2?" in server.requests[0].text
+    judge.score([Sample("It is 4.", messages=messages, columns=columns)])
+    first, second = (request.text for request in bench.server.requests)
+    assert all(shown in first for shown in ("What is 2 + 2?", "<<<REFERENCE answer", '{"a": [1]}'))
+    assert "hidden" not in first
+    assert "user: What is 2 + 2?" in second
 
 
 @pytest.mark.parametrize("columns", [{}, {"answer": None}, {"answer": "  "}])
-def test_an_empty_column_is_a_bad_reference_and_no_request(
-    columns: dict[str, object], server: EndpointServer, make_judge: MakeJudge
-) -> None:
-    judge = make_judge(columns="answer")
-    (score,) = judge.score([Sample("yes", columns=columns)])
-    assert score.outcome is Outcome.BAD_REFERENCE
-    assert server.requests == []
+def test_an_empty_column_is_a_bad_reference_and_no_request(columns: dict[str, object], bench: Bench) -> None:
+    judge = bench.judge(columns="answer")
+    assert judge.score([Sample("yes", columns=columns)])[0].outcome is Outcome.BAD_REFERENCE
+    assert bench.server.requests == []
     with pytest.raises(BadReferenceError, match="missing or empty"):
         judge("yes", **columns)
 
 
 @pytest.mark.parametrize("response", ["", " \n", "\ud800", "x" * 200_000, "\x00"])
-def test_any_response_can_be_judged(response: str, make_judge: MakeJudge) -> None:
-    assert make_judge().score([Sample(response)])[0].outcome is Outcome.SCORED
+def test_any_response_can_be_judged(response: str, bench: Bench) -> None:
+    assert bench.ask(response).outcome is Outcome.SCORED
 
 
-def test_a_judge_can_be_called_like_a_function(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge()
+def test_a_judge_can_be_called_like_a_function_and_survives_pickling(bench: Bench) -> None:
+    judge = bench.judge()
     assert judge("yes", prompt="Why?") == 1.0
-    server.always = lambda request: Answer(400, {})
+    copy = pickle.loads(pickle.dumps(judge))
+    assert (copy.name, copy.args, copy("yes")) == (judge.name, judge.args, 1.0)
+    assert pickle.loads(pickle.dumps(load_judge("judge"))).endpoint is None
+    bench.server.always = lambda request: Answer(400, {})
     with pytest.raises(RewardError, match=r"judge 'tone': .* answered 400"):
         judge("no")
 
 
-def test_no_samples_have_no_scores(make_judge: MakeJudge) -> None:
-    assert make_judge().score([]) == []
-    assert make_judge("pairwise_judge").score([]) == []
+@pytest.mark.parametrize("kind", ["judge", "pairwise_judge"])
+def test_no_samples_have_no_scores(kind: str, bench: Bench) -> None:
+    assert bench.judge(kind).score([]) == []
 
 
-def test_a_defect_in_one_judgement_takes_no_other_with_it(
-    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judge = make_judge()
+def test_a_fault_of_one_judgement_takes_no_other_with_it(bench: Bench) -> None:
+    bench.server.always = lambda request: Answer(400, {}) if "poison" in request.text else None
+    scores = bench.judge().score([Sample("yes"), Sample("poison"), Sample("no")])
+    assert [score.value for score in scores] == [1.0, None, 0.0]
+
+
+def test_a_defect_in_one_judgement_takes_no_other_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = bench.judge()
     monkeypatch.setattr(type(judge), "_shared_sections", lambda self, sample: {"PROBLEM": sample.columns["x"]})
     scores = judge.score([Sample("yes"), Sample("yes", columns={"x": "Why?"})])
     assert [score.outcome for score in scores] == [Outcome.ERROR, Outcome.SCORED]
@@ -120,18 +123,16 @@ def test_a_defect_in_one_judgement_takes_no_other_with_it(
 # --- event loops and threads -----------------------------------------------------------------------------------------
 
 
-def test_a_judge_works_inside_a_running_event_loop(make_judge: MakeJudge) -> None:
+def test_a_judge_works_inside_a_running_event_loop(bench: Bench) -> None:
     async def run() -> list[float]:
-        return [score.value for score in make_judge().score([Sample("yes"), Sample("no")])]
+        return [score.value for score in bench.judge().score([Sample("yes"), Sample("no")])]
 
     assert asyncio.run(run()) == [1.0, 0.0]
 
 
-def test_a_judge_works_in_several_threads_and_event_loops_one_after_the_other_and_at_once(
-    server: EndpointServer, make_judge: MakeJudge
-) -> None:
-    judge = make_judge()
-    server.work_s = 0.02
+def test_a_judge_works_in_several_threads_at_once_and_leaves_no_connection_open(bench: Bench) -> None:
+    judge, before = bench.judge(), open_clients()
+    bench.server.crowd = 8  # all four threads have both requests under way
     values: dict[int, list[float]] = {}
 
     def score(number: int) -> None:
@@ -144,197 +145,177 @@ def test_a_judge_works_in_several_threads_and_event_loops_one_after_the_other_an
         thread.join()
     score(4)
     assert values == {number: [1.0, 0.0] for number in range(5)}
-    assert judge._asker._sessions == {}
+    assert open_clients() <= before
 
 
-def test_concurrent_calls_share_one_limit(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge(max_concurrency=3)
-    server.work_s = 0.02
+@pytest.mark.parametrize(("of_the_judge", "of_the_caller", "most"), [(3, None, 3), (None, 2, 2), (3, 5, 3)])
+def test_the_judge_and_the_caller_may_limit_the_requests_under_way(
+    of_the_judge: int | None, of_the_caller: int | None, most: int, bench: Bench
+) -> None:
+    bench.server.crowd = most
+    scores = asyncio.run(bench.judge(max_concurrency=of_the_judge).score_async(MANY, of_the_caller))
+    assert [score.value for score in scores] == [1.0] * 12
+    assert bench.server.most_at_once == most
+
+
+def test_concurrent_calls_share_one_limit(bench: Bench) -> None:
+    judge = bench.judge(max_concurrency=3)
+    bench.server.crowd = 3
 
     async def run() -> None:
-        await asyncio.gather(*(judge.score_async([Sample(f"yes {number}")], 1) for number in range(12)))
+        await asyncio.gather(*(judge.score_async([sample], 1) for sample in MANY))
 
     asyncio.run(run())
-    assert server.most_at_once == 3
+    assert bench.server.most_at_once == 3
 
 
-def test_the_caller_may_limit_further(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.work_s = 0.02
-    scores = asyncio.run(make_judge().score_async([Sample(f"yes {number}") for number in range(8)], 2))
-    assert [score.value for score in scores] == [1.0] * 8
-    assert server.most_at_once == 2
-
-
-def test_a_cancelled_batch_leaves_nothing_behind(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge()
-    server.always = lambda request: Answer(delay_s=30) if "wait" in request.text else None
+def test_a_cancelled_batch_leaves_its_place_to_the_next_and_nothing_behind(bench: Bench) -> None:
+    judge, before = bench.judge(max_concurrency=1), open_clients()
+    bench.server.always = lambda request: Answer(delay_s=600) if "wait" in request.text else None
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
 
     async def run() -> float:
-        try:
-            async with asyncio.timeout(0.2):
-                await judge.score_async([Sample("wait")] * 3)
-        except TimeoutError:
-            pass
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        cancelled = asyncio.ensure_future(judge.score_async([Sample("wait")] * 3))
+        await asyncio.to_thread(bench.server.wait_for_requests, 1)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
         return float((await judge.score_async([Sample("yes")]))[0].value)
 
-    started = time.perf_counter()
     assert asyncio.run(run()) == 1.0
-    assert time.perf_counter() - started < 5
-    assert judge._asker._sessions == {}
+    assert open_clients() <= before
+    gc.collect()
+    assert [loop() for loop in loops] == [None]
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-def test_no_more_requests_are_under_way_than_allowed(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.work_s = 0.02
-    make_judge(max_concurrency=4).score([Sample(f"yes {number}") for number in range(20)])
-    assert server.most_at_once == 4
+def test_tokens_per_minute_are_kept_by_what_was_used(bench: Bench) -> None:
+    judge = bench.judge(tokens_per_minute=3_000, max_concurrency=1)
+    for sample in MANY[:10]:  # about 1,600 tokens each by the estimate, 120 by the endpoint's own count
+        judge.score([sample])
+    assert bench.time.now == 1_000
 
 
-def test_requests_per_minute_are_kept_across_batches(make_judge: MakeJudge, fake_time: FakeTime) -> None:
-    judge = make_judge(requests_per_minute=5)
-    for batch in range(3):
-        judge.score([Sample(f"yes {batch} {number}") for number in range(4)])
-    assert fake_time.now == 1_000 + 120
-
-
-def test_tokens_per_minute_are_kept_by_what_was_used(make_judge: MakeJudge, fake_time: FakeTime) -> None:
-    judge = make_judge(tokens_per_minute=3_000, max_concurrency=1)
-    for number in range(10):  # about 1,600 tokens each by the estimate, 120 by the endpoint's own count
-        judge.score([Sample(f"yes {number}")])
-    assert fake_time.now == 1_000
-
-
-def test_a_spent_budget_of_requests_ends_in_errors_that_name_it(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge(max_requests=3)
-    scores = judge.score([Sample(f"yes {number}") for number in range(5)])
+def test_a_spent_budget_of_requests_ends_in_errors_that_name_it(bench: Bench) -> None:
+    judge = bench.judge(max_requests=3)
+    scores = judge.score(MANY[:5])
     assert sorted(score.outcome for score in scores) == ["error", "error", "scored", "scored", "scored"]
     assert "the judge's budget is spent: max_requests=3" in next(s.detail for s in scores if s.value is None)
     assert judge.score([Sample("no")])[0].outcome is Outcome.ERROR
-    assert len(server.requests) == 3
+    assert len(bench.server.requests) == 3
+    bench.server.always = lambda request: Answer(500, {})
+    assert "max_requests=2" in bench.ask(max_requests=2).detail
+    assert len(bench.server.requests) == 5  # repeated tries count
 
 
-def test_repeated_tries_count_towards_the_budget(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.always = lambda request: Answer(500, {})
-    (score,) = make_judge(max_requests=2).score([Sample("yes")])
-    assert "max_requests=2" in score.detail
-    assert len(server.requests) == 2
-
-
-def test_no_more_money_is_spent_than_allowed(server: EndpointServer, make_judge: MakeJudge) -> None:
-    judge = make_judge(prices={"prompt": 0, "completion": 100}, max_cost=0.01, max_tokens=50)
-    scores = judge.score([Sample(f"yes {number}") for number in range(20)])
-    assert [score.outcome for score in scores].count(Outcome.SCORED) == len(server.requests)
+def test_no_more_money_is_spent_than_allowed(bench: Bench) -> None:
+    judge = bench.judge(prices={"prompt": 0, "completion": 100}, max_cost=0.01, max_tokens=50)
+    scores = judge.score(MANY)
+    assert [score.outcome for score in scores].count(Outcome.SCORED) == len(bench.server.requests)
     assert 0.002 <= judge.metrics()["cost"] <= 0.01
-    judge.score([Sample(f"no {number}") for number in range(20)])
+    judge.score([Sample(f"no {number}") for number in range(12)])
     assert judge.metrics()["cost"] <= 0.01
     assert "max_cost=0.01" in judge.score([Sample("partly")])[0].detail
 
 
-def test_what_the_cache_knows_is_free(make_judge: MakeJudge, tmp_path: Path) -> None:
-    make_judge(cache=str(tmp_path / "cache")).score([Sample("yes")])
-    assert make_judge(cache=str(tmp_path / "cache"), max_requests=0).score([Sample("yes")])[0].value == 1.0
+def test_what_the_cache_knows_is_free(bench: Bench, tmp_path: Path) -> None:
+    bench.ask(cache=str(tmp_path / "cache"))
+    assert bench.ask(cache=str(tmp_path / "cache"), max_requests=0).value == 1.0
 
 
 # --- accounts --------------------------------------------------------------------------------------------------------
 
 
-def test_totals_count_everything(server: EndpointServer, make_judge: MakeJudge, tmp_path: Path) -> None:
-    server.answers.extend([Answer(500, {}), Answer(400, {})])
-    judge = make_judge(prices={"prompt": 1, "completion": 10}, cache=str(tmp_path / "cache"), max_concurrency=1)
+def test_totals_count_everything(bench: Bench, tmp_path: Path) -> None:
+    bench.server.answers.extend([Answer(500, {}), Answer(400, {})])
+    judge = bench.judge(prices={"prompt": 1, "completion": 10}, cache=str(tmp_path / "cache"), max_concurrency=1)
     judge.score([Sample("yes"), Sample("no"), Sample("partly")])
     judge.score([Sample("partly")])
     metrics = judge.metrics()
-    assert metrics["verdicts"] == 3
-    assert metrics["failures"] == 1
-    assert metrics["cache_hits"] == 1
-    assert metrics["requests"] == 4
-    assert (metrics["prompt_tokens"], metrics["completion_tokens"], metrics["cached_tokens"]) == (200, 40, 128)
+    counts = ("verdicts", "failures", "cache_hits", "requests", "prompt_tokens", "completion_tokens", "cached_tokens")
+    assert [metrics[name] for name in counts] == [3, 1, 1, 4, 200, 40, 128]
     assert metrics["cost"] == pytest.approx(200e-6 + 400e-6)
-    assert 0 < metrics["latency_mean_s"] <= metrics["latency_max_s"] < 5
+    assert 0 < metrics["latency_mean_s"] <= metrics["latency_max_s"]
 
 
-def test_a_request_given_up_is_charged_at_its_estimate(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.answers.append(Answer(delay_s=30))
-    judge = make_judge(timeout_s=0.2, prices={"prompt": 1, "completion": 1}, max_tokens=500)
+def test_a_request_given_up_is_charged_at_its_estimate(bench: Bench) -> None:
+    bench.server.answers.append(Answer(delay_s=600))
+    judge = bench.judge(timeout_s=0.2, prices={"prompt": 1, "completion": 1}, max_tokens=500)
     assert judge.score([Sample("yes")])[0].outcome is Outcome.TIMEOUT
-    assert judge.metrics()["completion_tokens"] == 500
+    assert judge.metrics()["completion_tokens"] == 500 * judge.metrics()["requests"]
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "code", "told"),
     [
-        ({"model": None}, "requires `model`"),
-        ({"rubric": None}, "requires `rubric`"),
-        ({"modle": "x"}, "no argument 'modle' to set; it has: .*model"),
-        ({"model": 3}, "`model` must be a text"),
-        ({"base_url": "api.openai.com"}, "`base_url` must be a URL"),
-        ({"base_url": "ftp://api.openai.com"}, "`base_url` must be a URL"),
-        ({"base_url": "http://host:port/"}, "`base_url` must be a URL"),
-        ({"base_url": "http://user:sesame@host/v1"}, "without user, query and fragment"),
-        ({"base_url": "http://host/v1?key=sesame"}, "without user, query and fragment"),
-        ({"temperature": 3}, "`temperature` must be a number from 0 to 2, not 3"),
-        ({"temperature": True}, "`temperature` must be a number"),
-        ({"temperature": float("nan")}, "`temperature` must be a number"),
-        ({"timeout_s": 0}, "`timeout_s` must be a number of at least 0.001"),
-        ({"timeout_s": float("inf")}, "`timeout_s` must be a finite number"),
-        ({"tries": 0}, "`tries` must be a whole number of at least 1"),
-        ({"tries": 1.5}, "`tries` must be a whole number"),
-        ({"max_concurrency": "many"}, "`max_concurrency` must be a whole number"),
-        ({"requests_per_minute": 0}, "`requests_per_minute` must be a whole number of at least 1"),
-        ({"structured": "xml"}, "`structured` must be one of auto, json_schema"),
-        ({"extra_body": {"stream": True}}, "`extra_body` cannot set 'stream'"),
-        ({"extra_body": "stream"}, "`extra_body` must be a mapping"),
-        ({"prices": {"prompt": 1}}, "`prices` must be the prices of a million tokens"),
-        ({"prices": {"prompt": 1, "completion": -1}}, "`prices` must be the prices of a million tokens"),
-        ({"max_cost": 1.0}, "`max_cost` requires `prices`"),
-        ({"cache": 3}, "`cache` must be true, false or the path of a file"),
-        ({"columns": 3}, "`columns` must be a list of names"),
-        ({"polarity": "neutral"}, "`polarity` must be one of positive, negative"),
-        ({"scores": {"yes": 1}}, "at least two verdicts"),
+        ({"model": None}, "missing_argument", "`model`"),
+        ({"rubric": None}, "missing_argument", "`rubric`"),
+        ({"modle": "x"}, "unknown_argument", "'modle' to set; it has: api_key_env,"),
+        ({"model": 3}, "invalid_argument", "a text"),
+        ({"base_url": "api.openai.com"}, "invalid_argument", "a URL such as"),
+        ({"base_url": "ftp://api.openai.com"}, "invalid_argument", "a URL such as"),
+        ({"base_url": "http://host:port/"}, "invalid_argument", "a URL such as"),
+        ({"base_url": "http://user:sesame@host/v1"}, "invalid_argument", "without user, query and fragment"),
+        ({"base_url": "http://host/v1?key=sesame"}, "invalid_argument", "without user, query and fragment"),
+        ({"temperature": 3}, "invalid_argument", "a number from 0 to 2, not 3"),
+        ({"temperature": True}, "invalid_argument", "a number"),
+        ({"temperature": float("nan")}, "invalid_argument", "a number"),
+        ({"timeout_s": 0}, "invalid_argument", "a number of at least 0.001"),
+        ({"timeout_s": float("inf")}, "invalid_argument", "a finite number"),
+        ({"tries": 0}, "invalid_argument", "a whole number of at least 1"),
+        ({"tries": 1.5}, "invalid_argument", "a whole number"),
+        ({"max_concurrency": "many"}, "invalid_argument", "a whole number"),
+        ({"requests_per_minute": 0}, "invalid_argument", "a whole number of at least 1"),
+        ({"structured": "xml"}, "invalid_argument", "one of auto, json_schema"),
+        ({"extra_body": {"stream": True}}, "invalid_argument", "cannot set 'stream'"),
+        ({"extra_body": "stream"}, "invalid_argument", "a mapping"),
+        ({"prices": {"prompt": 1}}, "invalid_argument", "the prices of a million tokens"),
+        ({"prices": {"prompt": 1, "completion": -1}}, "invalid_argument", "the prices of a million tokens"),
+        ({"max_cost": 1.0}, "missing_argument", "requires `prices`"),
+        ({"cache": 3}, "invalid_argument", "true, false or the path of a file"),
+        ({"columns": 3}, "invalid_argument", "a list of names"),
+        ({"polarity": "neutral"}, "invalid_argument", "one of positive, negative"),
+        ({"scores": {"yes": 1}}, "too_few_verdicts", "`scores`"),
     ],
 )
-def test_an_argument_that_cannot_be_is_refused_by_name(args: dict[str, Any], told: str) -> None:
-    with pytest.raises(RewardError, match=told) as caught:
+def test_a_malformed_argument_is_refused_by_name(args: dict[str, Any], code: str, told: str) -> None:
+    with raises(RewardError, code) as caught:
         get_reward_function("judge").bind("tone", {**ARGS, **args})
-    assert "'tone'" in str(caught.value)
-    assert "sesame" not in str(caught.value)
+    message = str(caught.value)
+    assert "'tone'" in message
+    assert next(iter(args)) in message
+    assert told in message
+    assert "sesame" not in message
 
 
 def test_a_judge_without_arguments_says_what_it_needs() -> None:
-    with pytest.raises(RewardError, match="requires args, at least `model` and `rubric`"):
+    with raises(RewardError, "missing_argument") as caught:
         get_reward_function("judge")("yes")
+    assert "`model` and `rubric`" in str(caught.value)
     assert "requires args" in get_reward_function("judge").describe()
-    with pytest.raises(RewardError, match="requires args, at least `model` and `rubric`"):
+    with raises(RewardError, "missing_argument"):
         resolve_reward("judge").check_parameters(["answer"])
 
 
 def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
-    with pytest.raises(RewardError, match=r"requires httpx and tenacity; run `pip install agent_tunix\[judge\]`"):
+    with raises(RewardError, "missing_dependency") as caught:
         load_judge("judge").bind("tone", ARGS)
+    assert "httpx and tenacity; run `pip install agent_tunix[judge]`" in str(caught.value)
 
 
 def test_a_column_that_the_dataset_lacks_is_an_error_before_training() -> None:
     judge = get_reward_function("judge").bind("tone", {**ARGS, "columns": ["answer", "rationale"]})
-    with pytest.raises(
-        RewardSignatureError, match="shown the column `rationale`, which the dataset lacks; it has: answer"
-    ):
+    with raises(RewardSignatureError, "missing_column") as caught:
         judge.check_parameters(["answer"])
+    assert "`rationale`" in str(caught.value)
     judge.check_parameters(["answer", "rationale"])
-
-
-def test_a_judge_survives_pickling(make_judge: MakeJudge) -> None:
-    judge = make_judge()
-    judge.score([Sample("yes")])
-    copy = pickle.loads(pickle.dumps(judge))
-    assert (copy.name, copy.args) == (judge.name, judge.args)
-    assert copy.score([Sample("yes")])[0].value == 1.0
-    assert pickle.loads(pickle.dumps(load_judge("judge"))).endpoint is None
 
 
 @pytest.mark.parametrize("name", JUDGES)
@@ -346,39 +327,18 @@ def test_a_judge_is_a_reward_by_name(name: str) -> None:
     assert type(judge).__doc__
 
 
-def test_a_users_reward_may_take_a_judges_name(caplog: pytest.LogCaptureFixture) -> None:
-    register_reward_function("judge", lambda response: 0.5)
-    assert get_reward_function("judge")("yes") == 0.5
-    assert "the built-in reward 'judge' is replaced" in caplog.text
-
-
 # --- in a run --------------------------------------------------------------------------------------------------------
 
 
-def test_judges_are_components_like_any_other(server: EndpointServer, tmp_path: Path) -> None:
-    file = tmp_path / "careful.yaml"
-    file.write_text(f"""
-components:
-  right: {{function: math, weight: 1.0}}
-  clear:
-    function: judge
-    weight: 0.5
-    args:
-      model: practice
-      base_url: {server.url}
-      cache: false
-      rubric: Is it clear?
-      scores: {{yes: 1.0, partly: 0.25, no: 0}}
-  rude:
-    function: judge
-    weight: -2.0
-    args:
-      model: practice
-      base_url: {server.url}
-      cache: false
-      polarity: negative
-      rubric: {{rude: "Is it rude?"}}
-""")
+def test_judges_are_components_like_any_other(bench: Bench, tmp_path: Path) -> None:
+    clear = bench.args(rubric="Is it clear?", scores={"yes": 1.0, "partly": 0.25, "no": 0})
+    rude = bench.args(rubric={"rude": "Is it rude?"}, polarity="negative")
+    components = {
+        "right": "math",
+        "clear": {"function": "judge", "weight": 0.5, "args": clear},
+        "rude": {"function": "judge", "weight": -2.0, "args": rude},
+    }
+    (tmp_path / "careful.yaml").write_text(json.dumps({"components": components}))
     mixture = resolve_reward("careful", reward_directories=[tmp_path])
     mixture.check_parameters(["answer"])
     scores = mixture.score([Sample("yes 4", columns={"answer": "4"}), Sample("partly 4", columns={"answer": "4"})])
@@ -388,27 +348,25 @@ components:
     assert "negative rubric (rude)" in mixture.describe()
 
 
-def test_requests_leave_no_line_each_in_a_runs_log(make_judge: MakeJudge, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_leave_no_line_each_in_a_runs_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    make_judge().score([Sample("yes")])
+    bench.ask()
     assert caplog.records == []
 
 
-def test_a_run_leaves_a_judge_its_own_time(server: EndpointServer, fake_time: FakeTime) -> None:
-    args = {"model": "practice", "base_url": server.url, "cache": False, "rubric": "Good?"}
-    server.always = lambda request: Answer(body=chat(grade(request)), delay_s=0.3)
-    for execution in ("auto", "process", "inline"):
-        with make_runner(resolve_reward("judge", args={"judge": args}), execution, timeout_s=0.05) as runner:
-            assert [score.value for score in runner.reward.score([Sample("yes"), Sample("no")])] == [1.0, 0.0]
+@pytest.mark.parametrize("execution", ["auto", "inline", pytest.param("process", marks=pytest.mark.slow)])
+def test_a_run_leaves_a_judge_its_own_time(execution: str, bench: Bench) -> None:
+    bench.server.always = lambda request: Answer(body=chat(grade(request)), delay_s=0.2)
+    mixture = resolve_reward("judge", args={"judge": bench.args()})
+    with make_runner(mixture, execution, timeout_s=0.05) as runner:
+        assert [score.value for score in runner.reward.score([Sample("yes"), Sample("no")])] == [1.0, 0.0]
 
 
-def test_a_judge_is_not_asked_where_its_gate_is_shut(server: EndpointServer) -> None:
-    args = {"model": "practice", "base_url": server.url, "cache": False, "rubric": "Good?"}
-    components = {"right": "math", "good": {"function": "judge", "args": args, "requires": {"right": 1.0}}}
+def test_a_judge_is_not_asked_where_its_gate_is_shut(bench: Bench) -> None:
+    components = {"right": "math", "good": {"function": "judge", "args": bench.args(), "requires": {"right": 1.0}}}
     samples = [Sample("yes 4", columns={"answer": "4"}), Sample("yes 5", columns={"answer": "4"})]
-    scores = resolve_reward(components).score(samples)
-    assert scores[0].value == 2.0
-    assert len(server.requests) == 1
+    assert resolve_reward(components).score(samples)[0].value == 2.0
+    assert len(bench.server.requests) == 1
 
 
 def test_the_fingerprint_of_a_judge_tells_what_it_is_asked() -> None:
@@ -420,14 +378,9 @@ def test_the_fingerprint_of_a_judge_tells_what_it_is_asked() -> None:
     assert "judges/prompts.py" in str(prints[0].to_data())
 
 
-def test_arguments_come_from_rewards_args_too(server: EndpointServer) -> None:
-    args = {"judge": {"model": "practice", "base_url": server.url, "cache": False, "rubric": "Good?"}}
-    mixture = resolve_reward("judge", args=args)
+def test_arguments_come_from_rewards_args_and_a_failed_verdict_leaves_the_completion_unscored(bench: Bench) -> None:
+    mixture = resolve_reward("judge", args={"judge": bench.args()})
     assert mixture.score([Sample("no")])[0].value == 0.0
-
-
-def test_a_failed_verdict_leaves_the_completion_unscored(server: EndpointServer, make_judge: MakeJudge) -> None:
-    server.always = lambda request: Answer(400, {})
-    args = {"judge": {"model": "practice", "base_url": server.url, "cache": False, "rubric": "Good?"}}
-    (score,) = resolve_reward("judge", args=args).score([Sample("yes")])
+    bench.server.always = lambda request: Answer(400, {})
+    (score,) = mixture.score([Sample("yes")])
     assert (score.value, score.outcome) == (None, Outcome.ERROR)

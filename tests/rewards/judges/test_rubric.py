@@ -3,6 +3,7 @@ import yaml
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.judges.rubric import DEFAULT_SCORES, read_rubric
+from tests.raising import raises
 
 
 def test_a_text_is_a_rubric_of_one_criterion() -> None:
@@ -30,16 +31,11 @@ def test_the_value_is_the_weighted_mean() -> None:
     assert rubric.scores({"grounded": "no", "polite": "yes"}) == {"grounded": 0.0, "polite": 1.0}
 
 
-def test_a_negative_rubric_gives_its_raw_score() -> None:
-    rubric = read_rubric("faults", "Does it invent facts?", polarity="negative")
-    assert rubric.value({"quality": "yes"}) == 1.0
-
-
 def test_a_rubric_of_negative_criteria_is_negative() -> None:
     written = {"invents": {"question": "Does it invent facts?", "polarity": "negative"}}
-    rubric = read_rubric("faults", written)
-    assert rubric.polarity == "negative"
-    assert rubric.value({"invents": "yes"}) == 1.0
+    assert read_rubric("faults", written).polarity == "negative"
+    assert read_rubric("faults", written).value({"invents": "yes"}) == 1.0
+    assert read_rubric("faults", "Does it invent facts?", polarity="negative").value({"quality": "yes"}) == 1.0
 
 
 def test_a_fault_lowers_a_positive_rubric() -> None:
@@ -52,33 +48,33 @@ def test_a_fault_lowers_a_positive_rubric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rubric", "scores", "told"),
+    ("rubric", "scores", "code"),
     [
-        (None, None, "`rubric` must be a text or a mapping"),
-        ({}, None, "`rubric` must be a text or a mapping"),
-        (["Is it polite?"], None, "`rubric` must be a text or a mapping"),
-        ("", None, "must have a question"),
-        ({"id": "Is it polite?"}, None, "'id' cannot name a criterion"),
-        ({"is it polite": "yes?"}, None, "cannot name a criterion"),
-        ({1: "Is it polite?"}, None, "1 cannot name a criterion"),
-        ({"polite": 3}, None, "must be a question"),
-        ({"polite": {"scores": {"yes": 1, "no": 0}}}, None, "must have a question"),
-        ({"polite": {"question": "?", "score": {}}}, None, "has no key 'score'"),
-        ({"polite": {"question": "?", "polarity": "bad"}}, None, "must be positive or negative"),
-        ({"polite": {"question": "?", "weight": 0}}, None, "a number above 0"),
-        ({"polite": {"question": "?", "weight": -1}}, None, "has `polarity: negative`"),
-        ({"polite": {"question": "?", "weight": True}}, None, "a number above 0"),
-        ("Polite?", {"yes": 1.0}, "at least two verdicts"),
-        ("Polite?", "yes", "at least two verdicts"),
-        ("Polite?", {"yes": 2.0, "no": 0.0}, "from 0 to 1"),
-        ("Polite?", {"yes": 1.0, "no": -1.0}, "from 0 to 1"),
-        ("Polite?", {"yes": "1", "no": 0.0}, "from 0 to 1"),
-        ("Polite?", {"yes": float("nan"), "no": 0.0}, "from 0 to 1"),
-        ("Polite?", {"yes": 1.0, "no": 1.0}, "nothing would be judged"),
-        ("Polite?", {"yes": 1.0, "Yes": 0.5, "no": 0.0}, "differ in case"),
+        (None, None, "invalid_rubric"),
+        ({}, None, "invalid_rubric"),
+        (["Is it polite?"], None, "invalid_rubric"),
+        ("", None, "missing_question"),
+        ({"id": "Is it polite?"}, None, "invalid_name"),
+        ({"is it polite": "yes?"}, None, "invalid_name"),
+        ({1: "Is it polite?"}, None, "invalid_name"),
+        ({"polite": 3}, None, "missing_question"),
+        ({"polite": {"scores": {"yes": 1, "no": 0}}}, None, "missing_question"),
+        ({"polite": {"question": "?", "score": {}}}, None, "unknown_key"),
+        ({"polite": {"question": "?", "polarity": "bad"}}, None, "invalid_polarity"),
+        ({"polite": {"question": "?", "weight": 0}}, None, "invalid_weight"),
+        ({"polite": {"question": "?", "weight": -1}}, None, "invalid_weight"),
+        ({"polite": {"question": "?", "weight": True}}, None, "invalid_weight"),
+        ("Polite?", {"yes": 1.0}, "too_few_verdicts"),
+        ("Polite?", "yes", "too_few_verdicts"),
+        ("Polite?", {"yes": 2.0, "no": 0.0}, "invalid_score"),
+        ("Polite?", {"yes": 1.0, "no": -1.0}, "invalid_score"),
+        ("Polite?", {"yes": "1", "no": 0.0}, "invalid_score"),
+        ("Polite?", {"yes": float("nan"), "no": 0.0}, "invalid_score"),
+        ("Polite?", {"yes": 1.0, "no": 1.0}, "equal_scores"),
+        ("Polite?", {"yes": 1.0, "Yes": 0.5, "no": 0.0}, "duplicate_verdict"),
     ],
 )
-def test_what_is_no_rubric_is_refused(rubric: object, scores: object, told: str) -> None:
-    with pytest.raises(RewardError, match=told) as caught:
+def test_what_is_no_rubric_is_refused(rubric: object, scores: object, code: str) -> None:
+    with raises(RewardError, code) as caught:
         read_rubric("tone", rubric, scores)
     assert str(caught.value).startswith("judge 'tone': ")

@@ -9,8 +9,9 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.judges import load_judge
-from tests.rewards.judges.conftest import MakeJudge
-from tests.rewards.judges.endpoint_server import Answer, EndpointServer, chat, grade
+from tests.raising import raises
+from tests.rewards.judges.conftest import Bench
+from tests.rewards.judges.endpoint_server import Answer, chat, grade
 
 KEY = "sk-open-sesame-1234567890"
 
@@ -20,17 +21,13 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRACTICE_KEY", KEY)
 
 
-def test_the_key_is_sent_as_a_bearer_token(server: EndpointServer, make_judge: MakeJudge) -> None:
-    make_judge(api_key_env="PRACTICE_KEY").score([Sample("yes")])
-    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
-
-
-def test_without_a_name_no_key_is_sent(
-    server: EndpointServer, make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+def test_the_key_is_sent_as_a_bearer_token_where_its_variable_is_named(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    make_judge().score([Sample("yes")])
-    assert "Authorization" not in server.requests[0].headers
+    bench.ask(api_key_env="PRACTICE_KEY")
+    bench.ask()
+    assert [request.headers.get("Authorization") for request in bench.server.requests] == [f"Bearer {KEY}", None]
 
 
 def test_the_usual_variable_is_for_the_usual_endpoint_alone() -> None:
@@ -44,13 +41,13 @@ def test_the_usual_variable_is_for_the_usual_endpoint_alone() -> None:
 
 
 def test_the_key_is_neither_logged_nor_stored_nor_shown(
-    server: EndpointServer, make_judge: MakeJudge, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in (None, "httpx", "httpcore"):
         caplog.set_level(logging.DEBUG, name)
-    server.answers.append(Answer(500, {"error": {"message": f"trouble with {KEY}"}}))
-    server.judge = lambda request: grade(request).replace("because", KEY)
-    judge = make_judge(api_key_env="PRACTICE_KEY", cache=str(tmp_path / "cache"))
+    bench.server.answers.append(Answer(500, {"error": {"message": f"trouble with {KEY}"}}))
+    bench.server.judge = lambda request: grade(request).replace("because", KEY)
+    judge = bench.judge(api_key_env="PRACTICE_KEY", cache=str(tmp_path / "cache"))
     (score,) = judge.score([Sample("yes")])
     assert score.value == 1.0
     assert score.extras["reasons"] == {"quality": "[key] of 3 characters"}
@@ -73,11 +70,9 @@ def test_the_key_is_neither_logged_nor_stored_nor_shown(
     ],
     ids=lambda answer: answer.status,
 )
-def test_an_endpoint_that_repeats_the_key_is_not_quoted_with_it(
-    answer: Answer, server: EndpointServer, make_judge: MakeJudge
-) -> None:
-    server.always = lambda request: answer
-    (score,) = make_judge(api_key_env="PRACTICE_KEY").score([Sample("yes")])
+def test_an_endpoint_that_repeats_the_key_is_not_quoted_with_it(answer: Answer, bench: Bench) -> None:
+    bench.server.always = lambda request: answer
+    score = bench.ask(api_key_env="PRACTICE_KEY")
     assert score.outcome is Outcome.ERROR
     assert "[key]" in score.detail
     assert KEY not in str(score)
@@ -85,29 +80,30 @@ def test_an_endpoint_that_repeats_the_key_is_not_quoted_with_it(
 
 @pytest.mark.parametrize("value", [None, "", "  "])
 def test_a_key_that_is_not_set_is_an_error_before_training(
-    value: str | None, server: EndpointServer, make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+    value: str | None, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = make_judge(api_key_env="PRACTICE_KEY")
+    judge = bench.judge(api_key_env="PRACTICE_KEY")
     judge.check_parameters([])
     monkeypatch.setenv("PRACTICE_KEY", value) if value is not None else monkeypatch.delenv("PRACTICE_KEY")
-    with pytest.raises(RewardError, match="the environment variable PRACTICE_KEY is not set"):
+    with raises(RewardError, "missing_api_key") as caught:
         judge.check_parameters([])
+    assert "PRACTICE_KEY" in str(caught.value)
     (score,) = judge.score([Sample("yes")])
     assert score.outcome is Outcome.ERROR
-    assert server.requests == []
+    assert bench.server.requests == []
 
 
 def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(
-    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRACTICE_KEY", "sesame\nX-Other: 1")
-    with pytest.raises(RewardError, match="no HTTP header") as caught:
-        make_judge(api_key_env="PRACTICE_KEY").check_parameters([])
+    with raises(RewardError, "invalid_api_key") as caught:
+        bench.judge(api_key_env="PRACTICE_KEY").check_parameters([])
     assert "sesame" not in str(caught.value)
 
 
-def test_an_unencrypted_key_is_warned_of(caplog: pytest.LogCaptureFixture, make_judge: MakeJudge) -> None:
-    make_judge(api_key_env="PRACTICE_KEY")  # on the loopback
+def test_an_unencrypted_key_is_warned_of(caplog: pytest.LogCaptureFixture, bench: Bench) -> None:
+    bench.judge(api_key_env="PRACTICE_KEY")  # on the loopback
     assert caplog.records == []
-    make_judge(api_key_env="PRACTICE_KEY", base_url="http://judge.example/v1")
+    bench.judge(api_key_env="PRACTICE_KEY", base_url="http://judge.example/v1")
     assert "judge 'tone' sends its key unencrypted to judge.example" in caplog.text

@@ -4,6 +4,7 @@ import pytest
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, read_route
+from tests.raising import raises
 
 
 @pytest.mark.parametrize(
@@ -46,5 +47,5 @@ def test_what_a_route_says_of_itself_can_be_written() -> None:
 
 @pytest.mark.parametrize("written", [3, [], {}, {"kind": []}, {"kind": None}, {"kind": {"is": "math"}}])
 def test_a_malformed_route_is_refused(written: object) -> None:
-    with pytest.raises(RewardError, match=r"`when` of component 'sums' must name a column .* as in \{kind: math\}"):
+    with raises(RewardError, "invalid_route"):
         read_route("sums", written)

@@ -1,25 +1,14 @@
 """Steps as a run would have stored them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from agent_tunix.rewards import Component, Mixture, Sample
-from agent_tunix.rewards.calling import RewardFunction
-from agent_tunix.rewards.mixture.schedules import Weight
+from agent_tunix.rewards import Mixture, Sample
 from agent_tunix.rewards.replay import RecordedStep
 
 G = 4
-
-
-def component(name: str, function: Callable[..., Any], weight: Weight = 1.0, **options: Any) -> Component:
-    return Component(name, RewardFunction(function, name), weight, **options)
-
-
-def by_column(name: str, weight: Weight = 1.0, **options: Any) -> Component:
-    """A component that returns what the sample's column of its name holds."""
-    return component(name, lambda metadata, response="": metadata[name], weight, **options)
 
 
 def samples_of(step: int, rows: Sequence[dict[str, Any]]) -> list[Sample]:
@@ -32,7 +21,7 @@ def samples_of(step: int, rows: Sequence[dict[str, Any]]) -> list[Sample]:
 def record(
     mixture: Mixture, step: int, rows: Sequence[dict[str, Any]], scaling: str = "group", whole: bool = True
 ) -> RecordedStep:
-    """What training with a mixture would have stored of a step."""
+    """The record that training with a mixture would have stored of a step."""
     samples = samples_of(step, rows)
     scores = mixture.score(samples)
     advantages = mixture.advantages(scores, G, scaling).astype(np.float32)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.replay import Comparison, compare, replay
 from agent_tunix.rewards.replay.comparing import spearman
-from tests.rewards.replay.support import G, by_column, record
+from tests.rewards.replay.support import G, record
+from tests.rewards.support import by_column
 
 
 def compared(before: Mixture, after: Mixture, rows: list[dict[str, float]], num_movers: int = 10) -> Comparison:
@@ -51,18 +52,15 @@ def test_unscored_before_and_after_is_the_same() -> None:
     assert comparison.outcomes_after["error"] == 1
 
 
-def test_no_step_is_no_comparison() -> None:
-    comparison = compare([], G)
-    assert (comparison.completions, comparison.rank_correlation, comparison.mean_before) == (0, None, None)
-    assert "\n".join(comparison.lines())
-
-
-def test_it_is_ready_for_json() -> None:
+def test_it_is_ready_for_json_with_steps_and_without() -> None:
     rows = [{"a": math.nan}, {"a": 1.0}, {"a": 2.0}, {"a": 3.0}]
     comparison = compared(Mixture([by_column("a")]), Mixture([by_column("a", 2.0)]), rows)
     data = json.loads(json.dumps(comparison.to_data(), allow_nan=False))
     assert data["completions"] == G
     assert data["movers"] == [mover.to_data() for mover in comparison.movers]
+    nothing = compare([], G)
+    assert (nothing.completions, nothing.rank_correlation, nothing.mean_before) == (0, None, None)
+    assert "\n".join(nothing.lines())
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=12))
@@ -73,7 +71,6 @@ def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
         assert ours is None
     else:
         assert ours == pytest.approx(scipy.stats.spearmanr(first, second).statistic)
-
-
-def test_pairs_with_an_unknown_value_take_no_part() -> None:
-    assert spearman(np.array([1.0, 2.0, np.nan]), np.array([3.0, 4.0, 0.0])) == 1.0
+    with_unknown = (np.append(first, np.nan), np.append(second, 0.0))
+    assert spearman(*with_unknown) == ours
+    assert spearman(*with_unknown[::-1]) == ours

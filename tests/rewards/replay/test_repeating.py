@@ -5,7 +5,8 @@ import pytest
 
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.replay import repeat
-from tests.rewards.replay.support import G, by_column, component, record
+from tests.rewards.replay.support import G, record
+from tests.rewards.support import by_column, component
 
 ROWS = [{"a": index / 10} for index in range(G)]
 

@@ -10,7 +10,9 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, Outcome
 from agent_tunix.rewards.mixture.schedules import Schedule, read_weight
 from agent_tunix.rewards.replay import Unreplayable, compare, replay
-from tests.rewards.replay.support import G, by_column, component, record
+from tests.raising import raises
+from tests.rewards.replay.support import G, record
+from tests.rewards.support import by_column, component
 
 VALUES = st.one_of(
     st.floats(-1e3, 1e3), st.sampled_from([0.0, 1.0, 0.1, math.nan, math.inf, None, "not a number", 1e30])
@@ -24,7 +26,7 @@ def mixture_of(on_failure: str = "exclude") -> Mixture:
     return Mixture([by_column("a", 0.7), by_column("b", -0.3, requires={"a": 0.5})], on_failure=on_failure)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(ROWS, min_size=1, max_size=3),
     scaling=st.sampled_from(["group", "batch", "none", "component"]),
@@ -88,52 +90,53 @@ def test_known_scores_are_not_asked_for_again() -> None:
     rows = [{"a": float(index), "b": 1.0} for index in range(G)]
     recorded = record(Mixture([component("a", counts), by_column("b")]), 1, rows)
     asked.clear()
-    mixture = Mixture([component("a", counts, 2.0), by_column("b")])
+    mixture = Mixture([component("a", counts, weight=2.0), by_column("b")])
     (step,) = replay(mixture, [recorded], [], num_generations=G, reuse=["a"])
     assert asked == []
     assert step.totals.tolist() == [1.0, 3.0, 5.0, 7.0]
 
 
-def test_a_component_that_was_behind_a_shut_gate_is_asked_when_it_opens() -> None:
-    rows = [{"a": float(index), "b": 10.0} for index in range(G)]
-    recorded = record(Mixture([by_column("a"), by_column("b", requires={"a": 2.0})]), 1, rows)
-    assert recorded.totals.tolist() == [0.0, 1.0, 12.0, 13.0]
-    opened = Mixture([by_column("a"), by_column("b", requires={"a": 1.0})])
-    (step,) = replay(opened, [recorded], [], num_generations=G, reuse=["a", "b"])
-    assert step.totals.tolist() == [0.0, 11.0, 12.0, 13.0]
+@pytest.mark.parametrize(
+    ("before", "after", "first", "again"),
+    [
+        (2.0, 1.0, [0.0, 1.0, 12.0, 13.0], [0.0, 11.0, 12.0, 13.0]),  # what a shut gate hid is asked when it opens
+        (-1.0, 3.0, [10.0, 11.0, 12.0, 13.0], [0.0, 1.0, 2.0, 13.0]),  # a gate that shuts hides what is known
+    ],
+)
+def test_a_gate_that_moves(before: float, after: float, first: list[float], again: list[float]) -> None:
+    def gated_at(least: float) -> Mixture:
+        return Mixture([by_column("a"), by_column("b", requires={"a": least})])
+
+    recorded = record(gated_at(before), 1, [{"a": float(index), "b": 10.0} for index in range(G)])
+    assert recorded.totals.tolist() == first
+    (step,) = replay(gated_at(after), [recorded], [], num_generations=G, reuse=["a", "b"])
+    assert step.totals.tolist() == again
+    assert ("b" in step.scores[0].parts) is (again[0] > 0)
 
 
-def test_a_gate_that_shuts_hides_what_is_known() -> None:
-    rows = [{"a": float(index), "b": 10.0} for index in range(G)]
-    recorded = record(Mixture([by_column("a"), by_column("b")]), 1, rows)
-    shut = Mixture([by_column("a"), by_column("b", requires={"a": 3.0})])
-    (step,) = replay(shut, [recorded], [], num_generations=G, reuse=["a", "b"])
-    assert step.totals.tolist() == [0.0, 1.0, 2.0, 13.0]
-    assert "b" not in step.scores[0].parts
-
-
-@pytest.mark.parametrize("scaling", ["batch", "component"])
-def test_a_share_of_the_batch_is_no_batch_to_scale_by(scaling: str) -> None:
-    recorded = record(Mixture([by_column("a")]), 3, [{"a": 1.0}] * G, whole=False)
-    with pytest.raises(Unreplayable, match=r"step 3 has only a share stored.*rollouts.share=1"):
-        list(replay(Mixture([by_column("a")]), [recorded], [], num_generations=G, scaling=scaling))
+@pytest.mark.parametrize(
+    ("size", "scaling", "whole", "code", "told"),
+    [
+        (G, "batch", False, "partial_batch", "rollouts.share=1"),
+        (G, "component", False, "partial_batch", "step 3"),
+        (G - 1, "group", True, "damaged_rollouts", "step 3 has 4 stored completions"),
+        (G, "median", True, "invalid_advantage_scaling", "one of group"),
+    ],
+)
+def test_a_step_of_which_too_little_is_stored_is_refused(
+    size: int, scaling: str, whole: bool, code: str, told: str
+) -> None:
+    recorded = record(Mixture([by_column("a")]), 3, [{"a": 1.0}] * G, whole=whole)
+    with raises(RewardError, code) as caught:
+        list(replay(Mixture([by_column("a")]), [recorded], [], num_generations=size, scaling=scaling))
+    assert isinstance(caught.value, Unreplayable) is (scaling != "median")
+    assert told in str(caught.value)
 
 
 def test_a_share_of_the_batch_is_enough_for_its_groups() -> None:
     recorded = record(Mixture([by_column("a")]), 3, [{"a": float(i)} for i in range(G)], whole=False)
     (step,) = replay(Mixture([by_column("a")]), [recorded], [], num_generations=G)
     assert np.array_equal(step.advantages, recorded.advantages)
-
-
-def test_a_group_with_a_member_missing_is_refused() -> None:
-    recorded = record(Mixture([by_column("a")]), 3, [{"a": 1.0}] * G)
-    with pytest.raises(Unreplayable, match=f"step 3 has 4 stored completions, which are no whole groups of {G - 1}"):
-        list(replay(Mixture([by_column("a")]), [recorded], [], num_generations=G - 1))
-
-
-def test_an_unknown_scaling_is_refused() -> None:
-    with pytest.raises(RewardError, match="must be one of group"):
-        list(replay(mixture_of(), [], [], num_generations=G, scaling="median"))
 
 
 def test_a_fault_of_the_replayed_reward_is_an_outcome() -> None:

@@ -2,18 +2,14 @@
 
 from typing import Any
 
-from agent_tunix.rewards import Component, Mixture, Sample
-from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.rewards import Mixture, Sample
 from agent_tunix.rewards.statistics import summarise
+from tests.rewards.support import by_column
 
 
 def mixture_of(*names: str, **weights: float) -> Mixture:
     """Components that return what the sample's columns of their names hold."""
-
-    def reader(name: str) -> RewardFunction:
-        return RewardFunction(lambda response, metadata: metadata[name], name)
-
-    return Mixture([Component(name, reader(name), weights.get(name, 1.0)) for name in names])
+    return Mixture([by_column(name, weights.get(name, 1.0)) for name in names])
 
 
 def metrics_of(

@@ -1,8 +1,7 @@
-"""What a run's scores have shown, in memory that does not grow."""
+"""The summary of a run's scores."""
 
 import json
 import math
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -28,15 +27,13 @@ def test_the_analysis_keeps_the_best_and_the_worst() -> None:
     assert [example["response"] for example in report["top"]] == ["response 4", "response 6"]
     assert [example["total"] for example in report["bottom"]] == [1.0, 2.0]
     assert report["top"][0]["answer"] == "4"
-
-
-def test_of_equal_examples_the_earliest_are_kept() -> None:
-    report = analysis_of([1.0] * 9, num_examples=2)
-    assert [example["step"] for example in report["top"]] == [1, 2]
+    ties = analysis_of([1.0] * 9, num_examples=2)
+    assert [example["step"] for example in ties["top"]] == [1, 2]
 
 
 def test_the_analysis_shows_failures_with_their_reason() -> None:
     report = analysis_of([1.0, math.nan, None, math.nan, math.nan], num_examples=2)
+    assert all(len(failures) <= 2 for failures in report["failures"].values())
     assert report["outcomes"] == {"scored": 1, "not_applicable": 1, "bad_reference": 0, "error": 3, "timeout": 0}
     assert [failure["step"] for failure in report["failures"]["error"]] == [2, 4]
     assert "returned nan" in report["failures"]["error"][0]["detail"]
@@ -57,20 +54,3 @@ def test_moments_equal_a_numpy_oracle(values: list[float]) -> None:
 def test_an_empty_analysis_is_a_report_too() -> None:
     json.dumps(RewardAnalysis().report(), allow_nan=False)
     assert RewardAnalysis().report()["total"]["mean"] is None
-
-
-def test_the_analysis_does_not_grow() -> None:
-    analysis = RewardAnalysis(num_examples=3)
-    mixture = mixture_of("a")
-
-    def take_in(steps: range) -> None:
-        for step in steps:
-            samples = [Sample("x" * 100, columns={"a": float(step % 7)}, step=step)] * 8
-            analysis.add(samples, mixture.score(samples))
-
-    take_in(range(100))
-    tracemalloc.start()
-    take_in(range(100, 600))
-    grown, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert grown < 50_000

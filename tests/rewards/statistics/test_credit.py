@@ -1,4 +1,4 @@
-"""What each component did to the advantages, against loops over completions."""
+"""The part of each component in the advantages, against loops over completions."""
 
 import math
 from typing import Any
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_tunix.rewards import Component, Mixture, Sample, compute_advantages
+from agent_tunix.rewards import Mixture, Sample, compute_advantages
 from agent_tunix.rewards.advantages import SCALINGS
-from agent_tunix.rewards.calling import RewardFunction
 from agent_tunix.rewards.mixture.totals import weighed
 from agent_tunix.rewards.statistics.credit import advantage_parts, conflict_shares, pair_conflicts, variance_shares
 from tests.rewards.statistics.support import metrics_of, mixture_of
+from tests.rewards.support import by_column
 
 G = 4
 NAMES = ("a", "b", "c")
@@ -23,18 +23,11 @@ CELLS = NUMBERS | st.just(None) | st.just(math.nan)  # not applicable; failed
 ROWS = st.lists(st.fixed_dictionaries(dict.fromkeys(NAMES, CELLS)), min_size=2 * G, max_size=2 * G)
 
 
-def reader(name: str) -> RewardFunction:
-    return RewardFunction(lambda response, metadata: metadata[name], name)
-
-
 def gated_mixture(weights: list[float], on_failure: str) -> Mixture:
     """Three components, the last behind a gate."""
     gates = {"c": {"a": 0.5}}
-    parts = [
-        Component(name, reader(name), weight, requires=gates.get(name, {}))
-        for name, weight in zip(NAMES, weights, strict=True)
-    ]
-    return Mixture(parts, on_failure=on_failure)
+    pairs = zip(NAMES, weights, strict=True)
+    return Mixture([by_column(n, w, requires=gates.get(n, {})) for n, w in pairs], on_failure=on_failure)
 
 
 def naive_shares(parts_CB: list[list[float]]) -> list[float] | None:
@@ -81,55 +74,35 @@ def naive_parts(totals: Any, values: Any, weights: Any, scaling: str) -> list[li
     return parts
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
 @given(rows=ROWS, weights=st.lists(NUMBERS, min_size=3, max_size=3), on_failure=st.sampled_from(["exclude", "zero"]))
 def test_parts_sum_to_the_advantages_and_shares_to_one(
-    scaling: str, rows: list[dict[str, Any]], weights: list[float], on_failure: str
+    rows: list[dict[str, Any]], weights: list[float], on_failure: str
 ) -> None:
     """With unscored completions, components that do not apply, shut gates and weights of 0 among them."""
     if not any(weights):
         weights = [1.0, *weights[1:]]
     mixture = gated_mixture(weights, on_failure)
-    samples = [Sample("x", columns=row, group_id=index // G) for index, row in enumerate(rows)]
-    scores = mixture.score(samples)
+    scores = mixture.score([Sample("x", columns=row, group_id=index // G) for index, row in enumerate(rows)])
     totals_B = mixture.totals(scores)
     values_CB, weights_C = weighed(scores, on_failure)
-    parts_CB = advantage_parts(totals_B, values_CB, weights_C, G, scaling)
-    advantages_B = mixture.advantages(scores, G, scaling)
-    np.testing.assert_allclose(parts_CB.sum(axis=0), advantages_B, atol=1e-9)
-    np.testing.assert_allclose(parts_CB, naive_parts(totals_B, values_CB, weights_C, scaling), atol=1e-9)
+    weighted = [name for name, weight in zip(NAMES, weights, strict=True) if weight]
+    for scaling in SCALINGS:
+        parts_CB = advantage_parts(totals_B, values_CB, weights_C, G, scaling)
+        advantages_B = mixture.advantages(scores, G, scaling)
+        np.testing.assert_allclose(parts_CB.sum(axis=0), advantages_B, atol=1e-9)
+        np.testing.assert_allclose(parts_CB, naive_parts(totals_B, values_CB, weights_C, scaling), atol=1e-9)
 
-    metrics = metrics_of(mixture, rows, G, scaling, detailed=True)
-    shares = {name: metrics[f"rewards/{name}/advantage_share"] for name in NAMES}
-    expected = naive_shares(parts_CB.tolist())
-    if advantages_B.any() and np.abs(advantages_B).max() > 1e-6 * np.abs(parts_CB).max():
-        assert expected is not None
-        assert sum(shares.values()) == pytest.approx(1.0, abs=1e-9 * max(1.0, *map(abs, shares.values())))
-        weighted = [name for name, weight in zip(NAMES, weights, strict=True) if weight]
-        for name, share in zip(weighted, expected, strict=True):
-            assert shares[name] == pytest.approx(share, rel=1e-6, abs=1e-9)
-        assert all(shares[name] == 0.0 for name in set(NAMES) - set(weighted))
-    elif not advantages_B.any():
-        assert set(shares.values()) == {None}
-
-
-def test_values_that_never_differ_within_a_group_explain_nothing_however_large() -> None:
-    rows = [{"a": 100.0, "b": 0.1}, {"a": 100.0, "b": 0.2}, {"a": 50.0, "b": 0.1}, {"a": 50.0, "b": 0.3}]
-    metrics = metrics_of(mixture_of("a", "b"), rows, 2, detailed=True)
-    assert metrics["rewards/a/advantage_share"] == 0.0
-    assert metrics["rewards/b/advantage_share"] == pytest.approx(1.0)
-
-
-def test_dividing_by_the_groups_spread_gives_each_group_the_same_say() -> None:
-    """One group of small spread for `a`, one of large spread for `b`."""
-    rows = [{"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 0.0}, {"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 3.0}]
-    shares = {
-        scaling: metrics_of(mixture_of("a", "b"), rows, 2, scaling, detailed=True)["rewards/a/advantage_share"]
-        for scaling in SCALINGS
-    }
-    assert shares["group"] == pytest.approx(0.5, abs=1e-5)
-    assert (shares["none"], shares["batch"], shares["leave_one_out"]) == (pytest.approx(0.1),) * 3
-    assert shares["component"] == pytest.approx(0.5, abs=1e-5)
+        metrics = metrics_of(mixture, rows, G, scaling, detailed=True)
+        shares = {name: metrics[f"rewards/{name}/advantage_share"] for name in NAMES}
+        expected = naive_shares(parts_CB.tolist())
+        if advantages_B.any() and np.abs(advantages_B).max() > 1e-6 * np.abs(parts_CB).max():
+            assert expected is not None
+            assert sum(shares.values()) == pytest.approx(1.0, abs=1e-9 * max(1.0, *map(abs, shares.values())))
+            for name, share in zip(weighted, expected, strict=True):
+                assert shares[name] == pytest.approx(share, rel=1e-6, abs=1e-9)
+            assert all(shares[name] == 0.0 for name in set(NAMES) - set(weighted))
+        elif not advantages_B.any():
+            assert set(shares.values()) == {None}
 
 
 def test_a_component_that_works_against_the_outcome_has_a_negative_share() -> None:
@@ -168,12 +141,6 @@ def test_conflicts_equal_a_count_by_completion(parts: list[list[float]]) -> None
 def test_a_rest_that_is_nothing_but_rounding_is_no_conflict() -> None:
     parts_CB = np.array([[1.0, -1.0], [0.1, -0.1], [-0.1, 0.1]])
     assert conflict_shares(parts_CB)[0] is None
-
-
-def test_a_component_alone_explains_everything_and_fights_nobody() -> None:
-    metrics = metrics_of(mixture_of("a"), [{"a": 0.0}, {"a": 1.0}], 2, detailed=True)
-    assert metrics["rewards/a/advantage_share"] == 1.0
-    assert metrics["rewards/a/conflict_share"] is None
 
 
 def test_parts_of_unscored_completions_are_zero_whatever_they_hold() -> None:

@@ -1,4 +1,4 @@
-"""Why groups are dead, and what a reward says twice of the same response."""
+"""The causes of dead groups, and the scores of equal responses."""
 
 import math
 from typing import Any
@@ -45,15 +45,16 @@ def test_failures_that_count_as_zero_are_still_unscored() -> None:
     assert causes_of([math.nan, math.nan, 0.0, 1.0], on_failure="zero") == {"unscored": 0.5}
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
 @given(
     values=st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0, math.nan])] * 2), min_size=9, max_size=9),
     on_failure=st.sampled_from(["exclude", "zero"]),
 )
-def test_causes_sum_to_the_dead_groups(scaling: str, values: list[tuple[float, float]], on_failure: str) -> None:
+def test_causes_sum_to_the_dead_groups(values: list[tuple[float, float]], on_failure: str) -> None:
     mixture = Mixture(mixture_of("a", "b", b=-1.0).components, on_failure=on_failure)
-    metrics = metrics_of(mixture, [{"a": a, "b": b} for a, b in values], 3, scaling, detailed=True)
-    assert sum(metrics[f"rewards/groups/{cause}"] for cause in DEATHS) == pytest.approx(metrics["rewards/dead_groups"])
+    for scaling in SCALINGS:
+        metrics = metrics_of(mixture, [{"a": a, "b": b} for a, b in values], 3, scaling, detailed=True)
+        causes = sum(metrics[f"rewards/groups/{cause}"] for cause in DEATHS)
+        assert causes == pytest.approx(metrics["rewards/dead_groups"])
 
 
 def test_a_verifier_that_contradicts_itself_shows_as_the_spread_of_doubles() -> None:
@@ -73,7 +74,4 @@ def test_doubles_without_scores_have_no_spread() -> None:
     samples = [Sample("a"), Sample("a")]
     assert duplicates(samples, np.array([1.0, np.nan]), np.array([True, False]), 2) == (1.0, None)
     assert duplicates([], np.array([]), np.array([], bool), 2) == (None, None)
-
-
-def test_equal_scores_of_doubles_have_no_spread_at_all() -> None:
     assert duplicates([Sample("a")] * 6, np.full(6, 0.1), np.ones(6, bool), 6) == (1.0, 0.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -105,12 +105,16 @@ def test_the_correlation_with_length_is_pearsons(
     )
 
 
+@example(np.array([[1e60, -1e60]]))
+@example(np.array([[0.0, 5e-324]]))
+@example(np.array([[1.0, 1.0 + 2e-16]]))
 @given(arrays(np.float64, st.tuples(st.just(1), st.integers(1, 8)), elements=st.floats(-1e60, 1e60)))
 def test_no_size_of_value_makes_a_number_that_json_lacks(values_SB: Array) -> None:
     lengths_B = np.arange(values_SB.shape[1], dtype=float)
     found: dict[str, Any] = dict(describe_in_detail(["x"], values_SB, bins=10, ranges={}, lengths_B=lengths_B))
     json.dumps(found, allow_nan=False)
     assert sum(found["x/histogram"]["counts"]) == values_SB.size
+    assert len(found["x/histogram"]["edges"]) == len(found["x/histogram"]["counts"]) + 1
 
 
 def test_no_completions_give_null() -> None:

@@ -97,19 +97,22 @@ class Arguments:
     def require(self, name: str, value: str | None, example: str) -> str:
         """The value, or an error that says how to give it."""
         if value is None:
-            raise RewardError(f"judge {self.judge!r} requires `{name}`; give it in its args, as in {example}")
+            raise RewardError(
+                f"judge {self.judge!r} requires `{name}`; give it in its args, as in {example}", code="missing_argument"
+            )
         return value
 
     def finish(self) -> None:
         """Raise RewardError if an argument is left that no one took."""
         for name in self._left:
             raise RewardError(
-                f"judge {self.judge!r} has no argument {name!r} to set; it has: {', '.join(sorted(self._known))}"
+                f"judge {self.judge!r} has no argument {name!r} to set; it has: {', '.join(sorted(self._known))}",
+                code="unknown_argument",
             )
 
     def refusal(self, name: str, value: object, required: str) -> RewardError:
         """The error for an argument that is not what it must be."""
-        return RewardError(f"judge {self.judge!r}: `{name}` must be {required}, not {value!r}")
+        return RewardError(f"judge {self.judge!r}: `{name}` must be {required}, not {value!r}", code="invalid_argument")
 
 
 def _range(least: float, most: float) -> str:

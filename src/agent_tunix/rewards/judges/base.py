@@ -184,7 +184,8 @@ class Judge(abc.ABC):
             if column not in columns:
                 raise RewardSignatureError(
                     f"judge {self.name!r} is to be shown the column `{column}`, which the dataset lacks; "
-                    f"it has: {', '.join(sorted(columns)) or 'none'}"
+                    f"it has: {', '.join(sorted(columns)) or 'none'}",
+                    code="missing_column",
                 )
         self._the_endpoint().read_key()
 
@@ -210,7 +211,8 @@ class Judge(abc.ABC):
         missing = [module for module in self.needed_modules if importlib.util.find_spec(module) is None]
         if missing:
             raise RewardError(
-                f"judge {self.name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[{self.extra}]`"
+                f"judge {self.name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[{self.extra}]`",
+                code="missing_dependency",
             )
         arguments = Arguments(self.name, self.args)
         self.endpoint = read_settings(arguments)
@@ -221,7 +223,9 @@ class Judge(abc.ABC):
 
     def _the_endpoint(self) -> EndpointSettings:
         if self.endpoint is None:
-            raise RewardError(f"judge {self.name!r} requires args, at least `model` and `rubric`")
+            raise RewardError(
+                f"judge {self.name!r} requires args, at least `model` and `rubric`", code="missing_argument"
+            )
         return self.endpoint
 
     def _the_asker(self) -> "Asker":

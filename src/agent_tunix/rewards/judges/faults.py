@@ -7,6 +7,7 @@ from agent_tunix.rewards.sample import Outcome
 class JudgeFault(RewardError):
     """No verdict could be had; the message says why."""
 
+    code = "judge_failed"
     outcome = Outcome.ERROR
 
 
@@ -43,6 +44,10 @@ class SlowEndpoint(JudgeFault):
 class BudgetSpent(JudgeFault):
     """`max_requests` or `max_cost` is reached."""
 
+    code = "budget_spent"
+
 
 class MalformedVerdict(JudgeFault):
     """The model answered with something that is no verdict."""
+
+    code = "malformed_verdict"

@@ -40,7 +40,10 @@ class RubricJudge(Judge):
     def _read_own(self, arguments: Arguments) -> None:
         rubric = arguments.take("rubric")
         if rubric is None:
-            raise RewardError(f"judge {self.name!r} requires `rubric`, a text or a mapping of criteria by name")
+            raise RewardError(
+                f"judge {self.name!r} requires `rubric`, a text or a mapping of criteria by name",
+                code="missing_argument",
+            )
         scores = arguments.take("scores")
         polarity = arguments.take_text("polarity", choices=POLARITIES)
         self.rubric = read_rubric(self.name, rubric, scores, polarity)

@@ -87,10 +87,12 @@ def read_rubric(judge: str, rubric: object, scores: object = None, polarity: str
         default_scores = DEFAULT_SCORES if scores is None else _read_scores("scores", scores)
         written = {"quality": rubric} if isinstance(rubric, str) else rubric
         if not isinstance(written, Mapping) or not written:
-            raise RewardError(f"`rubric` must be a text or a mapping of criteria by name, not {rubric!r}")
+            raise RewardError(
+                f"`rubric` must be a text or a mapping of criteria by name, not {rubric!r}", code="invalid_rubric"
+            )
         criteria = tuple(_read_criterion(name, given, default_scores, polarity) for name, given in written.items())
     except RewardError as error:
-        raise RewardError(f"judge {judge!r}: {error}") from None
+        raise RewardError(f"judge {judge!r}: {error}", code=error.code) from None
     all_negative = all(criterion.polarity == "negative" for criterion in criteria)
     return Rubric(criteria, polarity or ("negative" if all_negative else "positive"))
 
@@ -100,43 +102,63 @@ def _read_criterion(
 ) -> Criterion:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name == "id":
         raise RewardError(
-            f"{name!r} cannot name a criterion; use at most 64 letters, digits, `_` and `-`, and not `id`"
+            f"{name!r} cannot name a criterion; use at most 64 letters, digits, `_` and `-`, and not `id`",
+            code="invalid_name",
         )
     if isinstance(given, str):
         given = {"question": given}
     if not isinstance(given, Mapping):
-        raise RewardError(f"criterion {name!r} must be a question or a mapping with a question, not {given!r}")
+        raise RewardError(
+            f"criterion {name!r} must be a question or a mapping with a question, not {given!r}",
+            code="missing_question",
+        )
     for key in given:
         if key not in _KEYS:
-            raise RewardError(f"criterion {name!r} has no key {key!r}; its keys are {', '.join(_KEYS)}")
+            raise RewardError(
+                f"criterion {name!r} has no key {key!r}; its keys are {', '.join(_KEYS)}", code="unknown_key"
+            )
     question = given.get("question")
     if not isinstance(question, str) or not question.strip():
-        raise RewardError(f"criterion {name!r} must have a question, not {question!r}")
+        raise RewardError(f"criterion {name!r} must have a question, not {question!r}", code="missing_question")
     scores = _read_scores(f"{name}.scores", given["scores"]) if given.get("scores") is not None else default_scores
     own_polarity = given.get("polarity") or polarity or "positive"
     if own_polarity not in POLARITIES:
-        raise RewardError(f"the polarity of {name!r} must be positive or negative, not {own_polarity!r}")
+        raise RewardError(
+            f"the polarity of {name!r} must be positive or negative, not {own_polarity!r}", code="invalid_polarity"
+        )
     weight = given.get("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
         raise RewardError(
             f"the weight of criterion {name!r} must be a number above 0, not {weight!r}; "
-            "what is to count against a completion has `polarity: negative`"
+            "what is to count against a completion has `polarity: negative`",
+            code="invalid_weight",
         )
     return Criterion(name, question.strip(), scores, own_polarity, float(weight))
 
 
 def _read_scores(place: str, given: Any) -> dict[str, float]:
     if not isinstance(given, Mapping) or len(given) < 2:
-        raise RewardError(f"`{place}` must give at least two verdicts their scores, as in {{yes: 1.0, no: 0.0}}")
+        raise RewardError(
+            f"`{place}` must give at least two verdicts their scores, as in {{yes: 1.0, no: 0.0}}",
+            code="too_few_verdicts",
+        )
     scores: dict[str, float] = {}
     for label, score in given.items():
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise RewardError(f"`{place}` must lie from 0 to 1, not {label}: {score!r}; weights make them larger")
+            raise RewardError(
+                f"`{place}` must lie from 0 to 1, not {label}: {score!r}; weights make them larger",
+                code="invalid_score",
+            )
         scores[normalise_label(label)] = float(score)
     if len(scores) < len(given):
-        raise RewardError(f"`{place}` has verdicts that differ in case or spaces alone: {', '.join(map(str, given))}")
+        raise RewardError(
+            f"`{place}` has verdicts that differ in case or spaces alone: {', '.join(map(str, given))}",
+            code="duplicate_verdict",
+        )
     if len(set(scores.values())) == 1:
-        raise RewardError(f"`{place}` gives every verdict the score {score:g}, so that nothing would be judged")
+        raise RewardError(
+            f"`{place}` gives every verdict the score {score:g}, so that nothing would be judged", code="equal_scores"
+        )
     return scores
 
 

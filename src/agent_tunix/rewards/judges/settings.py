@@ -94,10 +94,13 @@ class EndpointSettings:
         if not key:
             raise RewardError(
                 f"the environment variable {self.api_key_env} is not set; it holds the key for {self.base_url} "
-                "(export it, put it into .env, or name another variable in `api_key_env`)"
+                "(export it, put it into .env, or name another variable in `api_key_env`)",
+                code="missing_api_key",
             )
         if not (key.isascii() and key.isprintable()):
-            raise RewardError(f"the key in {self.api_key_env} has characters that no HTTP header can carry")
+            raise RewardError(
+                f"the key in {self.api_key_env} has characters that no HTTP header can carry", code="invalid_api_key"
+            )
         return key
 
 
@@ -131,7 +134,8 @@ def read_settings(arguments: Arguments) -> EndpointSettings:
     if settings.max_cost is not None and settings.prices is None:
         raise RewardError(
             f"judge {arguments.judge!r}: `max_cost` requires `prices`, per million tokens: "
-            "{prices: {prompt: 0.15, completion: 0.6}}"
+            "{prices: {prompt: 0.15, completion: 0.6}}",
+            code="missing_argument",
         )
     parts = urlsplit(base_url)
     if settings.api_key_env and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
@@ -151,7 +155,8 @@ def _read_url(arguments: Arguments) -> str:
         # Not repeated in the message: such a part may be a secret.
         raise RewardError(
             f"judge {arguments.judge!r}: `base_url` must be without user, query and fragment; "
-            "a key is given by the name of its environment variable, in `api_key_env`"
+            "a key is given by the name of its environment variable, in `api_key_env`",
+            code="invalid_argument",
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid:
         raise arguments.refusal("base_url", url, required)
@@ -166,7 +171,7 @@ def _read_extra_body(arguments: Arguments) -> dict[str, Any]:
     body = arguments.take_mapping("extra_body")
     for name in body:
         if name in _NOT_EXTRA:
-            raise RewardError(f"judge {arguments.judge!r}: `extra_body` cannot set {name!r}")
+            raise RewardError(f"judge {arguments.judge!r}: `extra_body` cannot set {name!r}", code="invalid_argument")
     return body
 
 

@@ -62,7 +62,10 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
         if verdict.is_shut:
             return Verdict(False, True, detail=f"gate shut: that of {name} is")
         if verdict.is_open and part is None:
-            raise RewardError(f"component {name!r} was not computed on completion {index}, and a gate asks for it")
+            raise RewardError(
+                f"component {name!r} was not computed on completion {index}, and a gate asks for it",
+                code="missing_score",
+            )
         if verdict.is_open and part is not None and part.value is not None:
             if part.value < least:
                 return Verdict(False, True, detail=f"gate shut: {name} {part.value:g} < {least:g}")
@@ -87,7 +90,8 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
         for other in needed:
             if other not in requires:
                 raise RewardError(
-                    f"component {name!r} requires {other!r}, which is no component; there are: {', '.join(requires)}"
+                    f"component {name!r} requires {other!r}, which is no component; there are: {', '.join(requires)}",
+                    code="unknown_component",
                 )
     waiting = {name: set(required) for name, required in requires.items()}
     ready = [(costs[name], position[name], name) for name, missing in waiting.items() if not missing]
@@ -103,7 +107,10 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
                     heapq.heappush(ready, (costs[other], position[other], other))
     if len(order) < len(requires):
         stuck = [name for name in requires if name not in order]
-        raise RewardError(f"components require each other in a circle: {', '.join(_circle(stuck, requires))}")
+        raise RewardError(
+            f"components require each other in a circle: {', '.join(_circle(stuck, requires))}",
+            code="circular_requirement",
+        )
     return order
 
 
@@ -130,6 +137,7 @@ def read_requires(component: str, written: object) -> dict[str, float]:
     if not isinstance(written, Mapping) or not written or not all(map(is_number, written.values())):
         raise RewardError(
             f"`requires` of component {component!r} must give the least value of another component, "
-            f"as in {{correct: 1.0}}, not {written!r}"
+            f"as in {{correct: 1.0}}, not {written!r}",
+            code="invalid_requirement",
         )
     return {str(name): float(least) for name, least in written.items()}

@@ -61,7 +61,9 @@ class Component:
 
     def __post_init__(self) -> None:
         if not isinstance(self.weight, Schedule) and not math.isfinite(self.weight):
-            raise RewardError(f"the weight of component {self.name!r} must be finite, not {self.weight}")
+            raise RewardError(
+                f"the weight of component {self.name!r} must be finite, not {self.weight}", code="invalid_weight"
+            )
 
     def describe(self) -> str:
         """`brevity: 0.1 × module.function (file.py:12), where correct ≥ 1`."""
@@ -104,11 +106,19 @@ class Mixture:
         names = [component.name for component in self.components]
         self.name = name or "+".join(names)
         if len(set(names)) < len(names):
-            raise RewardError(f"components must have distinct names, not {', '.join(names)}")
+            raise RewardError(
+                f"components must have distinct names, not {', '.join(names)}", code="duplicate_component"
+            )
         if not any(may_train(component.weight) for component in self.components):
-            raise RewardError(f"no component of {self.name!r} has a weight other than 0, so nothing would train")
+            raise RewardError(
+                f"no component of {self.name!r} has a weight other than 0, so nothing would train",
+                code="nothing_to_train",
+            )
         if on_failure not in ON_FAILURE:
-            raise RewardError(f"rewards.on_failure must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
+            raise RewardError(
+                f"rewards.on_failure must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}",
+                code="invalid_on_failure",
+            )
         self._order = order_of(
             {component.name: component.requires for component in self.components},
             {component.name: component.cost for component in self.components},
@@ -151,7 +161,8 @@ class Mixture:
                 if total.outcome in FAILURES:
                     raise RewardError(
                         f"completion {samples[index].rollout_id or index} went unscored: {total.detail} "
-                        "(rewards.on_failure=exclude goes on without it)"
+                        "(rewards.on_failure=exclude goes on without it)",
+                        code="unscored_completion",
                     )
         return totals
 
@@ -173,7 +184,10 @@ class Mixture:
             verdicts[name] = _decide_all(component, samples, parts, verdicts)
             for index, (part, verdict) in enumerate(zip(parts[name], verdicts[name], strict=True)):
                 if part is None and verdict.is_open:
-                    raise RewardError(f"component {name!r} was not computed on completion {index}, on which it counts")
+                    raise RewardError(
+                        f"component {name!r} was not computed on completion {index}, on which it counts",
+                        code="missing_score",
+                    )
         return self._combine(parts, verdicts, samples, weights)
 
     def _in_order(self) -> list[Component]:
@@ -294,7 +308,8 @@ class Mixture:
                 if column not in columns:
                     raise RewardError(
                         f"`when` of component {component.name!r} names the column {column!r}, which the dataset lacks; "
-                        f"it has: {', '.join(sorted(columns))}"
+                        f"it has: {', '.join(sorted(columns))}",
+                        code="missing_column",
                     )
 
     def describe(self) -> str:
@@ -344,7 +359,9 @@ def _compute(
     for name, indices in wanted.items():
         found = computed.get(name, [])
         if len(found) != len(indices):
-            raise RewardError(f"component {name!r} gave {len(found)} scores for {len(indices)} completions")
+            raise RewardError(
+                f"component {name!r} gave {len(found)} scores for {len(indices)} completions", code="wrong_score_count"
+            )
         scores[name] = [None] * len(samples)
         for index, score in zip(indices, found, strict=True):
             scores[name][index] = score

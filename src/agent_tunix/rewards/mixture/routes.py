@@ -78,5 +78,6 @@ def read_route(component: str, written: object) -> Route:
             return Route(wanted)
     raise RewardError(
         f"`when` of component {component!r} must name a column and the value it holds, as in {{kind: math}}, "
-        f"not {written!r}"
+        f"not {written!r}",
+        code="invalid_route",
     )

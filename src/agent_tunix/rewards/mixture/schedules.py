@@ -102,10 +102,11 @@ def read_weight(component: str, written: object) -> Weight:
     if isinstance(written, bool) or not isinstance(written, int | float):
         hint = "; YAML reads an exponent only after a point, as in 1.0e-3" if isinstance(written, str) else ""
         raise RewardError(
-            f"the weight of component {component!r} must be a number or a schedule, not {written!r}{hint}"
+            f"the weight of component {component!r} must be a number or a schedule, not {written!r}{hint}",
+            code="invalid_weight",
         )
     if not math.isfinite(written):
-        raise RewardError(f"the weight of component {component!r} must be finite, not {written}")
+        raise RewardError(f"the weight of component {component!r} must be finite, not {written}", code="invalid_weight")
     return float(written)
 
 
@@ -113,7 +114,8 @@ def _read_schedule(component: str, written: Mapping[Any, Any]) -> Schedule:
     def refuse(reason: str) -> RewardError:
         return RewardError(
             f"the weight of component {component!r}: {reason}; write {{from: 0.0, to: 1.0, steps: [100, 300]}}, or "
-            "{metric: eval/accuracy, from: 0.0, to: 1.0, values: [0.3, 0.8]}"
+            "{metric: eval/accuracy, from: 0.0, to: 1.0, values: [0.3, 0.8]}",
+            code="invalid_schedule",
         )
 
     metric = written.get("metric")

@@ -88,7 +88,10 @@ def replay(
         RewardError: A weighted component failed, under `on_failure="raise"`.
     """
     if scaling not in SCALINGS:
-        raise RewardError(f"grpo.advantage_scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}")
+        raise RewardError(
+            f"grpo.advantage_scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}",
+            code="invalid_advantage_scaling",
+        )
     waiting = sorted(rows, key=lambda row: row["step"])
     of_rewards: dict[int, dict[str, Any]] = {}
     metrics = RewardMetrics(mixture, num_generations=num_generations, scaling=scaling)
@@ -133,7 +136,8 @@ def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, s
     if len(recorded.samples) % num_generations:
         raise Unreplayable(
             f"step {recorded.step} has {len(recorded.samples)} stored completions, which are no whole groups of"
-            f" {num_generations}; the run's rollouts are damaged"
+            f" {num_generations}; the run's rollouts are damaged",
+            code="damaged_rollouts",
         )
     if recorded.whole:
         return
@@ -141,13 +145,15 @@ def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, s
         raise Unreplayable(
             f"grpo.advantage_scaling={scaling} divides by a deviation over the whole batch, of which step"
             f" {recorded.step} has only a share stored; replay with grpo.advantage_scaling=group, or train with"
-            " rollouts.share=1"
+            " rollouts.share=1",
+            code="partial_batch",
         )
     whole_batch = [c.name for c in mixture.components if getattr(c.reward, "needs_batch", False)]
     if whole_batch:
         raise Unreplayable(
             f"component {whole_batch[0]!r} looks at the whole batch, of which step {recorded.step} has only a share"
-            " stored; train with rollouts.share=1"
+            " stored; train with rollouts.share=1",
+            code="partial_batch",
         )
 
 

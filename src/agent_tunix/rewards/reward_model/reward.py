@@ -188,7 +188,8 @@ class RewardModel:
         if self.model is None:
             raise RewardError(
                 f"reward {self.name!r} requires args, at least `path`: a directory or a hub id, as in"
-                " {path: models/my_rm}"
+                " {path: models/my_rm}",
+                code="missing_argument",
             )
         return self.model
 

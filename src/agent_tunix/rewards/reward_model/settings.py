@@ -98,10 +98,16 @@ def read_settings(name: str, args: Mapping[str, Any]) -> ModelSettings:
     known = ModelSettings.__dataclass_fields__
     for argument, value in args.items():
         if argument not in known:
-            raise RewardError(f"reward {name!r} has no argument {argument!r} to set; it has: {', '.join(known)}")
+            raise RewardError(
+                f"reward {name!r} has no argument {argument!r} to set; it has: {', '.join(known)}",
+                code="unknown_argument",
+            )
         _check_value(name, argument, value)
     if not args.get("path"):
-        raise RewardError(f"reward {name!r} requires `path`, a directory or a hub id, as in {{path: models/my_rm}}")
+        raise RewardError(
+            f"reward {name!r} requires `path`, a directory or a hub id, as in {{path: models/my_rm}}",
+            code="missing_argument",
+        )
     settings = ModelSettings(**{**args, "path": os.path.expanduser(args["path"])})
     _check_model(name, settings)
     _check_python(name, settings)
@@ -123,7 +129,7 @@ def _check_value(name: str, argument: str, value: object) -> None:
 
 
 def _refusal(name: str, argument: str, value: object, required: str) -> RewardError:
-    return RewardError(f"reward {name!r}: `{argument}` must be {required}, not {value!r}")
+    return RewardError(f"reward {name!r}: `{argument}` must be {required}, not {value!r}", code="invalid_argument")
 
 
 def _check_model(name: str, settings: ModelSettings) -> None:
@@ -133,19 +139,23 @@ def _check_model(name: str, settings: ModelSettings) -> None:
         if directory.exists() or not _HUB_ID.fullmatch(settings.path):
             raise RewardError(
                 f"reward {name!r}: path={settings.path} should be a directory that transformers saved, or a model of"
-                f" the Hugging Face hub as `owner/name`, but there is no such directory"
+                f" the Hugging Face hub as `owner/name`, but there is no such directory",
+                code="missing_model",
             )
         return
     config = directory / "config.json"
     try:
         values = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RewardError(f"reward {name!r}: {config} cannot be read ({error}); is {directory} a model?") from error
+        raise RewardError(
+            f"reward {name!r}: {config} cannot be read ({error}); is {directory} a model?", code="unreadable_config"
+        ) from error
     names = values.get("architectures") or [] if isinstance(values, dict) else []
     if names and not any("SequenceClassification" in str(architecture) for architecture in names):
         raise RewardError(
             f"reward {name!r}: {directory} holds {', '.join(map(str, names))}, which gives no score; a model"
-            f" …ForSequenceClassification is wanted"
+            f" …ForSequenceClassification is wanted",
+            code="unsupported_architecture",
         )
 
 
@@ -153,12 +163,14 @@ def _check_python(name: str, settings: ModelSettings) -> None:
     if settings.python is not None:
         if shutil.which(settings.python) is None:
             raise RewardError(
-                f"reward {name!r}: python={settings.python} should be a Python that can be run, but is not"
+                f"reward {name!r}: python={settings.python} should be a Python that can be run, but is not",
+                code="missing_python",
             )
         return
     missing = [module for module in ("torch", "transformers") if importlib.util.find_spec(module) is None]
     if missing:
         raise RewardError(
             f"reward {name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[reward_model]`, or install"
-            f" them apart and set its argument `python` to the Python that has them"
+            f" them apart and set its argument `python` to the Python that has them",
+            code="missing_dependency",
         )
