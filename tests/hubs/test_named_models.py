@@ -14,7 +14,7 @@ NAMED = sorted(
 
 
 @pytest.mark.parametrize("file", NAMED, ids=lambda file: file.stem)
-def test_a_named_model_can_be_trained(file: Path) -> None:
+def test_a_named_model_can_be_trained_and_says_its_licence(file: Path) -> None:
     model = compose_overrides([f"model={file.stem}"]).model
     location = parse_location(model.path)
     assert location is not None
@@ -22,13 +22,7 @@ def test_a_named_model_can_be_trained(file: Path) -> None:
     assert model.model_family in FAMILIES
     assert (model.lora_rank, model.lora_alpha) == (16, 32.0)
     assert file.stem.endswith(model.model_size.replace(".", "_"))
-
-
-@pytest.mark.parametrize("file", NAMED, ids=lambda file: file.stem)
-def test_a_named_model_says_its_licence_and_where_it_lies(file: Path) -> None:
     text = file.read_text("utf-8")
-    location = parse_location(compose_overrides([f"model={file.stem}"]).model.path)
-    assert location is not None
     assert f"https://huggingface.co/{location.name}\n" in text
     gated = location.name.startswith(("google/", "meta-llama/"))
     assert ("; gated: accept" in text) == gated

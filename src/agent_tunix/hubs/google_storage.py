@@ -176,7 +176,7 @@ def _explaining(request: Request) -> Iterator[None]:
     except (RetryError, TransportError, requests.ConnectionError, requests.Timeout) as error:
         raise _Unreachable(" ".join(str(error).split())) from error
     except GoogleAuthError as error:
-        raise request.refuse(f"was refused ({error}); {_LOG_IN}", code="invalid_token") from error
+        raise request.refuse(f"was refused ({error}); {_LOG_IN}", code="access_denied") from error
     except (DataCorruption, requests.RequestException) as error:
         raise request.refuse(
             f"did not arrive whole ({' '.join(str(error).split())}); try again", code="incomplete_download"
