@@ -1,19 +1,18 @@
-"""Reading rows from files."""
+"""Rows of JSON Lines files, and the choice of a source."""
 
 import json
 import os
-import sys
 import tracemalloc
-import types
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources import read_rows
-from agent_tunix.data.sources.paths import find_files
+from agent_tunix.data.word_problems import Split, make_problems
 from agent_tunix.errors import ConfigError, DataError
 
 GOOD = b'{"question": "q", "answer": "#### 1"}'
@@ -112,9 +111,9 @@ def test_long_line_is_not_held_in_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b'[\n  {"question": "q"}\n]\n', b'\n [{"question": "q"}]', b"\xef\xbb\xbf[]"])
 def test_a_file_that_is_a_json_array_is_refused_with_the_remedy(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_bytes(content)
-    remedy = r"rows\.json is a JSON array, .*one JSON object a line; .* jq -c '\.\[\]' rows\.json > rows\.jsonl"
-    with pytest.raises(DataError, match=remedy):
+    with raises(DataError, "json_array") as caught:
         list(read_rows(jsonl(tmp_path / "rows.json"), "train", Dropped()))
+    assert "jq -c '.[]' rows.json > rows.jsonl" in str(caught.value)
 
 
 def test_a_json_file_may_hold_an_object_a_line(tmp_path: Path) -> None:
@@ -124,102 +123,38 @@ def test_a_json_file_may_hold_an_object_a_line(tmp_path: Path) -> None:
     assert dropped.rows == {"empty line": [1], "not a JSON object": [3]}
 
 
-def test_unknown_source_names_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
-    config = Config(data=DataConfig(source="json"))
-    with pytest.raises(
-        ConfigError, match=r"must be one of auto, synthetic, jsonl, csv, parquet, .*, not 'json'; did you mean jsonl\?"
-    ):
-        read_rows(config, "train", Dropped())
-
-
-def test_training_data_source_overrides_the_data_group(tmp_path: Path) -> None:
+def test_an_unknown_source_names_the_nearest_and_training_comes_before_the_group(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_bytes(GOOD)
-    config = Config(
-        data=DataConfig(source="synthetic", path=str(tmp_path)), training=TrainingConfig(data_source="jsonl")
-    )
+    config = Config(data=DataConfig(source="json", path=str(tmp_path)))
+    with raises(ConfigError, "unknown_source") as caught:
+        read_rows(config, "train", Dropped())
+    assert str(caught.value).startswith("data.source must be one of auto, synthetic, jsonl, csv")
+    assert "did you mean jsonl?" in str(caught.value)
+    config.training = TrainingConfig(data_source="jsonl")
     assert len(list(read_rows(config, "train", Dropped()))) == 1
     config.training.data_source = "tfsd"
-    with pytest.raises(ConfigError, match=r"training\.data_source must be"):
+    with raises(ConfigError, "unknown_source") as caught:
         read_rows(config, "train", Dropped())
+    assert str(caught.value).startswith("training.data_source must be")
 
 
-def test_directory_holds_a_file_for_each_split(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").touch()
-    (tmp_path / "test.jsonl").touch()
-    assert find_files(jsonl(tmp_path), "train", "jsonl") == [tmp_path / "train.jsonl"]
-    assert find_files(jsonl(tmp_path), "test", "jsonl") == [tmp_path / "test.jsonl"]
-
-
-def test_each_split_has_an_override(tmp_path: Path) -> None:
-    (tmp_path / "more").mkdir()
-    for name in ("train.jsonl", "one.jsonl", "more/test.jsonl"):
-        (tmp_path / name).touch()
-    config = jsonl(tmp_path)
-    config.training.test_data_dir = str(tmp_path / "more")
-    assert find_files(config, "train", "jsonl") == [tmp_path / "train.jsonl"]
-    assert find_files(config, "test", "jsonl") == [tmp_path / "more/test.jsonl"]
-    config.training.test_data_dir = str(tmp_path / "one.jsonl")
-    assert find_files(config, "test", "jsonl") == [tmp_path / "one.jsonl"]
-
-
-def test_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "train.jsonl").touch()
-    assert find_files(jsonl("~"), "train", "jsonl") == [tmp_path / "train.jsonl"]
-
-
-def test_missing_path_says_what_to_set() -> None:
-    with pytest.raises(DataError, match=r"neither data\.path nor training\.test_data_dir is set; set data\.path to"):
-        find_files(jsonl(None), "test", "jsonl")
-
-
-def test_missing_file_is_named_with_its_key(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"data\.path=.* there is no train\.jsonl in it; correct data\.path or .* data\.train_split"
-    ):
-        find_files(jsonl(tmp_path), "train", "jsonl")
-    config = jsonl(tmp_path)
-    config.training.train_data_dir = "/no/such/place"
-    with pytest.raises(DataError, match=r"training\.train_data_dir=/no/such/place .* No such file"):
-        find_files(config, "train", "jsonl")
-
-
-def test_path_that_no_system_accepts_is_a_data_error() -> None:
-    with pytest.raises(DataError, match="File name too long"):
-        find_files(jsonl("x" * 5000), "train", "jsonl")
-
-
-def test_one_file_has_no_held_out_rows(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").touch()
-    config = jsonl(tmp_path / "rows.jsonl")
-    assert find_files(config, "train", "jsonl") == [tmp_path / "rows.jsonl"]
-    with pytest.raises(DataError, match=r"is one file.*training\.train_fraction=0\.9"):
-        find_files(config, "test", "jsonl")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_unreadable_file_is_a_data_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", ["Permission denied", "Is a directory"])
+def test_a_file_that_cannot_be_read(reason: str, tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
-    path.write_bytes(GOOD)
-    path.chmod(0)
-    with pytest.raises(DataError, match=r"cannot be read: .*Permission denied"):
+    if reason == "Is a directory":
+        path.mkdir()
+    else:
+        if os.geteuid() == 0:
+            pytest.skip("root may read everything")
+        path.touch(mode=0)
+    with raises(DataError, "unreadable_file") as caught:
         list(read_rows(jsonl(tmp_path), "train", Dropped()))
+    assert reason in str(caught.value)
 
 
-def test_directory_in_place_of_a_file_is_a_data_error(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").mkdir()
-    with pytest.raises(DataError, match=r"cannot be read: .*Is a directory"):
-        list(read_rows(jsonl(tmp_path), "train", Dropped()))
-
-
-def test_synthetic_rows_follow_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make_problems(split: str, count: int, seed: int) -> list[dict[str, str]]:
-        return [{"question": f"{split} {seed} {number}", "answer": "#### 1"} for number in range(count)]
-
-    module = types.ModuleType("word_problems")
-    module.make_problems = make_problems  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "agent_tunix.data.word_problems", module)
+def test_synthetic_rows_follow_the_configuration() -> None:
     config = Config(data=DataConfig(num_train=3, num_test=2, seed=5))
-    train = list(read_rows(config, "train", Dropped()))
-    assert train == [Row(n, {"question": f"train 5 {n - 1}", "answer": "#### 1"}) for n in (1, 2, 3)]
-    assert len(list(read_rows(config, "test", Dropped()))) == 2
+    counts: dict[Split, int] = {"train": 3, "test": 2}
+    for split, count in counts.items():
+        rows = list(read_rows(config, split, Dropped()))
+        assert rows == [Row(n, problem) for n, problem in enumerate(make_problems(split, count, seed=5), 1)]
