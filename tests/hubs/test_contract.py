@@ -18,10 +18,8 @@ from tests.hubs.services import TINY, WEIGHTS, DatasetService, ModelService
 from tests.raising import raises
 
 CHANGED = {**TINY, "generation_config.json": b"{}"}
-MODELS = {"hub": services.HuggingFaceModel, "kaggle": services.KaggleModel, "gcs": services.GcsModel}
-ON_SERVERS = {"dataset_hub": services.HuggingFaceDataset, "kaggle": services.KaggleDataset}
-
-Hosted = services.HuggingFaceDataset | services.KaggleDataset
+MODELS = {"hub": services.hub_model, "kaggle": services.kaggle_model, "gcs": services.gcs_model}
+ON_SERVERS = {"dataset_hub": services.hub_dataset, "kaggle": services.kaggle_dataset}
 
 
 @pytest.fixture(params=MODELS)
@@ -34,6 +32,9 @@ def model(request: pytest.FixtureRequest) -> ModelService:
 
 def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+REMEDIES = {"failing": "try again later", "unreachable": "set model.path to a model directory on this disk"}
 
 
 # --- models ----------------------------------------------------------------------------------------------------------
@@ -63,18 +64,18 @@ def test_a_run_keeps_the_state_of_its_own_model_alone(model: ModelService) -> No
 def test_a_cached_state_is_had_without_asking(model: ModelService) -> None:
     pinned = pin_model(model.config)
     directory = find_model_directory(pinned)
-    before = model.asked
+    model.server.asked.clear()
     assert find_cached_directory(pinned) == find_model_directory(pinned) == directory
     assert find_cached_directory(model.config) is None
-    assert model.asked == before
+    assert model.server.asked == []
 
 
 def test_a_download_that_is_cut_off_is_taken_up_again(model: ModelService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda seconds: None)
-    model.cut()
+    model.faults["cut"]()
     with raises(ModelError, model.cut_code):
         find_model_directory(model.config)
-    model.mend()
+    model.faults["mended"]()
     assert contents(find_model_directory(model.config)) == TINY
 
 
@@ -88,16 +89,16 @@ def test_a_download_that_is_cut_off_is_taken_up_again(model: ModelService, monke
     ],
 )
 def test_a_fault_has_the_same_code_on_every_hub(model: ModelService, fault: str, code: str) -> None:
-    getattr(model, fault)()
+    model.faults[fault]()
     with raises(ModelError, code) as caught:
         find_model_directory(model.config)
     assert str(caught.value).startswith(f"model.path={model.path}")
-    assert model.remedies[fault] in str(caught.value)
+    assert {**REMEDIES, **model.remedies}[fault] in str(caught.value)
 
 
 def test_an_unreachable_hub_leaves_the_copy(model: ModelService, caplog: pytest.LogCaptureFixture) -> None:
     directory = find_model_directory(model.config)
-    model.unreachable()
+    model.faults["unreachable"]()
     with caplog.at_level(logging.WARNING, "agent_tunix"):
         assert find_model_directory(model.config) == directory
     assert "the cached copy" in caplog.text
@@ -108,16 +109,16 @@ def test_weights_in_another_form_are_refused(model: ModelService) -> None:
     model.publish({**files, "pytorch_model.bin": b"x"})
     with pytest.raises(ModelError, match=r"in pytorch_model\.bin and not"):
         find_model_directory(model.config)
-    assert "pytorch_model.bin" not in str(model.asked)
+    assert "pytorch_model.bin" not in str(model.server.asked)
 
 
 # --- datasets --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=ON_SERVERS)
-def hosted(request: pytest.FixtureRequest) -> Hosted:
+def hosted(request: pytest.FixtureRequest) -> DatasetService:
     """GSM8K on each hub that is a server, in turn."""
-    service: Hosted = ON_SERVERS[request.param](request.getfixturevalue(request.param))
+    service: DatasetService = ON_SERVERS[request.param](request.getfixturevalue(request.param))
     service.publish(TRAIN, TEST)
     return service
 
@@ -128,8 +129,8 @@ def dataset(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "tfds":
         prepared: Path = request.getfixturevalue("prepared_gsm8k")
         monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(prepared))
-        return services.TfdsDataset()
-    service: Hosted = ON_SERVERS[request.param](request.getfixturevalue(request.param))
+        return services.prepared_dataset()
+    service: DatasetService = ON_SERVERS[request.param](request.getfixturevalue(request.param))
     service.publish(TRAIN, TEST)
     return service
 
@@ -163,7 +164,7 @@ def test_training_sees_the_same_rows_from_every_source(dataset: DatasetService, 
 
 
 def test_the_beginning_of_a_path_says_the_source(dataset: DatasetService) -> None:
-    path = f"{dataset.scheme}://{dataset.name}"
+    path = f"{dataset.scheme}://{dataset.config.data.path}"
     assert columns_of(dataset, source="auto", path=path) == columns_of(dataset, path=path) == SORTED
 
 
@@ -177,7 +178,7 @@ def test_the_beginning_of_a_path_says_the_source(dataset: DatasetService) -> Non
     ],
 )
 def test_a_dataset_that_is_not_there(dataset: DatasetService, data: dict[str, str], code: str, words: str) -> None:
-    if "/" in dataset.name and data.get("path") == "gsm8":
+    if data == {"path": "gsm8"} and dataset.scheme != "tfds":
         data, words = {"path": "owner/none"}, "data.path=owner/none is no"
     with raises(DataError, code) as caught:
         columns_of(dataset, **data)
@@ -185,18 +186,18 @@ def test_a_dataset_that_is_not_there(dataset: DatasetService, data: dict[str, st
     assert len(str(caught.value)) < 400
 
 
-def test_a_pinned_revision_is_kept(hosted: Hosted) -> None:
+def test_a_pinned_revision_is_kept(hosted: DatasetService) -> None:
     pinned = pin_data(hosted.config)
     hosted.publish(TEST, TEST)
     assert pin_data(pinned) == pinned
     assert pin_data(hosted.config, pinned) == pinned
     assert columns_of(hosted, revision=pinned.data.revision) == SORTED
-    assert columns_of(hosted, path=f"{hosted.name}@{pinned.data.revision}") == SORTED
+    assert columns_of(hosted, path=f"{pinned.data.path}@{pinned.data.revision}") == SORTED
     assert pin_data(hosted.config) != pinned
     assert columns_of(hosted) == TEST
 
 
-def test_a_second_reading_downloads_nothing(hosted: Hosted) -> None:
+def test_a_second_reading_downloads_nothing(hosted: DatasetService) -> None:
     columns_of(hosted)
     before = hosted.downloads()
     assert columns_of(hosted) == SORTED
@@ -204,19 +205,18 @@ def test_a_second_reading_downloads_nothing(hosted: Hosted) -> None:
 
 
 @pytest.mark.parametrize(("fault", "code"), [("forbidden", "access_denied"), ("unreachable", "hub_unreachable")])
-def test_rows_that_cannot_be_had(hosted: Hosted, fault: str, code: str) -> None:
-    if fault == "forbidden":
-        hosted.forbidden()
-    else:
-        hosted.server.close()
+def test_rows_that_cannot_be_had(hosted: DatasetService, fault: str, code: str) -> None:
+    hosted.faults[fault]()
     with raises(DataError, code) as caught:
         columns_of(hosted)
     assert ("set data.path to files on this disk" if fault == "unreachable" else "licence") in str(caught.value)
 
 
-def test_an_unreachable_hub_leaves_the_rows_that_were_had(hosted: Hosted, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_hub_leaves_the_rows_that_were_had(
+    hosted: DatasetService, caplog: pytest.LogCaptureFixture
+) -> None:
     columns_of(hosted)
-    hosted.server.close()
+    hosted.faults["unreachable"]()
     with caplog.at_level(logging.WARNING, "agent_tunix"):
         assert columns_of(hosted) == SORTED
     assert "the cached copy" in caplog.text
