@@ -2,14 +2,14 @@
 
 It answers what `huggingface_hub` and `datasets` ask: what a repository is and which files it has, files by revision
 (ranges too), new repositories, and commits, whose large files come by Git LFS. Left out is what a library never sends
-to a hub of its own: Xet storage, pull requests, discussions, spaces.
+to a hub of its own: Xet storage, pull requests, discussions, spaces; and trees with directories.
 """
 
 import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -154,23 +154,25 @@ class LoopbackHub(LoopbackServer):
                 kind, repo_id, revision, name = match.groups()
                 self._send_file(handler, "datasets" if kind else "models", repo_id, revision, name, token)
                 return
-            send(handler, 200, self._answer(handler, path, body, token))
+            send(handler, 200, self._answer(path, body, token))
         except Refusal as refusal:
             send(handler, refusal.status, refusal.body, refusal.headers)
 
-    def _answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes, token: str | None) -> Any:
-        query = parse_qs(urlsplit(handler.path).query)
+    def _answer(self, path: str, body: bytes, token: str | None) -> Any:
         if path == "/api/validate-yaml":
             if self.card_problems:
                 raise Refusal(400, None, "Invalid metadata", errors=[{"message": text} for text in self.card_problems])
             return {"errors": [], "warnings": []}
-        if path == "/api/whoami-v2":
-            return {"type": "user", "name": "owner", "auth": {"accessToken": {"role": "write"}}}
         if path == "/api/repos/create":
             return self._create(json.loads(body), token)
-        if re.fullmatch(r"/[^/]+/[^/]+\.git/info/lfs/objects/batch", path):
+        if path.endswith(".git/info/lfs/objects/batch"):
             self._require_writer(token)
-            return {"transfer": "basic", "objects": [self._place(wanted) for wanted in json.loads(body)["objects"]]}
+            objects = json.loads(body)["objects"]
+            actions = [{"upload": {"href": f"{self.url}/lfs/{wanted['oid']}"}} for wanted in objects]
+            return {
+                "transfer": "basic",
+                "objects": [{**o, "actions": a} for o, a in zip(objects, actions, strict=True)],
+            }
         if match := re.fullmatch(r"/lfs/(\w+)", path):
             if self.is_full:
                 raise Refusal(403, None, "Private repository storage limit reached")
@@ -184,12 +186,12 @@ class LoopbackHub(LoopbackServer):
                 return preupload(json.loads(body)) if what == "preupload" else self._commit(repository, repo_id, body)
             commit = repository.find(revision or "main")
             if what == "tree":
-                is_recursive = query.get("recursive", [""])[0].lower() == "true"
-                return list(entries(repository, repository.commits[commit], below or "", is_recursive))
+                if below:
+                    raise Refusal(404, "EntryNotFound", f"{below} does not exist")
+                return [entry(repository, *file) for file in repository.commits[commit].items()]
             if what == "paths-info":
                 wanted = parse_qs(body.decode()).get("paths", []) if body[:1] != b"{" else json.loads(body)["paths"]
-                files = repository.commits[commit]
-                return [entry(repository, name, files[name]) for name in wanted if name in files]
+                return [entry(repository, *file) for file in repository.commits[commit].items() if file[0] in wanted]
             if what in (None, "revision"):
                 return describe(repository, repo_id, commit)
         raise Refusal(404, None, f"{path} is not of this hub")
@@ -217,10 +219,6 @@ class LoopbackHub(LoopbackServer):
         private = wanted.get("visibility") == "private" or bool(wanted.get("private"))
         self.add_model(repo_id, {".gitattributes": b""}, private=private)
         return {"url": url, "name": repo_id}
-
-    def _place(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        known = wanted["oid"] in self.large
-        return {**wanted, **({} if known else {"actions": {"upload": {"href": f"{self.url}/lfs/{wanted['oid']}"}}})}
 
     def _commit(self, repository: Repository, repo_id: str, body: bytes) -> dict[str, Any]:
         files = {}
@@ -271,10 +269,6 @@ def describe(repository: Repository, repo_id: str, commit: str) -> dict[str, Any
         "sha": commit,
         "private": repository.private,
         "gated": "manual" if repository.gated else False,
-        "disabled": False,
-        "downloads": 0,
-        "likes": 0,
-        "tags": [],
         "siblings": [{"rfilename": name, "size": repository.sizes.get(name, len(files[name]))} for name in files],
     }
 
@@ -286,24 +280,6 @@ def preupload(wanted: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "files": [{"path": path, "uploadMode": modes[path], "shouldIgnore": False, "oid": None} for path in paths],
     }
-
-
-def entries(repository: Repository, files: Files, below: str, recursive: bool) -> Iterable[dict[str, Any]]:
-    """Return the tree under a directory: files, and the directories they lie in."""
-    names = [name for name in files if name.startswith(f"{below}/" if below else "")]
-    if not names and below:
-        raise Refusal(404, "EntryNotFound", f"{below} does not exist")
-    start = len(below) + 1 if below else 0
-    seen = set()
-    for name in names:
-        parts = name[start:].split("/")
-        for depth in range(1, len(parts) if recursive else min(len(parts), 2)):
-            directory = name[:start] + "/".join(parts[:depth])
-            if directory not in seen:
-                seen.add(directory)
-                yield {"type": "directory", "path": directory, "oid": hashlib.sha1(directory.encode()).hexdigest()}
-        if recursive or len(parts) == 1:
-            yield entry(repository, name, files[name])
 
 
 def entry(repository: Repository, name: str, content: bytes) -> dict[str, Any]:

@@ -22,20 +22,20 @@ CARD = """---
 configs:
 - config_name: main
   data_files:
-  - {split: train, path: main/train-*.parquet}
-  - {split: test, path: main/test-*.parquet}
+  - {split: train, path: main-train-*.parquet}
+  - {split: test, path: main-test-*.parquet}
 - config_name: socratic
   data_files:
-  - {split: train, path: socratic/train-*.parquet}
+  - {split: train, path: socratic-train-*.parquet}
 ---
 """
 FILES = {
     "README.md": CARD.encode(),
-    "main/train-00000-of-00001.parquet": as_parquet(TRAIN),
-    "main/test-00000-of-00001.parquet": as_parquet(TEST),
-    "socratic/train-00000-of-00001.parquet": as_parquet(TRAIN[:1]),
+    "main-train-00000-of-00001.parquet": as_parquet(TRAIN),
+    "main-test-00000-of-00001.parquet": as_parquet(TEST),
+    "socratic-train-00000-of-00001.parquet": as_parquet(TRAIN[:1]),
 }
-MOVED_ON = {"main/train-00000-of-00001.parquet": as_parquet(TEST)}
+MOVED_ON = {"main-train-00000-of-00001.parquet": as_parquet(TEST)}
 
 
 def config_of(path: str | None = REPO, source: str = "huggingface", **data: Any) -> Config:
@@ -67,18 +67,13 @@ def test_subsets_and_splits(dataset_hub: LoopbackHub, streaming: bool) -> None:
 
 
 def test_training_data_source_and_directories_override(dataset_hub: LoopbackHub) -> None:
-    dataset_hub.add_dataset(REPO, FILES)
+    repository = dataset_hub.add_dataset(REPO, FILES)
     config = config_of("nowhere", source="jsonl")
     config.training = TrainingConfig(data_source="huggingface", train_data_dir=REPO)
-    assert rows_of(config) == TRAIN
-    assert pin_data(config) == config
-
-
-def test_rows_carry_the_commit_they_come_from(dataset_hub: LoopbackHub) -> None:
-    repository = dataset_hub.add_dataset(REPO, FILES)
     dropped = Dropped()
-    next(read_rows(config_of(), "train", dropped))
+    assert [row.columns for row in read_rows(config, "train", dropped)] == TRAIN
     assert dropped.origin == f"train of hf://{REPO}@{repository.head}"
+    assert pin_data(config) == config
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -109,7 +104,7 @@ def is_plain(value: Any) -> bool:
 
 
 def test_other_formats_and_names_of_splits(dataset_hub: LoopbackHub, kaggle: LoopbackKaggle) -> None:
-    dataset_hub.add_dataset(REPO, {"data/train.jsonl": as_jsonl(TRAIN), "data/validation.jsonl": as_jsonl(TEST)})
+    dataset_hub.add_dataset(REPO, {"train.jsonl": as_jsonl(TRAIN), "validation.jsonl": as_jsonl(TEST)})
     kaggle.resources[REPO] = Resource([{"train.parquet": as_parquet(TRAIN), "validation.parquet": as_parquet(TEST)}])
     for source in ("huggingface", "kaggle"):
         config = config_of(source=source, subset=None, test_split="validation")
@@ -119,7 +114,6 @@ def test_other_formats_and_names_of_splits(dataset_hub: LoopbackHub, kaggle: Loo
 
 def test_a_directory_on_this_disk(tmp_path: Path, dataset_hub: LoopbackHub) -> None:
     for name, content in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     assert rows_of(config_of(str(tmp_path))) == TRAIN
     assert dataset_hub.asked == []
@@ -135,7 +129,7 @@ def test_a_directory_that_the_library_saved(tmp_path: Path, several: bool) -> No
     assert "it has train" in refusal("missing_split", config, "test")
 
 
-def test_pinning_a_mixture(dataset_hub: LoopbackHub) -> None:
+def test_pinning_a_mixture_leaves_sources_without_revisions_alone(dataset_hub: LoopbackHub) -> None:
     repository = dataset_hub.add_dataset(REPO, FILES)
     mixture: dict[str, dict[str, Any]] = {"a": {"path": f"hf://{REPO}", "weight": 2.0}, "b": {"path": None}}
     config = config_of(None, source="auto", mixture=mixture)
@@ -143,12 +137,8 @@ def test_pinning_a_mixture(dataset_hub: LoopbackHub) -> None:
     assert pinned.data.mixture == {"a": {**mixture["a"], "revision": repository.head}, "b": {"path": None}}
     repository.commit({"more.txt": b"x"})
     assert pin_data(config, pinned) == pinned
-
-
-@pytest.mark.parametrize("data", [{"source": "synthetic"}, {"source": "jsonl", "path": "rows.jsonl"}])
-def test_pinning_leaves_sources_without_revisions_alone(data: dict[str, Any]) -> None:
-    config = Config(data=DataConfig(**data))
-    assert pin_data(config) == config
+    for local in (DataConfig(source="synthetic"), DataConfig(source="jsonl", path="rows.jsonl")):
+        assert pin_data(Config(data=local)) == Config(data=local)
 
 
 @pytest.mark.parametrize("restriction", ["gated", "private"])
@@ -185,34 +175,18 @@ def test_an_archive_of_kaggle_that_is_cut_off(kaggle: LoopbackKaggle) -> None:
     assert rows_of(config_of(source="kaggle")) == TRAIN
 
 
-# --- no network ------------------------------------------------------------------------------------------------------
-
-
-def test_a_state_that_was_not_read_before_is_not_had_without_network(dataset_hub: LoopbackHub) -> None:
-    repository = dataset_hub.add_dataset(REPO, FILES)
-    first = repository.head
-    repository.commit(MOVED_ON)
-    rows_of(config_of())
-    dataset_hub.close()
-    assert "owner___sums does not have it" in refusal("not_cached", config_of(revision=first))
-
-
-def test_each_state_that_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -> None:
+def test_what_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -> None:
     repository = dataset_hub.add_dataset(REPO, FILES)
     first = repository.head
     rows_of(config_of())
-    repository.commit(MOVED_ON)
+    rows_of(config_of(subset="socratic"))
+    second = repository.commit(MOVED_ON)
     rows_of(config_of())
     dataset_hub.close()
     assert rows_of(config_of(revision=first)) == TRAIN
-    assert rows_of(config_of()) == TEST
-
-
-def test_each_subset_that_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -> None:
-    dataset_hub.add_dataset(REPO, FILES)
-    rows_of(config_of())
-    rows_of(config_of(subset="socratic"))
-    dataset_hub.close()
-    assert rows_of(config_of(subset="socratic")) == TRAIN[:1]
-    assert "several subsets, main, socratic" in refusal("not_cached", config_of(subset=None))
-    assert "it has in its cache sums-train" in refusal("missing_split", config_of(subset="socratic"), "test")
+    assert rows_of(config_of(revision=second)) == rows_of(config_of()) == TEST
+    assert rows_of(config_of(subset="socratic", revision=first)) == TRAIN[:1]
+    assert "several subsets, main, socratic" in refusal("not_cached", config_of(subset=None, revision=first))
+    message = refusal("missing_split", config_of(subset="socratic", revision=first), "test")
+    assert "it has in its cache sums-train" in message
+    assert "owner___sums does not have it" in refusal("not_cached", config_of(revision="0" * 40))

@@ -13,7 +13,7 @@ from agent_tunix.policy.directory import EMBEDDED_MODEL, find_cached_directory, 
 from tests.hubs.loopback_gcs import LoopbackGcs
 from tests.hubs.loopback_hub import TOKEN, LoopbackHub
 from tests.hubs.loopback_kaggle import LoopbackKaggle, Resource
-from tests.hubs.services import TINY, WEIGHTS
+from tests.hubs.services import KAGGLE_MODEL, TINY, WEIGHTS
 from tests.raising import raises
 
 REPO = "owner/tiny"
@@ -154,40 +154,37 @@ def test_a_model_that_does_not_fit_on_the_disk_is_refused_before_it_is_downloade
 # --- Google Cloud Storage and Kaggle ---------------------------------------------------------------------------------
 
 
+BUCKET = "gs://bucket/models/tiny"
+
+
 def test_a_directory_of_a_bucket_has_no_revisions(gcs: LoopbackGcs) -> None:
     files = gcs.buckets["bucket"] = {f"models/tiny/{name}": content for name, content in TINY.items()}
-    path = "gs://bucket/models/tiny"
     files |= {"models/tiny/notes.txt": b"x", "models/tiny/onnx/model.bin": b"x", "models/tiny2/a": b"x"}
-    pinned = pin_model(config(path))
-    assert {file.name for file in find_model_directory(config(f"{path}/")).iterdir()} == set(TINY)
-    shutil.rmtree(find_model_directory(pinned))
-    files["models/tiny/generation_config.json"] = b"{}"
-    assert refusal("unknown_revision", str(pinned.path))
-    assert refusal("not_found", "gs://bucket/none")
-
-
-def test_files_that_arrived_from_a_bucket_do_not_come_again(gcs: LoopbackGcs) -> None:
-    gcs.buckets["bucket"] = {f"models/tiny/{name}": content for name, content in TINY.items()}
     gcs.damaged.add("models/tiny/tokenizer.json")
-    refusal("incomplete_download", "gs://bucket/models/tiny")
+    refusal("incomplete_download", BUCKET)
     gcs.damaged.clear()
     gcs.asked.clear()
-    find_model_directory(config("gs://bucket/models/tiny"))
+    assert {file.name for file in find_model_directory(config(f"{BUCKET}/")).iterdir()} == set(TINY)
     fetched = [name for name in gcs.asked if name != "list"]
     assert "models/tiny/tokenizer.json" in fetched
-    assert len(fetched) < len(TINY)
+    assert len(fetched) < len(TINY)  # What arrived whole does not come again.
+    pinned = pin_model(config(BUCKET))
+    shutil.rmtree(find_model_directory(pinned))
+    files["models/tiny/generation_config.json"] = b"{}"
+    refusal("unknown_revision", str(pinned.path))
+    refusal("not_found", "gs://bucket/none")
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_status_that_asks_for_credentials(kaggle: LoopbackKaggle, gcs: LoopbackGcs, status: int) -> None:
-    kaggle.resources["owner/tiny/transformers/base"] = Resource([TINY], status)
+    kaggle.resources[KAGGLE_MODEL] = Resource([TINY], status)
     gcs.status = status
-    refusal("access_denied", "kaggle://owner/tiny/transformers/base")
-    refusal("access_denied", "gs://bucket/models/tiny")
+    refusal("access_denied", f"kaggle://{KAGGLE_MODEL}")
+    refusal("access_denied", BUCKET)
 
 
 def test_a_version_of_kaggle(kaggle: LoopbackKaggle) -> None:
-    kaggle.resources["owner/tiny/transformers/base"] = Resource([TINY, TINY])
-    assert pin_model(config("kaggle://owner/tiny/transformers/base")).path == "kaggle://owner/tiny/transformers/base/2"
-    assert find_model_directory(config("kaggle://owner/tiny/transformers/base/1")).name == "1"
-    assert refusal("not_found", "kaggle://owner/tiny/transformers/base/3")
+    kaggle.resources[KAGGLE_MODEL] = Resource([TINY, TINY])
+    assert pin_model(config(f"kaggle://{KAGGLE_MODEL}")).path == f"kaggle://{KAGGLE_MODEL}/2"
+    assert find_model_directory(config(f"kaggle://{KAGGLE_MODEL}/1")).name == "1"
+    refusal("not_found", f"kaggle://{KAGGLE_MODEL}/3")
