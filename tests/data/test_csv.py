@@ -140,12 +140,6 @@ def test_a_header_that_cannot_be_one_refuses_the_file(header: bytes, code: str, 
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", HEADER, b"question,answer"])
-def test_a_file_without_rows_has_none(content: bytes, tmp_path: Path) -> None:
-    rows, dropped = read(content, tmp_path / "rows.csv")
-    assert (rows, dropped.total) == ([], 0)
-
-
 def test_tab_separated_files_go_by_their_name(tmp_path: Path) -> None:
     content = b"question\tanswer\na, b\t1\n"
     assert read(content, tmp_path / "rows.tsv")[0][0].columns == {"question": "a, b", "answer": "1"}

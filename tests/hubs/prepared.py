@@ -11,7 +11,7 @@ def prepare(directory: Path, dataset: str, features: Mapping[str, Any], splits: 
 
     with tfds.core.registered.skip_registration():
 
-        class Builder(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc,name-defined]
+        class Builder(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
             VERSION = tfds.core.Version("1.0.0")
             name = dataset
 

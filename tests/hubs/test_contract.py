@@ -1,6 +1,7 @@
 """The promises that every hub keeps: pinning, caching, resuming, and the same errors for the same faults."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,15 @@ from tests.hubs.services import TINY, WEIGHTS, DatasetService, ModelService
 from tests.raising import raises
 
 CHANGED = {**TINY, "generation_config.json": b"{}"}
-MODELS = {"hub": services.hub_model, "kaggle": services.kaggle_model, "gcs": services.gcs_model}
-ON_SERVERS = {"dataset_hub": services.hub_dataset, "kaggle": services.kaggle_dataset}
+MODELS: dict[str, Callable[..., ModelService]] = {
+    "hub": services.hub_model,
+    "kaggle": services.kaggle_model,
+    "gcs": services.gcs_model,
+}
+ON_SERVERS: dict[str, Callable[..., DatasetService]] = {
+    "dataset_hub": services.hub_dataset,
+    "kaggle": services.kaggle_dataset,
+}
 
 
 @pytest.fixture(params=MODELS)
@@ -118,7 +126,7 @@ def test_weights_in_another_form_are_refused(model: ModelService) -> None:
 @pytest.fixture(params=ON_SERVERS)
 def hosted(request: pytest.FixtureRequest) -> DatasetService:
     """GSM8K on each hub that is a server, in turn."""
-    service: DatasetService = ON_SERVERS[request.param](request.getfixturevalue(request.param))
+    service = ON_SERVERS[request.param](request.getfixturevalue(request.param))
     service.publish(TRAIN, TEST)
     return service
 
@@ -130,7 +138,7 @@ def dataset(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         prepared: Path = request.getfixturevalue("prepared_gsm8k")
         monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(prepared))
         return services.prepared_dataset()
-    service: DatasetService = ON_SERVERS[request.param](request.getfixturevalue(request.param))
+    service = ON_SERVERS[request.param](request.getfixturevalue(request.param))
     service.publish(TRAIN, TEST)
     return service
 
