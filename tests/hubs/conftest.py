@@ -12,8 +12,13 @@ from tests.hubs.loopback_hub import LoopbackHub
 from tests.hubs.loopback_kaggle import LoopbackKaggle
 from tests.hubs.prepared import prepare
 
-# Read from the environment where the library is imported, which may have been long ago.
-_CACHES = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_ASSETS_CACHE": "assets", "HF_TOKEN_PATH": "token"}
+_QUIET = dict.fromkeys(("HF_HUB_DISABLE_XET", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_PROGRESS_BARS"), "1")
+_CACHES = {
+    "HF_HOME": "",
+    "HF_HUB_CACHE": "hub",
+    "HF_ASSETS_CACHE": "assets",
+    "HF_TOKEN_PATH": "token",
+}  # Read where the library is imported.
 
 
 @pytest.fixture
@@ -21,7 +26,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatc
     """A Hugging Face hub with nothing on it, and an empty cache; no token is set."""
     server = LoopbackHub()
     home = tmp_path_factory.mktemp("hf_home")
-    for name, value in server.environment(home).items():
+    for name, value in {"HF_ENDPOINT": server.url, "HF_HOME": str(home), **_QUIET}.items():
         monkeypatch.setenv(name, value)
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         monkeypatch.delenv(name, raising=False)
@@ -57,10 +62,16 @@ def dataset_hub(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> LoopbackHu
 def kaggle(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackKaggle]:
     """Kaggle with nothing on it, and an empty cache; nobody is logged in."""
     server = LoopbackKaggle()
+    cache = tmp_path_factory.mktemp("kaggle")
     for name in ("KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in server.environment(tmp_path_factory.mktemp("kaggle")).items():
-        monkeypatch.setenv(name, value)
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, server.url)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    monkeypatch.setenv("KAGGLE_API_ENVIRONMENT", "LOCALHOST")
+    monkeypatch.setenv("KAGGLEHUB_CACHE", str(cache))
+    monkeypatch.setenv("KAGGLE_CONFIG_DIR", str(cache / "no_account"))
     yield server
     server.close()
 

@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -113,16 +112,6 @@ class LoopbackHub(LoopbackServer):
         self.asked: list[Asked] = []
         self.large: dict[str, bytes] = {}
         super().__init__()
-
-    def environment(self, home: Path) -> dict[str, str]:
-        """Return the environment of a process that uses this hub, with a cache of its own and no token."""
-        return {
-            "HF_ENDPOINT": self.url,
-            "HF_HOME": str(home),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        }
 
     def add_model(self, repo_id: str, files: Files, **settings: Any) -> Repository:
         """Add a model with one commit."""

@@ -9,7 +9,6 @@ import json
 import tarfile
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 from tests.hubs.loopback import Files, LoopbackServer, send
@@ -42,18 +41,6 @@ class LoopbackKaggle(LoopbackServer):
         self.resources: dict[str, Resource] = {}
         self.asked: list[str] = []
         super().__init__()
-
-    def environment(self, cache: Path) -> dict[str, str]:
-        """Return the environment of a process that uses this server, with a cache of its own and no account."""
-        return {
-            "KAGGLE_API_ENVIRONMENT": "LOCALHOST",
-            "HTTP_PROXY": self.url,
-            "http_proxy": self.url,
-            "NO_PROXY": "127.0.0.1",
-            "no_proxy": "127.0.0.1",
-            "KAGGLEHUB_CACHE": str(cache),
-            "KAGGLE_CONFIG_DIR": str(cache / "no_account"),
-        }
 
     def serve(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         wanted = json.loads(body)
