@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.raising import raises
 
 from agent_tunix.data.batches import BatchOrder, count_steps
 from agent_tunix.errors import DataError
+from tests.raising import raises
 
 
 @st.composite

@@ -4,22 +4,11 @@ import gzip
 from pathlib import Path
 
 import pytest
-from tests.raising import raises
 
-from agent_tunix.config.schema import Config, DataConfig
-from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
-from agent_tunix.data.sources import read_rows
-from agent_tunix.errors import DataError
+from tests.data.reading import read, refusal
 
 HEADER = b"question,answer\n"
-
-
-def read(content: bytes, path: Path, max_row_bytes: int = 65536) -> tuple[list[Row], Dropped]:
-    path.write_bytes(content)
-    dropped = Dropped()
-    config = Config(data=DataConfig(path=str(path), max_row_bytes=max_row_bytes))
-    return list(read_rows(config, "train", dropped)), dropped
 
 
 @pytest.mark.parametrize(
@@ -42,7 +31,7 @@ def read(content: bytes, path: Path, max_row_bytes: int = 65536) -> tuple[list[R
     ],
 )
 def test_values_stay_the_text_that_they_are(content: bytes, columns: dict[str, str], tmp_path: Path) -> None:
-    rows, dropped = read(HEADER + content, tmp_path / "rows.csv")
+    rows, dropped = read(tmp_path / "rows.csv", HEADER + content)
     assert [row.columns for row in rows] == [columns]
     assert dropped.total == 0
 
@@ -63,7 +52,7 @@ def test_values_stay_the_text_that_they_are(content: bytes, columns: dict[str, s
     ],
 )
 def test_damaged_row_is_dropped_with_its_line(row: bytes, reason: str, tmp_path: Path) -> None:
-    rows, dropped = read(HEADER + b"first,1\n" + row + b"\nlast,2\n", tmp_path / "rows.csv")
+    rows, dropped = read(tmp_path / "rows.csv", HEADER + b"first,1\n" + row + b"\nlast,2\n")
     assert rows[0] == Row(2, {"question": "first", "answer": "1"})
     assert rows[-1].columns == {"question": "last", "answer": "2"}
     assert dropped.rows[reason] == [3]
@@ -95,7 +84,7 @@ OPEN = b'"open,1\n'
 def test_a_stray_quote_costs_its_own_line(
     content: bytes, numbers: list[int], dropped: dict[str, list[int]], tmp_path: Path
 ) -> None:
-    rows, tally = read(HEADER + content, tmp_path / "rows.csv", max_row_bytes=1000)
+    rows, tally = read(tmp_path / "rows.csv", HEADER + content, max_row_bytes=1000)
     assert [row.number for row in rows] == numbers
     assert tally.rows == dropped
     assert tally.total == max(content.count(OPEN), sum(map(len, dropped.values())))
@@ -104,23 +93,23 @@ def test_a_stray_quote_costs_its_own_line(
 @pytest.mark.parametrize("size", [999, 1000])
 def test_longest_row_that_is_allowed(size: int, tmp_path: Path) -> None:
     content = HEADER + b"x" * (size - 2) + b",1\n"
-    rows, dropped = read(content, tmp_path / "rows.csv", max_row_bytes=999)
+    rows, dropped = read(tmp_path / "rows.csv", content, max_row_bytes=999)
     assert (len(rows), dropped.total) == ((1, 0) if size == 999 else (0, 1))
 
 
 def test_a_field_may_be_longer_than_the_library_would_have_it(tmp_path: Path) -> None:
-    rows, _ = read(HEADER + b"x" * 200_000 + b",1\n", tmp_path / "rows.csv", max_row_bytes=300_000)
+    rows, _ = read(tmp_path / "rows.csv", HEADER + b"x" * 200_000 + b",1\n", max_row_bytes=300_000)
     assert len(rows[0].columns["question"]) == 200_000
 
 
 def test_rows_are_numbered_by_the_line_on_which_they_begin(tmp_path: Path) -> None:
-    rows, _ = read(HEADER + b'"a\nb\nc",1\nd,2\n', tmp_path / "rows.csv")
+    rows, _ = read(tmp_path / "rows.csv", HEADER + b'"a\nb\nc",1\nd,2\n')
     assert [row.number for row in rows] == [2, 5]
 
 
 @pytest.mark.parametrize("header", [b"\xef\xbb\xbfquestion,answer\n", b'\xef\xbb\xbf"question",answer\n'])
 def test_a_byte_order_mark_is_no_part_of_the_header(header: bytes, tmp_path: Path) -> None:
-    rows, _ = read(header + b"q,1\n", tmp_path / "rows.csv")
+    rows, _ = read(tmp_path / "rows.csv", header + b"q,1\n")
     assert rows[0].columns == {"question": "q", "answer": "1"}
 
 
@@ -135,22 +124,19 @@ def test_a_byte_order_mark_is_no_part_of_the_header(header: bytes, tmp_path: Pat
     ],
 )
 def test_a_header_that_cannot_be_one_refuses_the_file(header: bytes, code: str, words: str, tmp_path: Path) -> None:
-    with raises(DataError, code) as caught:
-        read(header + b"q,1,2\n", tmp_path / "rows.csv")
-    assert words in str(caught.value)
+    assert words in refusal(code, tmp_path / "rows.csv", header + b"q,1,2\n")
 
 
 def test_tab_separated_files_go_by_their_name(tmp_path: Path) -> None:
     content = b"question\tanswer\na, b\t1\n"
-    assert read(content, tmp_path / "rows.tsv")[0][0].columns == {"question": "a, b", "answer": "1"}
-    assert read(gzip.compress(content), tmp_path / "rows.tsv.gz")[0][0].columns == {"question": "a, b", "answer": "1"}
+    assert read(tmp_path / "rows.tsv", content)[0][0].columns == {"question": "a, b", "answer": "1"}
+    assert read(tmp_path / "rows.tsv.gz", gzip.compress(content))[0][0].columns == {"question": "a, b", "answer": "1"}
 
 
 def test_each_file_has_a_header_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "part-1.csv").write_bytes(b"question,answer\nq,1\nbad\n")
     (tmp_path / "part-2.csv").write_bytes(b"answer,question,level\n2,r,hard\nworse\n")
-    dropped = Dropped()
-    rows = list(read_rows(Config(data=DataConfig(path=str(tmp_path / "part-*.csv"))), "train", dropped))
+    rows, dropped = read(tmp_path / "part-*.csv")
     assert rows == [
         Row(2, {"question": "q", "answer": "1"}),
         Row(5, {"question": "r", "answer": "2", "level": "hard"}),
@@ -162,5 +148,5 @@ def test_each_file_has_a_header_of_its_own(tmp_path: Path) -> None:
 def test_rows_after_a_file_with_a_stray_quote_are_numbered_through(tmp_path: Path) -> None:
     (tmp_path / "part-1.csv").write_bytes(HEADER + OPEN + b"q,1\n")
     (tmp_path / "part-2.csv").write_bytes(HEADER + b"r,2\n")
-    rows = list(read_rows(Config(data=DataConfig(path=str(tmp_path / "part-*.csv"))), "train", Dropped()))
+    rows, _ = read(tmp_path / "part-*.csv")
     assert [row.number for row in rows] == [3, 5]

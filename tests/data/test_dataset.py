@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.raising import raises
 
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
 from agent_tunix.data.dataset import (
@@ -20,6 +19,7 @@ from agent_tunix.data.dataset import (
 )
 from agent_tunix.data.examples import Example
 from agent_tunix.errors import AgentTunixError, DataError
+from tests.raising import raises
 
 
 def rows(count: int, first: int = 0) -> list[dict[str, Any]]:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.raising import raises
 
 from agent_tunix.config.schema import CurriculumConfig
 from agent_tunix.data.draws import CurriculumDraws, Draws, PassDraws, read_difficulty
 from agent_tunix.data.dropped import RowError
 from agent_tunix.errors import DataError
+from tests.raising import raises
 
 PASSES = [1, 3, 2, 4, 5, 0, 2, 4, 1, 5, 0, 3]
 CURRICULA = {

@@ -7,12 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.raising import raises
 
-from agent_tunix.config.schema import Config, DataConfig
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.sources import read_rows
-from agent_tunix.errors import DataError
+from tests.data.reading import config_for, read, refusal
 
 Write = Callable[[Path, list[bytes]], None]
 
@@ -34,16 +32,12 @@ FORMATS: dict[str, Write] = {"jsonl": write_jsonl, "csv": write_csv, "parquet": 
 every_format = pytest.mark.parametrize(("suffix", "write"), FORMATS.items())
 
 
-def config_for(path: Path, max_row_bytes: int = 65536) -> Config:
-    return Config(data=DataConfig(path=str(path), max_row_bytes=max_row_bytes))
-
-
 @every_format
 def test_rows_are_numbered_through_files(suffix: str, write: Write, tmp_path: Path) -> None:
     for part in range(2):
         write(tmp_path / f"train-{part}-of-2.{suffix}", [b"%d" % n for n in range(700)])
     header = suffix == "csv"
-    rows = list(read_rows(config_for(tmp_path), "train", Dropped()))
+    rows, _ = read(tmp_path)
     assert [row.columns["value"] for row in rows] == 2 * [str(n) for n in range(700)]
     assert [row.number for row in rows] == [
         *range(1 + header, 701 + header),
@@ -55,8 +49,7 @@ def test_rows_are_numbered_through_files(suffix: str, write: Write, tmp_path: Pa
 def test_a_row_that_is_too_long_or_not_utf8_is_dropped(suffix: str, write: Write, tmp_path: Path) -> None:
     values = [b"good"] * 300 + [b"\xff"] + [b"good", b"x" * 2000, b"good"] * 200
     write(tmp_path / f"rows.{suffix}", values)
-    dropped = Dropped()
-    rows = list(read_rows(config_for(tmp_path / f"rows.{suffix}", max_row_bytes=1000), "train", dropped))
+    rows, dropped = read(tmp_path / f"rows.{suffix}", max_row_bytes=1000)
     assert {row.columns["value"] for row in rows} == {"good"}
     assert dropped.counts == {"not UTF-8": 1, "longer than data.max_row_bytes=1000": 200}
     first = 302 if suffix == "csv" else 301
@@ -67,9 +60,8 @@ def test_a_row_that_is_too_long_or_not_utf8_is_dropped(suffix: str, write: Write
 @every_format
 def test_a_file_without_rows_has_none(suffix: str, write: Write, tmp_path: Path) -> None:
     write(tmp_path / f"rows.{suffix}", [])
-    dropped = Dropped()
-    assert list(read_rows(config_for(tmp_path / f"rows.{suffix}"), "train", dropped)) == []
-    assert dropped.total == 0
+    rows, dropped = read(tmp_path / f"rows.{suffix}")
+    assert (rows, dropped.total) == ([], 0)
 
 
 MANY, LONG = [b"%05d" % n * 40 for n in range(50_000)], [b"x" * 10_000_000]
@@ -96,6 +88,4 @@ def test_a_large_file_or_row_is_not_held_in_memory(suffix: str, values: list[byt
 @every_format
 def test_a_directory_in_place_of_a_file(suffix: str, write: Write, tmp_path: Path) -> None:
     (tmp_path / f"train.{suffix}").mkdir()
-    with raises(DataError, "unreadable_file") as caught:
-        list(read_rows(config_for(tmp_path), "train", Dropped()))
-    assert "is a directory" in str(caught.value).lower()
+    assert "is a directory" in refusal("unreadable_file", tmp_path).lower()

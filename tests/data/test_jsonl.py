@@ -5,28 +5,17 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.raising import raises
 
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources import read_rows
 from agent_tunix.data.word_problems import Split, make_problems
-from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.errors import ConfigError
+from tests.data.reading import read, refusal
+from tests.raising import raises
 
 GOOD = b'{"question": "q", "answer": "#### 1"}'
-
-
-def jsonl(path: Path | str | None, max_row_bytes: int = 65536) -> Config:
-    data = DataConfig(source="jsonl", path=None if path is None else str(path), max_row_bytes=max_row_bytes)
-    return Config(data=data)
-
-
-def read(content: bytes, directory: Path, max_row_bytes: int = 65536) -> tuple[list[Row], Dropped]:
-    path = directory / "rows.jsonl"
-    path.write_bytes(content)
-    dropped = Dropped()
-    return list(read_rows(jsonl(path, max_row_bytes), "train", dropped)), dropped
 
 
 @pytest.mark.parametrize(
@@ -53,7 +42,7 @@ def read(content: bytes, directory: Path, max_row_bytes: int = 65536) -> tuple[l
     ],
 )
 def test_malformed_line_is_dropped_with_its_number(line: bytes, reason: str, tmp_path: Path) -> None:
-    rows, dropped = read(b"\n".join([GOOD, line, GOOD, b""]), tmp_path)
+    rows, dropped = read(tmp_path / "rows.jsonl", b"\n".join([GOOD, line, GOOD, b""]))
     assert [row.number for row in rows] == [1, 3]
     assert dropped.counts == {reason: 1}
     assert dropped.rows == {reason: [2]}
@@ -73,37 +62,33 @@ def test_malformed_line_is_dropped_with_its_number(line: bytes, reason: str, tmp
     ],
 )
 def test_unusual_but_valid_line_is_read(line: bytes, tmp_path: Path) -> None:
-    rows, dropped = read(line + b"\n", tmp_path)
+    rows, dropped = read(tmp_path / "rows.jsonl", line + b"\n")
     assert [row.columns for row in rows] == [json.loads(line)]
     assert dropped.total == 0
 
 
 def test_byte_order_mark_and_missing_last_newline_are_no_faults(tmp_path: Path) -> None:
-    rows, dropped = read(b"\xef\xbb\xbf" + GOOD + b"\n" + GOOD, tmp_path)
+    rows, dropped = read(tmp_path / "rows.jsonl", b"\xef\xbb\xbf" + GOOD + b"\n" + GOOD)
     assert len(rows) == 2
     assert dropped.total == 0
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_longest_row_that_is_allowed(end: bytes, tmp_path: Path) -> None:
-    rows, dropped = read(GOOD + end, tmp_path, max_row_bytes=len(GOOD))
+    rows, dropped = read(tmp_path / "rows.jsonl", GOOD + end, max_row_bytes=len(GOOD))
     assert (len(rows), dropped.total) == (1, 0)
-    rows, dropped = read(GOOD + end, tmp_path, max_row_bytes=len(GOOD) - 1)
+    rows, dropped = read(tmp_path / "rows.jsonl", GOOD + end, max_row_bytes=len(GOOD) - 1)
     assert (len(rows), dropped.total) == (0, 1)
 
 
 @pytest.mark.parametrize("content", [b'[\n  {"question": "q"}\n]\n', b'\n [{"question": "q"}]', b"\xef\xbb\xbf[]"])
 def test_a_file_that_is_a_json_array_is_refused_with_the_remedy(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "rows.json").write_bytes(content)
-    with raises(DataError, "json_array") as caught:
-        list(read_rows(jsonl(tmp_path / "rows.json"), "train", Dropped()))
-    assert "jq -c '.[]' rows.json > rows.jsonl" in str(caught.value)
+    assert "jq -c '.[]' rows.json > rows.jsonl" in refusal("json_array", tmp_path / "rows.json", content)
 
 
 def test_a_json_file_may_hold_an_object_a_line(tmp_path: Path) -> None:
-    (tmp_path / "rows.json").write_bytes(b"\n" + GOOD + b"\n[1]\n" + GOOD)
-    dropped = Dropped()
-    assert len(list(read_rows(jsonl(tmp_path / "rows.json"), "train", dropped))) == 2
+    rows, dropped = read(tmp_path / "rows.json", b"\n" + GOOD + b"\n[1]\n" + GOOD)
+    assert len(rows) == 2
     assert dropped.rows == {"empty line": [1], "not a JSON object": [3]}
 
 
@@ -125,9 +110,7 @@ def test_an_unknown_source_names_the_nearest_and_training_comes_before_the_group
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").touch(mode=0)
-    with raises(DataError, "unreadable_file") as caught:
-        list(read_rows(jsonl(tmp_path), "train", Dropped()))
-    assert "Permission denied" in str(caught.value)
+    assert "Permission denied" in refusal("unreadable_file", tmp_path)
 
 
 def test_synthetic_rows_follow_the_configuration() -> None:

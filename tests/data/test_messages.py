@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.raising import raises
 
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.dropped import RowError
 from agent_tunix.data.examples import Example
 from agent_tunix.data.messages import few_shot_messages, fill_template, messages_for
 from agent_tunix.errors import ConfigError, DataError
+from tests.raising import raises
 
 
 def example(prompt: str = "1 + 1?", messages: Any = None, **columns: Any) -> Example:

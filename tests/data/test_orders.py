@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from tests.raising import raises
-
 from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig, TrainingConfig
 from agent_tunix.data.batches import BatchOrder, Order
 from agent_tunix.data.examples import Example
 from agent_tunix.data.orders import make_order
 from agent_tunix.errors import DataError
+from tests.raising import raises
 
 
 def examples(count: int, name: str | None = None) -> list[Example]:

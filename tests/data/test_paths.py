@@ -7,19 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.raising import raises
 
-from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
+from agent_tunix.config.schema import TrainingConfig
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.sources import Split, read_rows
 from agent_tunix.data.sources.paths import find_files, source_of_path
 from agent_tunix.errors import DataError
+from tests.data.reading import config_for, read, refusal
+from tests.raising import raises
 
 LINE = b'{"question": "q", "answer": "1"}\n'
-
-
-def config_for(path: Path | str | None) -> Config:
-    return Config(data=DataConfig(path=None if path is None else str(path)))
 
 
 def touch(directory: Path, *names: str) -> None:
@@ -180,8 +177,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zst
 def test_compressed_rows_are_read_as_others_are(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"rows.jsonl.{suffix}"
     path.write_bytes(COMPRESS[suffix.lower()](LINE * 5000 + b"{\n" + LINE))
-    dropped = Dropped()
-    rows = list(read_rows(config_for(path), "train", dropped))
+    rows, dropped = read(path)
     assert [row.number for row in rows] == [*range(1, 5001), 5002]
     assert dropped.rows == {"not JSON": [5001]}
 
@@ -192,17 +188,13 @@ def test_damaged_compression_is_refused_with_the_file(
     suffix: str, damage: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     path = tmp_path / f"rows.jsonl.{suffix}"
-    path.write_bytes(damage(COMPRESS[suffix](LINE * 5000)))
-    with raises(DataError, "unreadable_file") as caught:
-        list(read_rows(config_for(path), "train", Dropped()))
-    assert path.name in str(caught.value)
+    assert path.name in refusal("unreadable_file", path, damage(COMPRESS[suffix](LINE * 5000)))
 
 
 def test_rows_of_several_files_are_told_by_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(LINE + b"{\n" + LINE)
     (tmp_path / "b.jsonl").write_bytes(b"[\n" + LINE)
-    dropped = Dropped()
-    rows = list(read_rows(config_for(tmp_path / "*.jsonl"), "train", dropped))
+    rows, dropped = read(tmp_path / "*.jsonl")
     assert [row.number for row in rows] == [1, 3, 5]
     assert dropped.describe().startswith("2 × not JSON (a.jsonl line 2, b.jsonl line 1; the first: ")
     assert dropped.origin == f"2 files of {tmp_path}"

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.raising import raises
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.problems import make_problem, read_problems
 from agent_tunix.errors import DataError
+from tests.raising import raises
 
 TALK = [{"role": role, "content": text} for role, text in (("user", "Hi."), ("assistant", "Hi."), ("user", "1 + 1?"))]
 

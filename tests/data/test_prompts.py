@@ -10,8 +10,6 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import chat_tokenizers as chat
-from tests.raising import raises
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agent_tunix.config.schema import Config, DataConfig, PromptConfig
@@ -20,6 +18,8 @@ from agent_tunix.data.examples import Example
 from agent_tunix.data.prompts import PromptEncoder, filter_over_long
 from agent_tunix.errors import AgentTunixError, ConfigError, ModelError
 from agent_tunix.policy.tokenizer import Tokenizer
+from tests import chat_tokenizers as chat
+from tests.raising import raises
 
 Messages = list[dict[str, str]]
 
