@@ -1,6 +1,5 @@
 """Draws from one set: pass after pass, and from easy to hard."""
 
-import itertools
 import math
 from typing import Any
 
@@ -64,26 +63,6 @@ def test_draws_never_change_between_releases() -> None:
     for kind, rows in CURRICULA.items():
         curriculum = CurriculumConfig(column="level", kind=kind, stages=3, until=0.75)
         assert CurriculumDraws(levels, 16, curriculum, (7, 1)).rows(0, 16).tolist() == rows
-
-
-def stages_of(draws: CurriculumDraws, num_stages: int) -> list[list[float]]:
-    """Difficulties of the rows of each stage, and of what comes after the last."""
-    length = draws.curriculum.until * draws.num_draws / num_stages
-    cuts = [*(round(length * stage) for stage in range(num_stages + 1)), draws.num_draws]
-    return [[draws.difficulties[row] for row in draws.rows(low, high)] for low, high in itertools.pairwise(cuts)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "stages"),
-    [
-        ("baby_steps", [{0.0}, {0.0, 1.0}, {0.0, 1.0, 2.0}, {0.0, 1.0, 2.0}]),
-        ("one_pass", [{0.0}, {1.0}, {2.0}, {0.0, 1.0, 2.0}]),
-    ],
-)
-def test_stages_go_from_easy_to_hard(kind: str, stages: list[set[float]]) -> None:
-    curriculum = CurriculumConfig(column="level", kind=kind, stages=3, until=0.75)
-    draws = CurriculumDraws([float(n % 3) for n in range(30)], 400, curriculum, (0, 1))
-    assert [set(stage) for stage in stages_of(draws, 3)] == stages
 
 
 def test_without_shuffling_one_stage_is_the_rows_sorted() -> None:

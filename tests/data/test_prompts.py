@@ -125,12 +125,6 @@ def test_a_question_has_the_ids_that_transformers_gives_it(pair: Pair, content: 
     assert PromptEncoder(pair.ours, pair.prompt).encode(ask(content)) == pair.encode_as_transformers(ask(content))
 
 
-def test_a_conversation_has_the_ids_that_transformers_gives_it(pair: Pair) -> None:
-    turns = ["What is 2 plus 2? ", " <think>easy</think>\n\n4 ", "and\n3?", "7", "<result>ok</result> then?"]
-    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)]
-    assert PromptEncoder(pair.ours, pair.prompt).encode(messages) == pair.encode_as_transformers(messages)
-
-
 def test_tool_turns_of_a_file_have_the_ids_that_transformers_gives_them(tmp_path: Path) -> None:
     talk = [
         *ask("What is 2 plus 2?"),
