@@ -69,6 +69,7 @@ def kaggle(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, server.url)
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")
+    monkeypatch.setattr("kagglehub.clients.get_user_agent", lambda: "tests")  # It reads the source of all callers.
     monkeypatch.setenv("KAGGLE_API_ENVIRONMENT", "LOCALHOST")
     monkeypatch.setenv("KAGGLEHUB_CACHE", str(cache))
     monkeypatch.setenv("KAGGLE_CONFIG_DIR", str(cache / "no_account"))
