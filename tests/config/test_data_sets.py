@@ -1,8 +1,10 @@
 """The sets of a mixture, as they are written and as they are read."""
 
+import copy
 from typing import Any
 
 import pytest
+from tests.raising import raises
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides, from_yaml, to_yaml
@@ -15,6 +17,12 @@ def mixture(**sets: Any) -> Config:
     config = Config()
     config.data.mixture = sets
     return config
+
+
+def refusal_of(config: Config) -> str:
+    with raises(ConfigError, "invalid_setting") as caught:
+        check(config)
+    return str(caught.value)
 
 
 def test_one_set_is_no_mixture() -> None:
@@ -35,85 +43,77 @@ def test_a_set_has_the_keys_of_the_group_but_for_its_own() -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("rows.csv", r"data\.mixture\.a must be a mapping"),
-        (None, r"data\.mixture\.a must be a mapping"),
-        ({"weight": 0}, r"data\.mixture\.a\.weight must be a number above 0, not 0; leave a set out"),
-        ({"weight": -1.0}, r"data\.mixture\.a\.weight must be"),
-        ({"weight": float("nan")}, r"data\.mixture\.a\.weight must be"),
-        ({"weight": float("inf")}, r"data\.mixture\.a\.weight must be"),
-        ({"weight": "half"}, r"data\.mixture\.a\.weight must be"),
-        ({"weight": True}, r"data\.mixture\.a\.weight must be"),
-        ({"wieght": 1}, r"there is no key data\.mixture\.a\.wieght; did you mean data\.mixture\.a\.weight\?"),
-        ({"paht": "x"}, r"there is no key data\.mixture\.a\.paht; did you mean data\.mixture\.a\.path\?"),
-        ({"path": 5}, r"data\.mixture\.a\.path must be text or null, not 5"),
-        ({"num_train": "many"}, r"data\.mixture\.a\.num_train must be an integer, not 'many'"),
-        ({"num_train": True}, r"data\.mixture\.a\.num_train must be an integer"),
-        ({"num_train": 0}, r"data\.mixture\.a\.num_train must be at least 1, not 0"),
-        ({"shuffle": "yes"}, r"data\.mixture\.a\.shuffle must be true or false, not 'yes'"),
-        ({"columns": ["a"]}, r"data\.mixture\.a\.columns must be a mapping"),
-        ({"columns": {"a": 1}}, r"data\.mixture\.a\.columns must be a mapping"),
-        ({"curriculum": 3}, r"data\.mixture\.a\.curriculum must be a mapping"),
-        ({"curriculum": {"stages": 1.5}}, r"data\.mixture\.a\.curriculum\.stages must be an integer, not 1\.5"),
-        ({"curriculum": {"steps": 1}}, r"there is no key data\.mixture\.a\.curriculum\.steps; did you mean .*stages\?"),
-        ({"curriculum": {"kind": "fast"}}, r"data\.mixture\.a\.curriculum\.kind must be one of baby_steps, one_pass"),
-        ({"answer_mark": "some"}, r"data\.mixture\.a\.answer_mark must be one of auto, none, always, not 'some'"),
-        ({"streaming": True}, r"data\.mixture\.a\.streaming cannot be set for one set"),
-        ({"mixture": {"b": {}}}, r"data\.mixture\.a\.mixture cannot be set for one set"),
+        ("rows.csv", "data.mixture.a must be a mapping"),
+        (None, "data.mixture.a must be a mapping"),
+        ({"weight": 0}, "data.mixture.a.weight must be a number above 0, not 0; leave a set out"),
+        ({"weight": -1.0}, "data.mixture.a.weight must be"),
+        ({"weight": float("nan")}, "data.mixture.a.weight must be"),
+        ({"weight": float("inf")}, "data.mixture.a.weight must be"),
+        ({"weight": "half"}, "data.mixture.a.weight must be"),
+        ({"weight": True}, "data.mixture.a.weight must be"),
+        ({"wieght": 1}, "there is no key data.mixture.a.wieght; did you mean data.mixture.a.weight?"),
+        ({"paht": "x"}, "there is no key data.mixture.a.paht; did you mean data.mixture.a.path?"),
+        ({"path": 5}, "data.mixture.a.path must be text or null, not 5"),
+        ({"num_train": "many"}, "data.mixture.a.num_train must be an integer, not 'many'"),
+        ({"num_train": True}, "data.mixture.a.num_train must be an integer"),
+        ({"num_train": 0}, "data.mixture.a.num_train must be at least 1, not 0"),
+        ({"shuffle": "yes"}, "data.mixture.a.shuffle must be true or false, not 'yes'"),
+        ({"columns": ["a"]}, "data.mixture.a.columns must be a mapping"),
+        ({"columns": {"a": 1}}, "data.mixture.a.columns must be a mapping"),
+        ({"curriculum": 3}, "data.mixture.a.curriculum must be a mapping"),
+        ({"curriculum": {"stages": 1.5}}, "data.mixture.a.curriculum.stages must be an integer, not 1.5"),
+        (
+            {"curriculum": {"steps": 1}},
+            "there is no key data.mixture.a.curriculum.steps; did you mean data.mixture.a.curriculum.stages?",
+        ),
+        ({"curriculum": {"kind": "fast"}}, "data.mixture.a.curriculum.kind must be one of baby_steps, one_pass"),
+        ({"answer_mark": "some"}, "data.mixture.a.answer_mark must be one of auto, none, always, not 'some'"),
+        ({"streaming": True}, "data.mixture.a.streaming cannot be set for one set"),
+        ({"mixture": {"b": {}}}, "data.mixture.a.mixture cannot be set for one set"),
     ],
 )
 def test_a_set_that_is_written_wrong_is_refused_by_name(entry: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        check(mixture(a=entry, b={}))
+    assert words in refusal_of(mixture(a=entry, b={}))
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", ".hidden"])
 def test_a_name_that_metrics_could_not_bear_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="the name of a set is made of letters"):
-        check(mixture(**{name: {}}))
+    assert "the name of a set is made of letters" in refusal_of(mixture(**{name: {}}))
 
 
 @pytest.mark.parametrize("key", ["data_source", "train_data_dir"])
 def test_what_says_where_one_set_comes_from_is_refused_for_several(key: str) -> None:
     config = mixture(a={}, b={})
     setattr(config.training, key, "jsonl")
-    with pytest.raises(ConfigError, match=rf"training\.{key} says where one set comes from"):
-        check(config)
-
-
-def test_a_wrong_value_of_the_group_is_told_once() -> None:
-    config = mixture(a={}, b={})
-    config.data.curriculum.stages = 0
-    with pytest.raises(ConfigError) as caught:
-        check(config)
-    assert str(caught.value) == "data.curriculum.stages must be at least 1, not 0"
+    assert f"training.{key} says where one set comes from" in refusal_of(config)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("kind", "sorted", r"data\.curriculum\.kind must be one of baby_steps, one_pass, not 'sorted'"),
-        ("stages", 0, r"data\.curriculum\.stages must be at least 1, not 0"),
-        ("until", 0.0, r"data\.curriculum\.until must be above 0 and at most 1, not 0\.0"),
-        ("until", 1.5, r"data\.curriculum\.until must be above 0 and at most 1, not 1\.5"),
-        ("order", ["a", "b", "a"], r"data\.curriculum\.order must name each value once"),
+        ("kind", "sorted", "must be one of baby_steps, one_pass, not 'sorted'"),
+        ("stages", 0, "must be at least 1, not 0"),
+        ("until", 0.0, "must be above 0 and at most 1, not 0.0"),
+        ("until", 1.5, "must be above 0 and at most 1, not 1.5"),
+        ("order", ["a", "b", "a"], "must name each value once"),
     ],
 )
-def test_a_curriculum_that_cannot_be_is_refused(key: str, value: Any, words: str) -> None:
-    config = Config()
+@pytest.mark.parametrize("config", [Config(), mixture(a={}, b={})], ids=["one set", "mixture"])
+def test_a_curriculum_that_cannot_be_is_refused_once(config: Config, key: str, value: Any, words: str) -> None:
+    config = copy.deepcopy(config)
     config.data.curriculum.column = "level"
     setattr(config.data.curriculum, key, value)
-    with pytest.raises(ConfigError, match=words):
-        check(config)
+    message = refusal_of(config)
+    assert message.startswith(f"data.curriculum.{key} {words}")
+    assert "\n" not in message
 
 
 def test_a_stream_has_no_curriculum_and_a_known_number_of_batches() -> None:
     config = Config()
     config.data.streaming, config.training.num_batches = True, None
-    with pytest.raises(ConfigError, match=r"does not know how many there are; set training\.num_batches"):
-        check(config)
+    assert "set training.num_batches" in refusal_of(config)
     config.training.num_batches, config.data.curriculum.column = 5, "level"
-    with pytest.raises(ConfigError, match=r"sorts all rows, and data\.streaming=true never has them all"):
-        check(config)
+    assert "data.streaming=true never has them all" in refusal_of(config)
 
 
 def test_a_mixture_is_written_on_the_command_line_and_read_back_from_a_run(tmp_path: Any) -> None:

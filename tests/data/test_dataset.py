@@ -1,6 +1,7 @@
 """From a configuration to the examples of a run."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from agent_tunix.data.dataset import (
     peek_examples,
 )
 from agent_tunix.data.examples import Example
-from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.errors import AgentTunixError, DataError
+from tests.raising import raises
 
 
 def rows(count: int, first: int = 0) -> list[dict[str, Any]]:
@@ -70,9 +72,26 @@ def test_malformed_rows_of_every_kind_are_counted_with_their_lines(tmp_path: Pat
     assert str(tmp_path / "train.jsonl") in loaded.describe("training")
 
 
-def test_answers_without_any_mark_are_whole_references(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", [{"question": "Capital of France?", "answer": "Paris"}])
-    assert load_examples(config_for(tmp_path), "train").examples[0].columns["answer"] == "Paris"
+@pytest.mark.parametrize(
+    ("mark", "answers", "references"),
+    [
+        ("auto", ["Paris"], ["Paris"]),
+        ("auto", ["24"] * 3 + ["add\n#### 7"] * 7, ["7"] * 7),
+        ("always", ["1", "#### Overview"], ["Overview"]),
+        ("none", ["1", "#### Overview"], ["1", "#### Overview"]),
+    ],
+)
+def test_answers_are_references_or_hold_them_after_a_mark(
+    mark: str, answers: list[str], references: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "train.jsonl", [{"question": "q", "answer": answer} for answer in answers])
+    config = config_for(tmp_path)
+    config.data.answer_mark = mark
+    loaded = load_examples(config, "train")
+    assert [example.columns["answer"] for example in loaded.examples] == references
+    lost = len(answers) - len(references)
+    assert loaded.dropped.counts == ({"no #### in column 'answer'": lost} if lost else {})
+    assert not caplog.records
 
 
 def test_one_heading_among_the_answers_marks_no_dataset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -87,36 +106,24 @@ def test_one_heading_among_the_answers_marks_no_dataset(tmp_path: Path, caplog: 
     ]
 
 
-@pytest.mark.parametrize(("mark", "references"), [("always", ["Overview"]), ("none", ["1", "#### Overview"])])
-def test_whether_answers_are_marked_may_be_said(
-    mark: str, references: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("objects", "code", "words"),
+    [
+        ([], "no_rows", ["train.jsonl"]),
+        (
+            [{"problem": "q", "answer": "1"}, [], {"problem": "p", "answer": "2"}],
+            "no_usable_rows",
+            ["none of its 3", "1 × not a JSON object", "2 × no column 'question' (lines 1, 3; ", "'problem'"],
+        ),
+    ],
+)
+def test_a_file_without_a_usable_row_is_refused_with_the_counts(
+    objects: list[Any], code: str, words: list[str], tmp_path: Path
 ) -> None:
-    write(tmp_path / "train.jsonl", [{"question": "q", "answer": "1"}, {"question": "p", "answer": "#### Overview"}])
-    config = config_for(tmp_path)
-    config.data.answer_mark = mark
-    loaded = load_examples(config, "train")
-    assert [example.columns["answer"] for example in loaded.examples] == references
-    assert not caplog.records
-
-
-def test_a_few_unmarked_answers_leave_a_dataset_marked(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", [{"question": "q", "answer": "24"}] * 3 + rows(7))
-    loaded = load_examples(config_for(tmp_path), "train")
-    assert len(loaded.examples) == 7
-    assert loaded.dropped.counts == {"no #### in column 'answer'": 3}
-
-
-def test_file_without_a_usable_row_is_refused_with_the_counts(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", [{"problem": "q", "answer": "1"}, [], {"problem": "p", "answer": "2"}])
-    message = r"none of its 3 can be used: 1 × not a JSON object .*2 × no column 'question' \(lines 1, 3; .*'problem'"
-    with pytest.raises(DataError, match=message):
+    write(tmp_path / "train.jsonl", objects)
+    with raises(DataError, code) as caught:
         load_examples(config_for(tmp_path), "train")
-
-
-def test_empty_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").touch()
-    with pytest.raises(DataError, match=r"train\.jsonl, but it is empty"):
-        load_examples(config_for(tmp_path), "train")
+    assert all(word in str(caught.value) for word in words)
 
 
 def test_evaluation_has_the_test_rows(tmp_path: Path) -> None:
@@ -147,22 +154,17 @@ def test_held_out_problems_do_not_depend_on_the_order_of_rows(tmp_path: Path) ->
     assert {example.prompt for example in forward} == {example.prompt for example in backward}
 
 
-def test_repeated_problem_is_never_on_both_sides(tmp_path: Path) -> None:
-    write(tmp_path / "rows.jsonl", rows(20) * 5)
-    train, evaluation, _ = load_splits(config_for(tmp_path / "rows.jsonl", 0.7))
-    assert (len(train), len(evaluation)) == (70, 30)
-    assert not {example.prompt for example in train} & {example.prompt for example in evaluation}
-
-
-def test_space_around_a_problem_makes_no_other_one(tmp_path: Path) -> None:
-    spaced = [{**row, "question": f"\n {row['question']}  "} for row in rows(20)]
-    write(tmp_path / "rows.jsonl", [*rows(20), *spaced])
-    config = config_for(tmp_path / "rows.jsonl", 0.5)
+@pytest.mark.parametrize("space", ["{}", "\n {}  "])
+def test_a_repeated_problem_is_never_on_both_sides(space: str, tmp_path: Path) -> None:
+    repeated = [{**row, "question": space.format(row["question"])} for row in rows(20)]
+    write(tmp_path / "rows.jsonl", [*rows(20), *repeated])
+    config = config_for(tmp_path / "rows.jsonl", 0.7)
     train, evaluation, _ = load_splits(config)
-    assert (len(train), len(evaluation)) == (20, 20)
+    assert (len(train), len(evaluation)) == (28, 12)
     assert not {example.prompt.strip() for example in train} & {example.prompt.strip() for example in evaluation}
     sides = [is_held_out(example, config) for example in load_examples(config, "train").examples]
     assert sides[:20] == sides[20:]
+    assert len(set(sides)) == 2
 
 
 def first_turn(example: Example) -> str:
@@ -200,38 +202,30 @@ def test_neither_side_is_ever_empty(fraction: float, tmp_path: Path) -> None:
     assert evaluation
 
 
-def test_one_problem_cannot_be_divided(tmp_path: Path) -> None:
-    write(tmp_path / "rows.jsonl", rows(1))
-    with pytest.raises(DataError, match="needs at least 2 different problems"):
-        load_splits(config_for(tmp_path / "rows.jsonl", 0.5))
+LOST = [{"problem": "p"}, {"problem": "q"}]
 
 
-def test_that_one_problem_cannot_be_divided_tells_what_was_dropped(tmp_path: Path) -> None:
-    write(tmp_path / "rows.jsonl", [*rows(1), {"problem": "p"}, {"problem": "q"}])
-    with pytest.raises(
-        DataError, match=r"there is 1, since 2 rows were dropped: 2 × no column 'question' \(lines 2, 3"
-    ):
-        load_splits(config_for(tmp_path / "rows.jsonl", 0.5))
+@pytest.mark.parametrize(
+    ("objects", "fraction", "code", "words"),
+    [
+        (rows(1), 0.5, "too_few_problems", "there is 1; set it to 1"),
+        ([*rows(1), *LOST], 0.5, "too_few_problems", "2 rows were dropped: 2 × no column 'question' (lines 2, 3"),
+        (rows(2), 0.0, "invalid_setting", "above 0 and at most 1"),
+        (rows(2), -0.5, "invalid_setting", "above 0 and at most 1"),
+    ],
+)
+def test_what_cannot_be_divided(objects: list[Any], fraction: float, code: str, words: str, tmp_path: Path) -> None:
+    write(tmp_path / "rows.jsonl", objects)
+    with raises(AgentTunixError, code) as caught:
+        load_splits(config_for(tmp_path / "rows.jsonl", fraction))
+    assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("fraction", [0.0, -0.5])
-def test_fraction_must_be_positive(fraction: float, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="must be above 0 and at most 1"):
-        load_splits(config_for(tmp_path, fraction))
-
-
-def test_columns_are_known_before_loading(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", rows(1))
+def test_peeking_knows_the_columns_and_reads_no_further_than_it_must(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", rows(1) * 100)
+    os.truncate(tmp_path / "train.jsonl", 1 << 40)  # A terabyte of holes, which nobody should read.
     write(tmp_path / "test.jsonl", rows(1))
     assert set(peek_example(config_for(tmp_path)).columns) == {"question", "answer", "solution", "level"}
-
-
-def test_peeking_reads_no_further_than_it_must(tmp_path: Path) -> None:
-    with (tmp_path / "train.jsonl").open("wb") as file:
-        file.write((json.dumps(rows(1)[0]) + "\n").encode() * 100)
-        file.truncate(1 << 40)  # A terabyte of holes, which nobody should read.
-    write(tmp_path / "test.jsonl", rows(1))
-    assert "level" in peek_example(config_for(tmp_path)).columns
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -239,8 +233,9 @@ def test_peeking_refuses_a_split_without_usable_rows(split: str, tmp_path: Path)
     write(tmp_path / "train.jsonl", rows(1))
     write(tmp_path / "test.jsonl", rows(1))
     write(tmp_path / f"{split}.jsonl", [{}])
-    with pytest.raises(DataError, match=f"{split}.jsonl, but none of its 1 can be used"):
+    with raises(DataError, "no_usable_rows") as caught:
         peek_example(config_for(tmp_path))
+    assert f"{split}.jsonl" in str(caught.value)
 
 
 # --- several sets ----------------------------------------------------------------------------------------------------
@@ -281,13 +276,10 @@ def test_a_mixture_has_the_rows_of_each_set_with_its_name(tmp_path: Path) -> Non
 
 
 def test_the_evaluation_of_a_mixture_takes_turns_between_its_sets(tmp_path: Path) -> None:
-    names = [example.columns["data_source"] for example in load_evaluation(mixture(tmp_path)).examples]
+    config = mixture(tmp_path)
+    names = [example.columns["data_source"] for example in load_evaluation(config).examples]
     assert (names.count("easy"), names.count("hard")) == (20, 8)
     assert names[:14].count("hard") == 4
-
-
-def test_a_mixture_may_be_evaluated_on_rows_of_another_set(tmp_path: Path) -> None:
-    config = mixture(tmp_path)
     write(tmp_path / "other.jsonl", rows(3))
     config.training.test_data_dir = str(tmp_path / "other.jsonl")
     assert len(load_evaluation(config).examples) == 3
@@ -311,16 +303,17 @@ def test_columns_of_each_set_are_known_before_loading(tmp_path: Path) -> None:
 
 def test_a_set_without_a_usable_row_is_refused_with_its_name(tmp_path: Path) -> None:
     config = mixture(tmp_path, prompt_column="question")
-    with pytest.raises(DataError, match=r"test rows of data\.mixture\.hard .* none of its 8 can be used"):
-        peek_examples(config)
-    with pytest.raises(DataError, match=r"train rows of data\.mixture\.hard .* none of its 8 can be used"):
-        load_examples(config, "train")
+    for split, read in (("test", peek_examples), ("train", lambda config: load_examples(config, "train"))):
+        with raises(DataError, "no_usable_rows") as caught:
+            read(config)
+        assert f"{split} rows of data.mixture.hard" in str(caught.value)
 
 
 def test_a_column_that_says_otherwise_where_rows_come_from_must_be_renamed(tmp_path: Path) -> None:
     config = mixture(tmp_path, columns={"data_source": "problem", "problem": "level"})
-    with pytest.raises(DataError, match=r"rename it, as in data\.mixture\.hard\.columns\.origin=data_source"):
+    with raises(DataError, "no_usable_rows") as caught:
         load_examples(config, "train")
+    assert "rename it, as in data.mixture.hard.columns.origin=data_source" in str(caught.value)
 
 
 # --- curricula -------------------------------------------------------------------------------------------------------
@@ -343,9 +336,8 @@ def test_a_training_row_without_a_difficulty_is_dropped_and_a_held_out_one_kept(
 
 def test_the_evaluation_of_a_stream_reads_no_more_than_it_asks(tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", rows(1))
-    with (tmp_path / "test.jsonl").open("wb") as file:
-        file.write((json.dumps(rows(1)[0]) + "\n").encode() * 200)
-        file.truncate(1 << 40)  # A terabyte of holes, which nobody should read.
+    write(tmp_path / "test.jsonl", rows(1) * 200)
+    os.truncate(tmp_path / "test.jsonl", 1 << 40)  # A terabyte of holes, which nobody should read.
     config = config_for(tmp_path)
     config.data.streaming, config.evaluation.num_samples = True, 150
     assert len(load_evaluation(config).examples) == 150
@@ -361,17 +353,6 @@ def test_about_a_fraction_of_a_stream_trains_and_the_rest_is_held_out(tmp_path: 
     assert load_evaluation(config).examples == held_out
     config.seed = 1
     assert load_evaluation(config).examples != held_out
-
-
-def test_a_fraction_that_holds_nothing_out_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "rows.jsonl", rows(3))
-    config = config_for(tmp_path / "rows.jsonl", train_fraction=0.999999)
-    config.data.streaming = True
-    with pytest.raises(DataError, match="leaves no row for the evaluation; lower it"):
+    config.training.train_fraction = 0.999999999
+    with raises(DataError, "no_evaluation_rows"):
         load_evaluation(config)
-
-
-def test_the_same_problem_is_on_the_same_side_wherever_it_stands() -> None:
-    config = Config(training=TrainingConfig(train_fraction=0.5))
-    first, second = Example("q", {"answer": "1"}, 1), Example("q", {"answer": "2"}, 99)
-    assert is_held_out(first, config) == is_held_out(second, config)

@@ -1,4 +1,4 @@
-"""What becomes of one row."""
+"""A row as an example, and rows that are dropped."""
 
 import decimal
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.config.schema import DataConfig
-from agent_tunix.data.dropped import RowError
+from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import Row, is_marked, make_example, rename_columns
 
 
@@ -14,37 +14,42 @@ def row(**columns: Any) -> Row:
     return Row(7, columns)
 
 
-def test_gsm8k_answer_is_split_into_solution_and_reference() -> None:
-    example = make_example(row(question="6 × 4?", answer="6*4=24\n#### 24 "), DataConfig(), marked=True)
-    assert example.prompt == "6 × 4?"
-    assert example.columns == {"question": "6 × 4?", "answer": "24", "solution": "6*4=24"}
-    assert example.index == 7
+OTHERS: dict[str, Any] = {"difficulty": 3, "tags": ["a", {"b": None}]}
+RENAMED = DataConfig(prompt_column="problem", answer_column="label")
+UNANSWERED = DataConfig(answer_column=None)
 
 
-def test_reference_is_what_follows_the_last_mark() -> None:
-    example = make_example(row(question="q", answer="#### a draft\n#### 1,234"), DataConfig(), marked=True)
-    assert example.columns["answer"] == "1,234"
-    assert example.columns["solution"] == "#### a draft"
-
-
-def test_whole_answer_is_the_reference_of_an_unmarked_dataset() -> None:
-    example = make_example(row(question="q", answer=" Paris\n"), DataConfig(), marked=False)
-    assert example.columns == {"question": "q", "answer": "Paris"}
-
-
-def test_other_columns_are_untouched() -> None:
-    others = {"difficulty": 3, "tags": ["a", {"b": None}], "solution": " its own "}
-    original = row(question="q", answer="work #### 5", **others)
-    example = make_example(original, DataConfig(), marked=True)
-    assert {name: example.columns[name] for name in others} == others
-    assert original.columns["answer"] == "work #### 5"
-
-
-def test_columns_of_other_names_are_kept_beside_the_reference() -> None:
-    data = DataConfig(prompt_column="problem", answer_column="label")
-    example = make_example(row(problem="p", label="work #### 5"), data, marked=True)
-    assert example.prompt == "p"
-    assert example.columns == {"problem": "p", "label": "work #### 5", "answer": "5", "solution": "work"}
+@pytest.mark.parametrize(
+    ("columns", "data", "marked", "more"),
+    [
+        ({"question": "q", "answer": "6*4=24\n#### 24 "}, DataConfig(), True, {"answer": "24", "solution": "6*4=24"}),
+        (
+            {"question": "q", "answer": "#### a draft\n#### 1,234"},
+            DataConfig(),
+            True,
+            {"answer": "1,234", "solution": "#### a draft"},
+        ),
+        ({"question": "q", "answer": " Paris\n"}, DataConfig(), False, {"answer": "Paris"}),
+        (
+            {"question": "q", "answer": "work #### 5", "solution": " own ", **OTHERS},
+            DataConfig(),
+            True,
+            {"answer": "5"},
+        ),
+        ({"problem": "q", "label": "work #### 5"}, RENAMED, True, {"answer": "5", "solution": "work"}),
+        ({"question": "q", "level": 2}, UNANSWERED, False, {}),
+        ({"question": "q", "answer": ["1", "one #### 1"]}, UNANSWERED, False, {}),
+    ],
+)
+def test_the_reference_is_the_answer_or_what_follows_its_last_mark(
+    columns: dict[str, Any], data: DataConfig, marked: bool, more: dict[str, str]
+) -> None:
+    original = row(**columns)
+    example = make_example(original, data, marked=marked)
+    assert (example.prompt, example.index) == ("q", 7)
+    assert example.columns == {**columns, **more}
+    assert example.messages is None
+    assert original.columns == columns
 
 
 @pytest.mark.parametrize(
@@ -57,6 +62,8 @@ def test_columns_of_other_names_are_kept_beside_the_reference() -> None:
         ({"question": "q", "answer": None}, "column 'answer' is not text", "it is NoneType"),
         ({"question": " \n", "answer": "#### 1"}, "column 'question' is empty", ""),
         ({"question": "q", "answer": ""}, "column 'answer' is empty", ""),
+        ({"question": "q", "answer": float("nan")}, "column 'answer' is no finite number", "it is nan"),
+        ({"question": "q", "answer": float("inf")}, "column 'answer' is no finite number", "it is inf"),
         ({"question": "q", "answer": "just 24"}, "no #### in column 'answer'", ""),
         ({"question": "q", "answer": "work #### \n"}, "nothing after #### in column 'answer'", ""),
     ],
@@ -79,8 +86,10 @@ def test_malformed_row_says_what_is_wrong(columns: dict[str, Any], reason: str, 
         ([], False),
     ],
 )
-def test_dataset_is_marked_if_half_of_its_answers_are(answers: list[Any], marked: bool) -> None:
-    assert is_marked([row(answer=answer) for answer in answers], "answer") is marked
+def test_a_dataset_is_marked_if_half_of_its_answers_are(answers: list[Any], marked: bool) -> None:
+    rows = [row(answer=answer) for answer in answers]
+    assert is_marked(rows, "answer") is marked
+    assert not is_marked(rows, None)
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -108,24 +117,6 @@ def test_a_rename_that_loses_a_column_is_told(names: dict[str, str], reason: str
     with pytest.raises(RowError) as caught:
         rename_columns(row(a=1, b=2), names)
     assert caught.value.reason == reason
-
-
-def test_a_dataset_may_have_no_references() -> None:
-    example = make_example(row(question="q", level=2), DataConfig(answer_column=None), marked=False)
-    assert example.columns == {"question": "q", "level": 2}
-
-
-def test_without_an_answer_column_a_column_of_that_name_is_as_any_other() -> None:
-    data = DataConfig(answer_column=None)
-    rows = [row(question="q", answer=["1", "one #### 1"])]
-    assert not is_marked(rows, None)
-    assert make_example(rows[0], data, marked=False).columns["answer"] == ["1", "one #### 1"]
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_answer_that_is_no_finite_number_is_no_reference(value: float) -> None:
-    with pytest.raises(RowError, match="column 'answer' is no finite number"):
-        make_example(row(question="q", answer=value), DataConfig(), marked=False)
 
 
 @pytest.mark.parametrize(
@@ -180,31 +171,43 @@ def test_a_conversation_may_end_with_what_a_tool_gave_and_keeps_its_other_texts(
     assert example.prompt == USER["content"]
 
 
-def test_text_is_no_conversation() -> None:
-    assert make_example(row(question="q", answer="4"), DataConfig(), marked=False).messages is None
-
-
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
-        ([], "column 'question' is empty"),
-        (["What is 2 + 2?"], "column 'question' holds a message without role and content"),
-        ([{"role": "user"}], "column 'question' holds a message without role and content"),
-        ([{"content": "q"}], "column 'question' holds a message without role and content"),
-        ([None], "column 'question' holds a message without role and content"),
-        ([{"role": "human", "content": "q"}], "column 'question' holds a message of an unknown role"),
-        ([{"role": None, "content": "q"}], "column 'question' holds a message of an unknown role"),
-        ([{"role": ["user"], "content": "q"}], "column 'question' holds a message of an unknown role"),
-        ([{"role": "user", "content": None}], "column 'question' holds a message that is not text"),
-        ([{"role": "user", "content": [{"type": "text"}]}], "column 'question' holds a message that is not text"),
-        ([{**USER, "tool_calls": [{"name": "f"}]}], "column 'question' holds a message that calls tools"),
-        ([{"role": "system", "content": "q"}], "column 'question' does not end with the user's message"),
-        ([USER, {"role": "assistant", "content": "4"}], "column 'question' does not end with the user's message"),
-        ([{"role": "user", "content": " \n"}], "column 'question' ends with an empty message"),
-        ({"role": "user", "content": "q"}, "column 'question' is not text"),
+        ([], "is empty"),
+        (["What is 2 + 2?"], "holds a message without role and content"),
+        ([{"role": "user"}], "holds a message without role and content"),
+        ([{"content": "q"}], "holds a message without role and content"),
+        ([None], "holds a message without role and content"),
+        ([{"role": "human", "content": "q"}], "holds a message of an unknown role"),
+        ([{"role": None, "content": "q"}], "holds a message of an unknown role"),
+        ([{"role": ["user"], "content": "q"}], "holds a message of an unknown role"),
+        ([{"role": "user", "content": None}], "holds a message that is not text"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "holds a message that is not text"),
+        ([{**USER, "tool_calls": [{"name": "f"}]}], "holds a message that calls tools"),
+        ([{"role": "system", "content": "q"}], "does not end with the user's message"),
+        ([USER, {"role": "assistant", "content": "4"}], "does not end with the user's message"),
+        ([{"role": "user", "content": " \n"}], "ends with an empty message"),
+        ({"role": "user", "content": "q"}, "is not text"),
     ],
 )
 def test_messages_that_cannot_be_continued_are_told(messages: Any, reason: str) -> None:
     with pytest.raises(RowError) as caught:
         make_example(row(question=messages, answer="4"), DataConfig(), marked=False)
-    assert caught.value.reason == reason
+    assert caught.value.reason == f"column 'question' {reason}"
+
+
+# --- the tally of dropped rows ---------------------------------------------------------------------------------------
+
+
+def test_each_reason_is_counted_and_the_first_rows_are_shown() -> None:
+    dropped = Dropped()
+    for number in range(1, 9):
+        dropped.add("not JSON", number, f"detail of {number}")
+    dropped.add("empty line", 40)
+    dropped.add("not UTF-8", 3, "byte 2 is 0xff")
+    assert dropped.total == 10
+    assert dropped.describe() == (
+        "8 × not JSON (lines 1, 2, 3, 4, 5, …; the first: detail of 1), 1 × empty line (line 40), "
+        "1 × not UTF-8 (line 3; byte 2 is 0xff)"
+    )

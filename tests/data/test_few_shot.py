@@ -8,7 +8,8 @@ from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.examples import Example
 from agent_tunix.data.few_shot import draw_few_shot, shown_problems
 from agent_tunix.data.messages import few_shot_messages
-from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.errors import AgentTunixError
+from tests.raising import raises
 
 EXAMPLES = [
     Example(
@@ -22,14 +23,11 @@ def drawn(count: int, seed: int = 0, examples: list[Example] = EXAMPLES) -> Prom
     return draw_few_shot(PromptConfig(num_few_shot=count), examples, seed)
 
 
-def test_as_many_as_asked_for_are_drawn_and_none_is_left_to_draw() -> None:
+def test_as_many_as_asked_for_are_drawn_with_their_solutions() -> None:
     prompt = drawn(3)
     assert len(prompt.few_shot) == len(shown_problems(prompt)) == 3
     assert prompt.num_few_shot == 0
-
-
-def test_a_drawn_example_shows_its_solution_in_the_format() -> None:
-    question, response = few_shot_messages(drawn(1))
+    question, response = few_shot_messages(prompt)[:2]
     number = int(question["content"].split()[0])
     assert response["content"] == f"<reasoning>{number} + 1 = {number + 1}</reasoning><answer>{number + 1}</answer>"
 
@@ -67,12 +65,17 @@ def test_drawing_nothing_changes_nothing() -> None:
     assert draw_few_shot(prompt, [], 0) is prompt
 
 
-def test_too_few_problems_are_refused() -> None:
-    with pytest.raises(DataError, match=r"num_few_shot=3 leaves none of the 3 different .*; set it below 3"):
-        drawn(3, examples=EXAMPLES[:3])
+TALK = [Example("x", {}, 1, ({"role": "user", "content": "x"},))]
 
 
-def test_conversations_are_not_drawn_from() -> None:
-    talk = [Example("x", {}, 1, ({"role": "user", "content": "x"},))]
-    with pytest.raises(ConfigError, match=r"set it to 0 and give worked examples in prompt\.few_shot"):
-        drawn(1, examples=talk)
+@pytest.mark.parametrize(
+    ("count", "examples", "code", "words"),
+    [
+        (3, EXAMPLES[:3], "too_few_problems", "set it below 3"),
+        (1, TALK, "conversation_rows", "give worked examples in prompt.few_shot"),
+    ],
+)
+def test_what_cannot_be_drawn_from(count: int, examples: list[Example], code: str, words: str) -> None:
+    with raises(AgentTunixError, code) as caught:
+        drawn(count, examples=examples)
+    assert words in str(caught.value)

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import pytest
-
 from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig, TrainingConfig
 from agent_tunix.data.batches import BatchOrder, Order
 from agent_tunix.data.examples import Example
 from agent_tunix.data.orders import make_order
 from agent_tunix.errors import DataError
+from tests.raising import raises
 
 
 def examples(count: int, name: str | None = None) -> list[Example]:
@@ -33,34 +32,38 @@ def test_a_single_set_is_drawn_as_it_ever_was() -> None:
 MIXTURE = {"large": {"weight": 3.0}, "small": {"weight": 1.0}}
 
 
+def drawn(order: Order, low: int, high: int) -> list[int]:
+    return [row for batch in batches(order) for row in batch if low <= row < high]
+
+
 def test_a_mixture_draws_by_weight_from_rows_wherever_they_stand() -> None:
-    small, large = examples(5, "small"), examples(40, "large")
-    order = make_order([*small, *large], config_for(mixture=MIXTURE))
-    for batch in batches(order):
-        assert sum(row < 5 for row in batch) == 1
-
-
-def test_a_mixture_without_a_number_of_batches_has_as_many_draws_as_rows() -> None:
-    order = make_order([*examples(5, "small"), *examples(40, "large")], config_for(None, mixture=MIXTURE))
-    assert order.num_steps == 45 // 4
+    order = make_order([*examples(5, "small"), *examples(40, "large")], config_for(mixture=MIXTURE))
+    assert [sum(row < 5 for row in batch) for batch in batches(order)] == [1] * 20
+    passes = [drawn(order, 0, 5)[start : start + 5] for start in range(0, 20, 5)]
+    assert all(sorted(rows) == list(range(5)) for rows in passes)  # A small set is repeated, and shuffled anew.
+    assert len(set(map(tuple, passes))) > 1
+    large = drawn(order, 5, 45)[:40]
+    assert len(large) == len(set(large))
 
 
 def test_a_longer_run_of_a_mixture_begins_as_a_shorter_one() -> None:
     rows = [*examples(5, "small"), *examples(40, "large")]
     short, long = (make_order(rows, config_for(count, mixture=MIXTURE)) for count in (10, 30))
     assert batches(long)[:10] == batches(short)
+    assert [long.batch_indices(step).tolist() for step in (9, 2)] == [batches(long)[8], batches(long)[1]]
+    assert make_order(rows, config_for(None, mixture=MIXTURE)).num_steps == 45 // 4
 
 
 def test_sets_of_equal_size_are_not_shuffled_alike() -> None:
     rows = [*examples(20, "a"), *examples(20, "b")]
     order = make_order(rows, config_for(10, mixture={"a": {}, "b": {}}))
-    drawn = [row for batch in batches(order) for row in batch]
-    assert [row for row in drawn if row < 20] != [row - 20 for row in drawn if row >= 20]
+    assert drawn(order, 0, 20) != [row - 20 for row in drawn(order, 20, 40)]
 
 
 def test_a_set_that_lost_all_its_rows_is_refused_with_its_name() -> None:
-    with pytest.raises(DataError, match=r"no row of data\.mixture\.small is left"):
+    with raises(DataError, "no_usable_rows") as caught:
         make_order(examples(40, "large"), config_for(mixture=MIXTURE))
+    assert "data.mixture.small" in str(caught.value)
 
 
 def level_of(example: Example) -> Any:
@@ -69,8 +72,8 @@ def level_of(example: Example) -> Any:
 
 def test_a_curriculum_begins_with_the_easy_rows() -> None:
     rows = examples(40)
-    drawn = batches(make_order(rows, config_for(curriculum=CurriculumConfig(column="level", stages=4))))
-    levels = [{level_of(rows[row]) for row in batch} for batch in drawn]
+    order = make_order(rows, config_for(curriculum=CurriculumConfig(column="level", stages=4)))
+    levels = [{level_of(rows[row]) for row in batch} for batch in batches(order)]
     assert set().union(*levels[:5]) == {0}
     assert set().union(*levels[5:10]) == {0, 1}
     assert set().union(*levels[15:]) == {0, 1, 2, 3}
@@ -79,12 +82,12 @@ def test_a_curriculum_begins_with_the_easy_rows() -> None:
 def test_each_set_of_a_mixture_has_its_own_curriculum() -> None:
     sets = {"large": {"weight": 1.0, "curriculum": {"column": "level", "kind": "one_pass"}}, "small": {"weight": 1.0}}
     rows = [*examples(40, "large"), *examples(8, "small")]
-    drawn = [[rows[row] for row in batch] for batch in batches(make_order(rows, config_for(mixture=sets)))]
-    levels = [{level_of(example) for example in batch if "large" in example.prompt} for batch in drawn]
+    found = [[rows[row] for row in batch] for batch in batches(make_order(rows, config_for(mixture=sets)))]
+    levels = [{level_of(example) for example in batch if "large" in example.prompt} for batch in found]
     assert levels == [{stage} for stage in range(4) for _ in range(5)]
-    assert {level_of(example) for batch in drawn[:5] for example in batch if "small" in example.prompt} == {0, 1, 2, 3}
+    assert {level_of(example) for batch in found[:5] for example in batch if "small" in example.prompt} == {0, 1, 2, 3}
 
 
 def test_fewer_rows_than_a_batch_are_refused() -> None:
-    with pytest.raises(DataError, match=r"batch_size=4 rows, but only 3"):
+    with raises(DataError, "too_few_rows"):
         make_order([*examples(2, "large"), *examples(1, "small")], config_for(mixture=MIXTURE))

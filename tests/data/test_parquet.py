@@ -3,7 +3,7 @@
 import datetime
 import decimal
 import math
-import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent_tunix.config.schema import Config, DataConfig
 from agent_tunix.data.dataset import load_examples
-from agent_tunix.data.dropped import Dropped
-from agent_tunix.data.examples import Row
-from agent_tunix.data.sources import read_rows
-from agent_tunix.errors import DataError
+from tests.data.reading import config_for, read, refusal
 
 UTC = datetime.UTC
-
-
-def read(path: Path, max_row_bytes: int = 65536) -> tuple[list[Row], Dropped]:
-    dropped = Dropped()
-    config = Config(data=DataConfig(path=str(path), max_row_bytes=max_row_bytes))
-    return list(read_rows(config, "train", dropped)), dropped
 
 
 @pytest.mark.parametrize(
@@ -80,8 +70,9 @@ def test_short_floats_are_the_shortest_numbers_that_round_to_them(
     assert [row.columns["value"] for row in read(tmp_path / "rows.parquet")[0]] == values
 
 
-def test_short_floats_that_are_not_finite_stay(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"value": pa.array([math.nan, -math.inf], pa.float32())}), tmp_path / "rows.parquet")
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_numbers_that_are_not_finite_stay(kind: pa.DataType, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": pa.array([math.nan, -math.inf], kind)}), tmp_path / "rows.parquet")
     first, second = (row.columns["value"] for row in read(tmp_path / "rows.parquet")[0])
     assert math.isnan(first)
     assert second == -math.inf
@@ -90,28 +81,8 @@ def test_short_floats_that_are_not_finite_stay(tmp_path: Path) -> None:
 def test_a_32_bit_answer_is_the_reference_that_was_written(tmp_path: Path) -> None:
     table = pa.table({"question": ["a", "b"], "answer": pa.array([0.1, 72.0], pa.float32())})
     pq.write_table(table, tmp_path / "rows.parquet")
-    loaded = load_examples(Config(data=DataConfig(path=str(tmp_path / "rows.parquet"))), "train")
+    loaded = load_examples(config_for(tmp_path / "rows.parquet"), "train")
     assert [example.columns["answer"] for example in loaded.examples] == ["0.1", "72"]
-
-
-def test_numbers_that_are_not_finite_stay(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"value": [math.nan, math.inf]}), tmp_path / "rows.parquet")
-    first, second = (row.columns["value"] for row in read(tmp_path / "rows.parquet")[0])
-    assert math.isnan(first)
-    assert second == math.inf
-
-
-def broken_text(*values: bytes) -> pa.Array:
-    """Text of these bytes, which Arrow does not look into."""
-    return pa.array(values, pa.binary()).view(pa.string())
-
-
-def test_text_that_is_not_utf8_is_dropped_with_its_row(tmp_path: Path) -> None:
-    values = [b"good"] * 300 + [b"\xff"] + [b"good"] * 300
-    pq.write_table(pa.table({"value": broken_text(*values)}), tmp_path / "rows.parquet")
-    rows, dropped = read(tmp_path / "rows.parquet")
-    assert [row.number for row in rows] == [*range(1, 301), *range(302, 602)]
-    assert dropped.rows == {"not UTF-8": [301]}
 
 
 def test_a_date_that_python_does_not_have_is_dropped_with_its_row(tmp_path: Path) -> None:
@@ -122,74 +93,42 @@ def test_a_date_that_python_does_not_have_is_dropped_with_its_row(tmp_path: Path
     assert "(row 2;" in dropped.describe()
 
 
-def test_a_row_that_is_too_long_is_dropped(tmp_path: Path) -> None:
-    texts = ["short", "x" * 2000, "short"] * 200
-    pq.write_table(pa.table({"value": texts}), tmp_path / "rows.parquet")
-    rows, dropped = read(tmp_path / "rows.parquet", max_row_bytes=1000)
-    assert {row.columns["value"] for row in rows} == {"short"}
-    assert dropped.counts == {"longer than data.max_row_bytes=1000": 200}
-    assert dropped.rows["longer than data.max_row_bytes=1000"][:2] == [2, 5]
-
-
 def test_a_shared_dictionary_does_not_count_in_the_size_of_each_row(tmp_path: Path) -> None:
     texts = pa.array([f"{number:0100}" for number in range(100)]).dictionary_encode()
     pq.write_table(pa.table({"value": texts}), tmp_path / "rows.parquet")
     assert len(read(tmp_path / "rows.parquet", max_row_bytes=1000)[0]) == 100
 
 
-def test_a_file_that_was_half_written_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"value": list(range(1000))}), path)
-    whole = path.read_bytes()
-    for content in (whole[: len(whole) // 2], whole[:-1], b"", b"PAR1", b"question,answer\n"):
-        path.write_bytes(content)
-        with pytest.raises(DataError, match=r"rows\.parquet is not a whole Parquet file: .*write or download it again"):
-            read(path)
+def break_page(content: bytes) -> bytes:
+    """Replace the first page of a file."""
+    return content[:4] + b"\x55" * 396 + content[400:]
 
 
-def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (lambda content: content[: len(content) // 2], "incomplete_file"),
+        (lambda content: content[:-1], "incomplete_file"),
+        (lambda content: b"", "incomplete_file"),
+        (lambda content: b"PAR1", "incomplete_file"),
+        (lambda content: b"question,answer\n", "incomplete_file"),
+        (break_page, "damaged_file"),
+    ],
+)
+def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes], code: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"value": list(range(1000))}), path)
-    content = bytearray(path.read_bytes())
-    content[4:400] = b"\x55" * 396
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"rows\.parquet is damaged: .*; write or download it again"):
-        read(path)
+    path.write_bytes(damage(path.read_bytes()))
+    assert "rows.parquet" in refusal(code, path)
 
 
 def test_columns_of_the_same_name_are_refused(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["value", "value"])
     pq.write_table(table, tmp_path / "rows.parquet")
-    with pytest.raises(DataError, match="several columns named 'value'"):
-        read(tmp_path / "rows.parquet")
+    refusal("duplicate_column", tmp_path / "rows.parquet")
 
 
-def test_a_file_without_rows_has_none(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"value": pa.array([], pa.string())}), tmp_path / "rows.parquet")
-    assert read(tmp_path / "rows.parquet")[0] == []
-
-
-def test_rows_are_numbered_through_row_groups_and_files(tmp_path: Path) -> None:
-    for part in ("train-00000-of-00002", "train-00001-of-00002"):
-        pq.write_table(pa.table({"value": list(range(700))}), tmp_path / f"{part}.parquet", row_group_size=300)
-    rows, _ = read(tmp_path)
-    assert [row.number for row in rows] == list(range(1, 1401))
-    assert [row.columns["value"] for row in rows] == [*range(700), *range(700)]
-
-
-def test_a_single_large_row_group_is_not_held_in_memory(tmp_path: Path) -> None:
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"value": [f"{n} " + "x" * 200 for n in range(50_000)]}), path, compression="none")
-    assert pq.ParquetFile(path).num_row_groups == 1
-    before = pa.total_allocated_bytes()
-    tracemalloc.start()
-    try:
-        peak = 0
-        for _ in read_rows(Config(data=DataConfig(path=str(path))), "train", Dropped()):
-            peak = max(peak, pa.total_allocated_bytes() - before)
-        held = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert path.stat().st_size > 8_000_000
-    assert peak < 4_000_000
-    assert held < 4_000_000
+def test_rows_are_numbered_through_row_groups(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": list(range(700))}), tmp_path / "rows.parquet", row_group_size=300)
+    rows, _ = read(tmp_path / "rows.parquet")
+    assert [(row.number, row.columns["value"]) for row in rows] == [(n + 1, n) for n in range(700)]

@@ -9,6 +9,7 @@ import pytest
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.problems import make_problem, read_problems
 from agent_tunix.errors import DataError
+from tests.raising import raises
 
 TALK = [{"role": role, "content": text} for role, text in (("user", "Hi."), ("assistant", "Hi."), ("user", "1 + 1?"))]
 
@@ -56,27 +57,23 @@ def test_lines_are_counted_and_blank_ones_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("content", "code", "words"),
     [
-        ("{", "line 2 must be a JSON object .*, but: Expecting"),
-        ("[]", "not an object: it is list"),
-        ('{"answer": 3}', "no problem: it has 'answer'"),
-        ('{"prompt": 3}', "no problem"),
-        ('{"prompt": ["x"]}', "no problem"),
-        ("[" * 100_000, "line 2 must be"),
+        (b'{"prompt": "x"}\n{\n', "invalid_row", "line 2 must be a JSON object"),
+        (b'{"prompt": "x"}\n[]\n', "invalid_row", "not an object: it is list"),
+        (b'{"answer": 3}\n', "invalid_row", "no problem: it has 'answer'"),
+        (b'{"prompt": 3}\n', "invalid_row", "no problem"),
+        (b'{"prompt": ["x"]}\n', "invalid_row", "no problem"),
+        (b"\n" + b"[" * 100_000, "invalid_row", "line 2 must be"),
+        (None, "unreadable_file", "rows.jsonl"),
+        (b"\xff\xfe", "unreadable_file", "rows.jsonl"),
+        (b"\n \n", "no_rows", "rows.jsonl"),
     ],
 )
-def test_a_line_without_a_problem_is_named(line: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(f'{{"prompt": "x"}}\n{line}\n')
-    with pytest.raises(DataError, match=said):
-        read_problems(path, DataConfig())
-
-
-@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"\n \n"])
-def test_a_file_without_rows_is_refused(content: bytes | None, tmp_path: Path) -> None:
+def test_a_file_without_problems_is_refused(content: bytes | None, code: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(DataError, match=r"rows\.jsonl (cannot be read|is empty)"):
+    with raises(DataError, code) as caught:
         read_problems(path, DataConfig())
+    assert words in str(caught.value)

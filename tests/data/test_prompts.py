@@ -10,15 +10,16 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import chat_tokenizers as chat
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agent_tunix.config.schema import Config, DataConfig, PromptConfig
 from agent_tunix.data.dataset import load_examples
 from agent_tunix.data.examples import Example
 from agent_tunix.data.prompts import PromptEncoder, filter_over_long
-from agent_tunix.errors import ConfigError, DataError, ModelError
+from agent_tunix.errors import AgentTunixError, ConfigError, ModelError
 from agent_tunix.policy.tokenizer import Tokenizer
+from tests import chat_tokenizers as chat
+from tests.raising import raises
 
 Messages = list[dict[str, str]]
 
@@ -81,19 +82,24 @@ class Pair:
         return self.ours.special_texts
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    family = FAMILIES[request.param]
-    directory = chat.save(
-        tmp_path_factory.mktemp(request.param),
+def make_pair(name: str, directory: Path, prompt: PromptConfig | None = None, **changes: Any) -> Pair:
+    family = dataclasses.replace(FAMILIES[name], **changes)
+    chat.save(
+        directory,
         family.make(),
         family.template,
         eos=family.eos,
         bos=family.bos,
         adds_bos=family.adds_bos,  # type: ignore[arg-type]
     )
-    prompt = PromptConfig(template_args={"enable_thinking": False, "date_string": "01 Mar 2025"})
+    prompt = prompt or PromptConfig()
     return Pair(Tokenizer(directory, prompt), AutoTokenizer.from_pretrained(directory), prompt)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    prompt = PromptConfig(template_args={"enable_thinking": False, "date_string": "01 Mar 2025"})
+    return make_pair(request.param, tmp_path_factory.mktemp(request.param), prompt)
 
 
 def ask(content: str) -> Messages:
@@ -117,12 +123,6 @@ HONEST = [
 @pytest.mark.parametrize("content", HONEST)
 def test_a_question_has_the_ids_that_transformers_gives_it(pair: Pair, content: str) -> None:
     assert PromptEncoder(pair.ours, pair.prompt).encode(ask(content)) == pair.encode_as_transformers(ask(content))
-
-
-def test_a_conversation_has_the_ids_that_transformers_gives_it(pair: Pair) -> None:
-    turns = ["What is 2 plus 2? ", " <think>easy</think>\n\n4 ", "and\n3?", "7", "<result>ok</result> then?"]
-    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)]
-    assert PromptEncoder(pair.ours, pair.prompt).encode(messages) == pair.encode_as_transformers(messages)
 
 
 def test_tool_turns_of_a_file_have_the_ids_that_transformers_gives_them(tmp_path: Path) -> None:
@@ -175,23 +175,10 @@ def test_no_pieces_of_special_tokens_add_up_to_one(pair: Pair, data: st.DataObje
 @pytest.mark.parametrize("name", ["qwen2", "llama3", "gemma3"])
 def test_a_forged_turn_reads_as_the_text_it_is(name: str, tmp_path: Path) -> None:
     pair = make_pair(name, tmp_path)
-    messages = ask(f"1 + 1? {' '.join(pair.specials)} and so on")
-    ids = PromptEncoder(pair.ours, pair.prompt).encode(messages)
-    assert pair.theirs.decode(ids) == pair.ours.render_chat(messages)
-
-
-def make_pair(name: str, directory: Path, prompt: PromptConfig | None = None, **changes: object) -> Pair:
-    family = dataclasses.replace(FAMILIES[name], **changes)  # type: ignore[arg-type]
-    chat.save(
-        directory,
-        family.make(),
-        family.template,
-        eos=family.eos,
-        bos=family.bos,
-        adds_bos=family.adds_bos,  # type: ignore[arg-type]
-    )
-    prompt = prompt or PromptConfig()
-    return Pair(Tokenizer(directory, prompt), AutoTokenizer.from_pretrained(directory), prompt)
+    disguises = "<|im_end|>" + "".join(map(chr, range(0xF0000, 0x10F000, 0x20))) + "\U0010fffd0\U0010fffd"
+    for text in (f"1 + 1? {' '.join(pair.specials)} and so on", disguises):
+        ids = PromptEncoder(pair.ours, pair.prompt).encode(ask(text))
+        assert pair.theirs.decode(ids) == pair.ours.render_chat(ask(text))
 
 
 HOSTILE_TEMPLATES = {
@@ -210,14 +197,6 @@ def test_no_template_makes_a_special_token_of_text(template: str, text: str, tmp
     encoder = PromptEncoder(pair.ours, pair.prompt)
     written = pair.special_ids(encoder.encode(ask("x")))
     assert pair.special_ids(encoder.encode(ask(text))) == written
-
-
-def test_what_looks_like_a_guard_or_a_disguise_is_text(tmp_path: Path) -> None:
-    pair = make_pair("qwen2", tmp_path)
-    encoder = PromptEncoder(pair.ours, pair.prompt)
-    text = "<|im_end|>" + "".join(map(chr, range(0xF0000, 0x10F000, 0x20))) + "\U0010fffd0\U0010fffd"
-    ids = encoder.encode(ask(text))
-    assert pair.theirs.decode(ids) == pair.ours.render_chat(ask(text))
 
 
 def test_tokens_of_turns_are_special_even_if_the_tokenizer_does_not_say_so(tmp_path: Path) -> None:
@@ -300,32 +279,19 @@ def test_a_system_message_is_the_templates_own_where_it_has_one(name: str, tmp_p
 
 
 @pytest.mark.parametrize("template", [chat.GEMMA2, "{{ messages[-1].content }}"])
-def test_a_template_without_a_system_role_gets_it_in_the_users_message(template: str, tmp_path: Path) -> None:
+def test_a_template_without_a_system_role_gets_it_in_the_users_message(
+    template: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pair = make_pair("gemma2", tmp_path, PromptConfig(system=SYSTEM), template=template)
-    encoder = PromptEncoder(pair.ours, pair.prompt)
+    with caplog.at_level("INFO", "agent_tunix.prompts"):
+        encoder = PromptEncoder(pair.ours, pair.prompt)
+    assert "prompt.system opens the user's first message" in caplog.text
     messages = encoder.messages(example("1 + 1?"))
     assert messages == [{"role": "user", "content": "Show your work.\n\n1 + 1?"}]
     assert pair.special_ids(encoder.encode(messages)) == pair.special_ids(encoder.encode(ask("x")))
-
-
-def test_a_conversations_own_system_message_is_folded_too(tmp_path: Path) -> None:
-    pair = make_pair("gemma2", tmp_path)
     conversation = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": "1 + 1?"})
-    messages = PromptEncoder(pair.ours, pair.prompt).messages(example("1 + 1?", messages=conversation))
+    messages = encoder.messages(example("1 + 1?", messages=conversation))
     assert messages == [{"role": "user", "content": "Be kind.\n\n1 + 1?"}]
-
-
-def test_folding_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "agent_tunix.prompts"):
-        pair = make_pair("gemma2", tmp_path, PromptConfig(system=SYSTEM))
-        PromptEncoder(pair.ours, pair.prompt)
-    assert "prompt.system opens the user's first message" in caplog.text
-
-
-def test_a_template_without_a_system_role_is_refused_where_that_is_asked_for(tmp_path: Path) -> None:
-    pair = make_pair("gemma2", tmp_path, PromptConfig(system=SYSTEM, without_system_role="refuse"))
-    with pytest.raises(ConfigError, match=r"set prompt.system=null, or prompt.without_system_role=fold"):
-        PromptEncoder(pair.ours, pair.prompt)
 
 
 def test_text_of_the_system_message_cannot_forge_a_turn(tmp_path: Path) -> None:
@@ -337,24 +303,36 @@ def test_text_of_the_system_message_cannot_forge_a_turn(tmp_path: Path) -> None:
     assert pair.special_ids(found) == pair.special_ids(expected)
 
 
-# What a template must do.
+# What cannot be a prompt.
 
 
-def test_a_template_that_leaves_out_the_question_is_refused(tmp_path: Path) -> None:
-    pair = make_pair("qwen2", tmp_path, template="Hello")
-    with pytest.raises(ConfigError, match=r"leaves out the user's message; set prompt\.chat_template"):
-        PromptEncoder(pair.ours, pair.prompt)
+@pytest.mark.parametrize(
+    ("name", "settings", "changes", "code", "words"),
+    [
+        ("qwen2", {}, {"template": "Hello"}, "question_left_out", "set prompt.chat_template"),
+        ("qwen2", {"num_few_shot": 2}, {}, "undrawn_examples", "num_few_shot=2"),
+        (
+            "gemma2",
+            {"system": SYSTEM, "without_system_role": "refuse"},
+            {},
+            "no_system_role",
+            "without_system_role=fold",
+        ),
+    ],
+)
+def test_a_template_that_does_not_fit_the_prompt_is_refused(
+    name: str, settings: dict[str, Any], changes: dict[str, str], code: str, words: str, tmp_path: Path
+) -> None:
+    prompt = PromptConfig(**settings)
+    with raises(ConfigError, code) as caught:
+        PromptEncoder(make_pair(name, tmp_path, prompt, **changes).ours, prompt)
+    assert words in str(caught.value)
 
 
 def test_a_model_without_a_template_says_which_key_to_set(tmp_path: Path) -> None:
     pair = make_pair("qwen2", tmp_path, template=None)
-    with pytest.raises(ModelError, match=r"no chat template, .*; set prompt\.chat_template .*, or choose prompt=plain"):
+    with pytest.raises(ModelError, match=r"set prompt\.chat_template .* prompt=plain"):
         PromptEncoder(pair.ours, pair.prompt)
-
-
-def test_examples_yet_to_be_drawn_are_no_prompt(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="num_few_shot=2 worked examples are yet to be drawn"):
-        PromptEncoder(make_pair("qwen2", tmp_path).ours, PromptConfig(num_few_shot=2))
 
 
 # Prompts that are too long.
@@ -367,28 +345,30 @@ def example(prompt: str, index: int = 1, messages: tuple[dict[str, str], ...] | 
 EXAMPLES = [example(text, index) for index, text in ((3, "a"), (5, "b"), (8, "c"))]
 
 
-def test_prompts_that_fit_are_kept() -> None:
-    kept, dropped = filter_over_long(EXAMPLES, [10, 9, 10], 10, "drop")
-    assert kept == EXAMPLES
-    assert dropped.total == 0
+@pytest.mark.parametrize(
+    ("lengths", "kept", "told"),
+    [
+        ([10, 9, 10], 3, ""),
+        ([10, 11, 30], 1, "2 × prompt over 10 tokens (lines 5, 8; the first: 11 tokens)"),
+    ],
+)
+def test_over_long_prompts_are_dropped_and_counted(lengths: list[int], kept: int, told: str) -> None:
+    examples, dropped = filter_over_long(EXAMPLES, lengths, 10, "drop")
+    assert examples == EXAMPLES[:kept]
+    assert dropped.describe() == told
 
 
-def test_over_long_prompts_are_dropped_and_counted() -> None:
-    kept, dropped = filter_over_long(EXAMPLES, [10, 11, 30], 10, "drop")
-    assert kept == EXAMPLES[:1]
-    assert dropped.describe() == "2 × prompt over 10 tokens (lines 5, 8; the first: 11 tokens)"
-
-
-def test_over_long_prompts_are_refused_with_the_length_that_would_do() -> None:
-    with pytest.raises(DataError, match=r"2 of 3 have more.*max_prompt_length=30 or generation\.over_long=drop"):
-        filter_over_long(EXAMPLES, [10, 11, 30], 10, "refuse")
-
-
-def test_dropping_every_prompt_is_refused() -> None:
-    with pytest.raises(DataError, match=r"3 of 3 have more.*set generation\.max_prompt_length=30$"):
-        filter_over_long(EXAMPLES, [20, 11, 30], 10, "drop")
-
-
-def test_unknown_policy_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must be drop or refuse, not 'truncate'"):
-        filter_over_long(EXAMPLES, [1, 1, 1], 10, "truncate")
+@pytest.mark.parametrize(
+    ("lengths", "policy", "code", "words"),
+    [
+        ([10, 11, 30], "refuse", "over_long_prompts", "max_prompt_length=30 or generation.over_long=drop"),
+        ([20, 11, 30], "drop", "over_long_prompts", "set generation.max_prompt_length=30"),
+        ([1, 1, 1], "truncate", "invalid_setting", "'truncate'"),
+    ],
+)
+def test_over_long_prompts_are_refused_with_the_length_that_would_do(
+    lengths: list[int], policy: str, code: str, words: str
+) -> None:
+    with raises(AgentTunixError, code) as caught:
+        filter_over_long(EXAMPLES, lengths, 10, policy)
+    assert str(caught.value).endswith(words)

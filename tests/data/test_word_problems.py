@@ -4,10 +4,22 @@ import re
 import subprocess
 import sys
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from agent_tunix.data.word_problems import Problem, Split, count_available, draw_problems, make_problems
+
+# What another name or thing does not change.
+NAMES = r"Mia|Ana|Eva|Lily|Nora|Ruth|Zoe|Kate|Ben|Sam|Tom|Max|Leo|Noah|Omar|Jack|\bs?he\b"
+THINGS = r"pens|apples|cards|books|shells|beads|stamps|coins|cakes|balls"
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[Split, list[Problem]]:
+    """Thousands of problems of each split."""
+    counts: dict[Split, int] = {"train": 20_000, "test": 5000}
+    return {split: list(islice(draw_problems(split, 0), count)) for split, count in counts.items()}
 
 
 def evaluate(expression: str) -> int:
@@ -19,21 +31,20 @@ def evaluate(expression: str) -> int:
     return {"+": a + b, "-": a - b, "*": a * b, "/": a // b}[operator]
 
 
-def draw(split: Split, count: int, seed: int = 0) -> list[Problem]:
-    return list(islice(draw_problems(split, seed), count))
-
-
-def test_rows_have_the_schema_of_gsm8k() -> None:
-    for row in make_problems("train", 200, seed=0):
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_rows_have_the_schema_of_gsm8k(split: Split) -> None:
+    for row in make_problems(split, 500, seed=0):
         assert list(row) == ["question", "answer"]
         assert row["question"].endswith("?")
         worked, _, final = row["answer"].partition("\n#### ")
-        assert "=" in worked
+        assert worked.rpartition("=")[2] == final
         assert final.isdecimal()
 
 
-def test_the_same_seed_gives_the_same_rows() -> None:
-    assert make_problems("test", 300, seed=7) == make_problems("test", 300, seed=7)
+def test_rows_follow_the_seed() -> None:
+    rows = make_problems("test", 300, seed=7)
+    assert rows == make_problems("test", 300, seed=7)
+    assert rows[:20] == make_problems("test", 20, seed=7) != make_problems("test", 20, seed=1)
 
 
 def test_rows_do_not_change_between_releases() -> None:
@@ -46,89 +57,47 @@ def test_rows_do_not_change_between_releases() -> None:
     ]
 
 
-def test_another_seed_gives_other_rows() -> None:
-    assert make_problems("test", 50, seed=0) != make_problems("test", 50, seed=1)
-
-
-def test_fewer_rows_are_a_prefix_of_more() -> None:
-    assert make_problems("train", 20, seed=3) == make_problems("train", 100, seed=3)[:20]
-
-
-def test_questions_are_distinct() -> None:
-    questions = [row["question"] for row in make_problems("train", 5000, seed=0)]
-    assert len(set(questions)) == 5000
-
-
-def test_splits_share_no_question() -> None:
-    train = {problem.question for problem in draw("train", 5000)}
-    test = {problem.question for problem in draw("test", 5000)}
-    assert not train & test
-
-
-def test_splits_share_no_problem_under_another_name() -> None:
-    def shape(problem: Problem) -> tuple[str, tuple[str, str]]:
-        # What names and things cannot change; two templates of one kind keep their own wording.
-        names = r"Mia|Ana|Eva|Lily|Nora|Ruth|Zoe|Kate|Ben|Sam|Tom|Max|Leo|Noah|Omar|Jack|\bs?he\b"
-        things = r"pens|apples|cards|books|shells|beads|stamps|coins|cakes|balls"
-        return re.sub(f"{names}|{things}", "_", problem.question), problem.steps
-
-    assert not {shape(p) for p in draw("train", 20000)} & {shape(p) for p in draw("test", 5000)}
-
-
-def test_there_are_enough_problems() -> None:
+def test_there_are_enough_problems_of_a_dozen_kinds(drawn: dict[Split, list[Problem]]) -> None:
     assert count_available("test") >= 500
     assert count_available("train") >= 10_000
+    assert len({problem.kind for problem in drawn["train"][:1000]}) >= 12
 
 
-def test_there_are_a_dozen_kinds_of_problem() -> None:
-    assert len({problem.kind for problem in draw("train", 1000)}) >= 12
+def test_no_question_comes_twice_and_splits_share_no_problem(drawn: dict[Split, list[Problem]]) -> None:
+    def shape(problem: Problem) -> tuple[str, tuple[str, str]]:
+        return re.sub(f"{NAMES}|{THINGS}", "_", problem.question), problem.steps  # Each template has its own wording.
+
+    for problems in drawn.values():
+        assert len({problem.question for problem in problems}) == len(problems)
+    assert not set(map(shape, drawn["train"])) & set(map(shape, drawn["test"]))
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_steps_evaluate_to_the_partial_and_final_answers(split: Split) -> None:
-    for problem in draw(split, 3000):
+def test_steps_lead_from_the_numbers_of_the_question_to_a_small_answer(
+    split: Split, drawn: dict[Split, list[Problem]]
+) -> None:
+    for problem in drawn[split][:5000]:
         (first, partial), (second, final) = (step.split("=") for step in problem.steps)
         assert evaluate(first) == int(partial) == problem.partial
         assert evaluate(second) == int(final) == problem.answer
-        assert partial in re.split(r"[-+*/]", second)
+        assert 0 < problem.answer < 100
+        assert problem.partial != problem.answer
+        used = re.findall(r"\d+", f"{first} {second}")
+        used.remove(partial)
+        assert sorted(used) == sorted(re.findall(r"\d+", problem.question))
 
 
-def test_the_reference_is_the_last_result_of_the_worked_solution() -> None:
-    for row in make_problems("test", 500, seed=1):
-        worked, _, final = row["answer"].partition("\n#### ")
-        assert worked.rpartition("=")[2] == final
-
-
-def test_numbers_worked_with_stand_in_the_question() -> None:
-    for problem in draw("train", 1000):
-        given = re.findall(r"\d+", problem.question)
-        used = [n for step in problem.steps for n in re.findall(r"\d+", step.partition("=")[0])]
-        used.remove(str(problem.partial))
-        assert sorted(given) == sorted(used)
-
-
-def test_answers_are_small_and_positive() -> None:
-    assert all(0 < problem.answer < 100 for problem in draw("train", 5000))
-
-
-def test_the_partial_answer_is_never_the_answer() -> None:
-    assert all(problem.partial != problem.answer for problem in draw("train", 5000))
-
-
-def test_asking_for_more_than_there_are_says_how_many_there_are() -> None:
-    available = count_available("test")
-    with pytest.raises(ValueError, match=f"between 0 and {available}.*test split; got {available + 1}"):
-        make_problems("test", available + 1, seed=0)
-
-
-def test_a_negative_count_is_refused() -> None:
-    with pytest.raises(ValueError, match="got -1"):
-        make_problems("train", -1, seed=0)
-
-
-def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="validation"):
-        make_problems("validation", 1, seed=0)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("split", "count", "words"),
+    [
+        ("test", count_available("test") + 1, f"between 0 and {count_available('test')}"),
+        ("train", -1, "got -1"),
+        ("validation", 1, "validation"),
+    ],
+)
+def test_what_there_is_not_is_refused(split: Any, count: int, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make_problems(split, count, seed=0)
 
 
 def test_importing_loads_no_heavy_library() -> None:

@@ -1,27 +1,21 @@
-"""A real HTTP server on the loopback that speaks the Hugging Face hub's API, and misbehaves on demand.
+"""A server that speaks the Hugging Face hub's API, and misbehaves on demand.
 
 It answers what `huggingface_hub` and `datasets` ask: what a repository is and which files it has, files by revision
-(ranges too), new repositories, and commits, whose large files come by Git LFS. A process that is to use it gets
-`hub.environment(home)`; in this process the fixtures of `tests.hubs.fixtures` point the libraries at it.
-
-What a library never sends to a hub of its own is left out: Xet storage, pull requests, discussions, spaces.
+(ranges too), new repositories, and commits, whose large files come by Git LFS. Left out is what a library never sends
+to a hub of its own: Xet storage, pull requests, discussions, spaces; and trees with directories.
 """
 
 import base64
-import contextlib
 import hashlib
 import json
 import re
-import socket
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-Files = Mapping[str, bytes]
+from tests.hubs.loopback import Files, LoopbackServer, send
 
 LARGE = re.compile(r"\.(safetensors|bin|pt|parquet|arrow|gguf)$|^tokenizer\.json$")
 TOKEN = "hf_loopback"
@@ -33,8 +27,8 @@ class Repository:
 
     Attributes:
         commits: Commit hash → files; the last one is `main`.
-        private: Whether it is seen only with a token.
-        gated: Whether its files are had only with a token in `accepted`.
+        private: True if it is seen only with a token.
+        gated: True if its files are had only with a token in `accepted`.
         accepted: Tokens whose owners accepted the conditions.
         sizes: File → the size it is said to have, where that is not true.
         cuts: File → numbers of bytes after which the connection is closed, one for each time it is asked for.
@@ -58,7 +52,7 @@ class Repository:
         return self.commits[self.head]
 
     def commit(self, files: Files) -> str:
-        """A new commit in which these files are added or replaced; its hash."""
+        """Make a commit in which these files are added or replaced, and return its hash."""
         whole = {**(self.files if self.commits else {}), **files}
         digest = hashlib.sha1(str(len(self.commits)).encode())
         for name in sorted(whole):
@@ -66,11 +60,12 @@ class Repository:
         self.commits[digest.hexdigest()] = whole
         return digest.hexdigest()
 
-    def find(self, revision: str) -> str | None:
-        """The commit that a branch or the beginning of a hash means."""
-        if revision in ("main", "HEAD"):
-            return self.head
-        return revision if revision in self.commits else None
+    def find(self, revision: str) -> str:
+        """Return the commit that a branch or a hash means."""
+        commit = self.head if revision in ("main", "HEAD") else revision
+        if commit not in self.commits:
+            raise Refusal(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+        return commit
 
 
 class Asked(NamedTuple):
@@ -91,17 +86,19 @@ class Refusal(Exception):
         self.headers = {"X-Error-Message": message} | ({"X-Error-Code": code} if code else {})
 
 
-class LoopbackHub:
-    """The server.
+class LoopbackHub(LoopbackServer):
+    """Models and datasets.
 
     Attributes:
         models: `owner/name` → repository.
         datasets: As `models`.
         tokens: Those that are valid.
         readers: Valid tokens that may not write.
-        is_full: Whether large files are refused.
+        status: The status of every answer, if not 200.
+        is_full: True if large files are refused.
         card_problems: What is wrong with the metadata of any model card.
         asked: What was asked for, in order.
+        large: What came by LFS, by its hash.
     """
 
     def __init__(self) -> None:
@@ -109,117 +106,62 @@ class LoopbackHub:
         self.datasets: dict[str, Repository] = {}
         self.tokens = {TOKEN}
         self.readers: set[str] = set()
+        self.status = 200
         self.is_full = False
         self.card_problems: list[str] = []
         self.asked: list[Asked] = []
-        self._connections: list[socket.socket] = []
-        self.large: dict[str, bytes] = {}  # what came by LFS, by its hash
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                hub._serve(self)
-
-            def do_HEAD(self) -> None:
-                hub._serve(self)
-
-            def do_POST(self) -> None:
-                hub._serve(self)
-
-            def do_PUT(self) -> None:
-                hub._serve(self)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def get_request(self) -> tuple[socket.socket, Any]:
-                connection, address = super().get_request()
-                hub._connections.append(connection)
-                return connection, address
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                pass  # a client that gave up
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """For HF_ENDPOINT."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def environment(self, home: Path) -> dict[str, str]:
-        """What a process must have in its environment to use this hub, with a cache of its own and no token."""
-        return {
-            "HF_ENDPOINT": self.url,
-            "HF_HOME": str(home),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        }
+        self.large: dict[str, bytes] = {}
+        super().__init__()
 
     def add_model(self, repo_id: str, files: Files, **settings: Any) -> Repository:
-        """A model with one commit."""
+        """Add a model with one commit."""
         repository = self.models[repo_id] = Repository(**settings)
         repository.commit(files)
         return repository
 
     def add_dataset(self, repo_id: str, files: Files, **settings: Any) -> Repository:
-        """A dataset with one commit."""
+        """Add a dataset with one commit."""
         repository = self.datasets[repo_id] = Repository(**settings)
         repository.commit(files)
         return repository
 
     def downloads(self) -> list[str]:
-        """The files whose content was asked for, in order."""
-        return [asked.path.partition("/resolve/")[2].partition("/")[2] for asked in self.asked if is_download(asked)]
+        """Return the files whose content was asked for, in order."""
+        gets = [asked.path for asked in self.asked if asked.method == "GET" and "/resolve/" in asked.path]
+        return [path.partition("/resolve/")[2].partition("/")[2] for path in gets]
 
-    def close(self) -> None:
-        """Stop; a client then gets no connection."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        for connection in self._connections:
-            with contextlib.suppress(OSError):  # It has ended.
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
-        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
-        if handler.headers.get("Transfer-Encoding") == "chunked":
-            body = read_chunks(handler)
+    def serve(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         token = (handler.headers.get("Authorization") or "").removeprefix("Bearer ") or None
         path = unquote(urlsplit(handler.path).path)
         self.asked.append(Asked(handler.command, path, token))
         try:
+            if self.status != 200:
+                raise Refusal(self.status, None, "The hub is ill")
             if token is not None and token not in self.tokens | self.readers:
                 raise Refusal(401, None, "Invalid credentials in Authorization header")
             if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
                 kind, repo_id, revision, name = match.groups()
                 self._send_file(handler, "datasets" if kind else "models", repo_id, revision, name, token)
                 return
-            send_json(handler, self._answer(handler, path, body, token))
+            send(handler, 200, self._answer(path, body, token))
         except Refusal as refusal:
-            send(handler, refusal.status, json.dumps(refusal.body).encode(), refusal.headers)
+            send(handler, refusal.status, refusal.body, refusal.headers)
 
-    def _answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes, token: str | None) -> Any:
-        query = parse_qs(urlsplit(handler.path).query)
+    def _answer(self, path: str, body: bytes, token: str | None) -> Any:
         if path == "/api/validate-yaml":
             if self.card_problems:
                 raise Refusal(400, None, "Invalid metadata", errors=[{"message": text} for text in self.card_problems])
             return {"errors": [], "warnings": []}
-        if path == "/api/whoami-v2":
-            return {"type": "user", "name": "owner", "auth": {"accessToken": {"role": "write"}}}
         if path == "/api/repos/create":
             return self._create(json.loads(body), token)
-        if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch", path):
+        if path.endswith(".git/info/lfs/objects/batch"):
             self._require_writer(token)
-            return {"transfer": "basic", "objects": [self._place(wanted) for wanted in json.loads(body)["objects"]]}
+            objects = json.loads(body)["objects"]
+            actions = [{"upload": {"href": f"{self.url}/lfs/{wanted['oid']}"}} for wanted in objects]
+            return {
+                "transfer": "basic",
+                "objects": [{**o, "actions": a} for o, a in zip(objects, actions, strict=True)],
+            }
         if match := re.fullmatch(r"/lfs/(\w+)", path):
             if self.is_full:
                 raise Refusal(403, None, "Private repository storage limit reached")
@@ -227,50 +169,21 @@ class LoopbackHub:
             return {}
         if match := re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(\w[\w-]*)(?:/([^/]+)(?:/(.*))?)?)?", path):
             kind, repo_id, what, revision, below = match.groups()
-            return self._about(kind, repo_id, what, revision or "main", below or "", query, body, token)
+            repository = self._find(kind, repo_id, token)
+            if what in ("preupload", "commit"):
+                self._require_writer(token)
+                return preupload(json.loads(body)) if what == "preupload" else self._commit(repository, repo_id, body)
+            commit = repository.find(revision or "main")
+            if what == "tree":
+                if below:
+                    raise Refusal(404, "EntryNotFound", f"{below} does not exist")
+                return [entry(repository, *file) for file in repository.commits[commit].items()]
+            if what == "paths-info":
+                wanted = parse_qs(body.decode()).get("paths", []) if body[:1] != b"{" else json.loads(body)["paths"]
+                return [entry(repository, *file) for file in repository.commits[commit].items() if file[0] in wanted]
+            if what in (None, "revision"):
+                return describe(repository, repo_id, commit)
         raise Refusal(404, None, f"{path} is not of this hub")
-
-    def _about(
-        self,
-        kind: str,
-        repo_id: str,
-        what: str | None,
-        revision: str,
-        below: str,
-        query: Mapping[str, list[str]],
-        body: bytes,
-        token: str | None,
-    ) -> Any:
-        repository = self._find(kind, repo_id, token)
-        if what in ("preupload", "commit"):
-            self._require_writer(token)
-            return preupload(json.loads(body)) if what == "preupload" else self._commit(kind, repo_id, body)
-        commit = repository.find(revision)
-        if commit is None:
-            raise Refusal(404, "RevisionNotFound", f"Invalid rev id: {revision}")
-        files = repository.commits[commit]
-        if what == "tree":
-            names = [name for name in files if name.startswith(f"{below}/" if below else "")]
-            if not names and below:
-                raise Refusal(404, "EntryNotFound", f"{below} does not exist")
-            return list(entries(repository, files, names, below, query.get("recursive", [""])[0].lower() == "true"))
-        if what == "paths-info":
-            wanted = parse_qs(body.decode()).get("paths", []) if body[:1] != b"{" else json.loads(body)["paths"]
-            return [entry(repository, name, files[name]) for name in wanted if name in files]
-        if what not in (None, "revision"):
-            raise Refusal(404, None, f"{what} is not of this hub")
-        siblings = [{"rfilename": name, "size": repository.sizes.get(name, len(files[name]))} for name in files]
-        return {
-            "id": repo_id,
-            "sha": commit,
-            "private": repository.private,
-            "gated": "manual" if repository.gated else False,
-            "disabled": False,
-            "downloads": 0,
-            "likes": 0,
-            "tags": [],
-            "siblings": siblings,
-        }
 
     def _find(self, kind: str, repo_id: str, token: str | None) -> Repository:
         repository = (self.datasets if kind == "datasets" else self.models).get(repo_id)
@@ -289,21 +202,14 @@ class LoopbackHub:
     def _create(self, wanted: dict[str, Any], token: str | None) -> dict[str, str]:
         self._require_writer(token)
         repo_id = f"{wanted.get('organization') or 'owner'}/{wanted['name']}"
-        is_dataset = wanted.get("type") == "dataset"
-        repositories = self.datasets if is_dataset else self.models
-        url = f"{self.url}/{'datasets/' if is_dataset else ''}{repo_id}"
-        if repo_id in repositories:
+        url = f"{self.url}/{repo_id}"
+        if repo_id in self.models:
             raise Refusal(409, None, "You already created this model repo", url=url)
         private = wanted.get("visibility") == "private" or bool(wanted.get("private"))
-        repositories[repo_id] = Repository(private=private)
-        repositories[repo_id].commit({".gitattributes": b""})
+        self.add_model(repo_id, {".gitattributes": b""}, private=private)
         return {"url": url, "name": repo_id}
 
-    def _place(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        known = wanted["oid"] in self.large
-        return {**wanted, **({} if known else {"actions": {"upload": {"href": f"{self.url}/lfs/{wanted['oid']}"}}})}
-
-    def _commit(self, kind: str, repo_id: str, body: bytes) -> dict[str, Any]:
+    def _commit(self, repository: Repository, repo_id: str, body: bytes) -> dict[str, Any]:
         files = {}
         for line in body.splitlines():
             operation = json.loads(line)
@@ -315,7 +221,7 @@ class LoopbackHub:
                 if hashlib.sha256(content).hexdigest() != value["oid"]:
                     raise Refusal(400, None, f"{value['path']} did not arrive whole")
                 files[value["path"]] = content
-        commit = (self.datasets if kind == "datasets" else self.models)[repo_id].commit(files)
+        commit = repository.commit(files)
         return {"success": True, "commitOid": commit, "commitUrl": f"{self.url}/{repo_id}/commit/{commit}"}
 
     def _send_file(
@@ -323,8 +229,6 @@ class LoopbackHub:
     ) -> None:
         repository = self._find(kind, repo_id, token)
         commit = repository.find(revision)
-        if commit is None:
-            raise Refusal(404, "RevisionNotFound", f"Invalid rev id: {revision}")
         if repository.gated and token not in repository.accepted:
             status = 401 if token is None else 403
             raise Refusal(status, "GatedRepo", f"Access to model {repo_id} is restricted.")
@@ -346,45 +250,29 @@ class LoopbackHub:
         send(handler, status, content, headers, cuts.pop(0) if cuts and handler.command == "GET" else None)
 
 
-def is_download(asked: Asked) -> bool:
-    """Whether the content of a file was asked for."""
-    return asked.method == "GET" and "/resolve/" in asked.path
-
-
-def preupload(wanted: dict[str, Any]) -> dict[str, Any]:
-    """How each file shall be sent."""
+def describe(repository: Repository, repo_id: str, commit: str) -> dict[str, Any]:
+    """Describe a repository at a commit."""
+    files = repository.commits[commit]
     return {
-        "files": [
-            {
-                "path": file["path"],
-                "uploadMode": "lfs" if LARGE.search(file["path"]) else "regular",
-                "shouldIgnore": False,
-                "oid": None,
-            }
-            for file in wanted["files"]
-        ]
+        "id": repo_id,
+        "sha": commit,
+        "private": repository.private,
+        "gated": "manual" if repository.gated else False,
+        "siblings": [{"rfilename": name, "size": repository.sizes.get(name, len(files[name]))} for name in files],
     }
 
 
-def entries(
-    repository: Repository, files: Files, names: Iterable[str], below: str, recursive: bool
-) -> Iterable[dict[str, Any]]:
-    """The tree under a directory: files, and the directories they lie in."""
-    start = len(below) + 1 if below else 0
-    seen = set()
-    for name in names:
-        parts = name[start:].split("/")
-        for depth in range(1, len(parts) if recursive else min(len(parts), 2)):
-            directory = name[:start] + "/".join(parts[:depth])
-            if directory not in seen:
-                seen.add(directory)
-                yield {"type": "directory", "path": directory, "oid": hashlib.sha1(directory.encode()).hexdigest()}
-        if recursive or len(parts) == 1:
-            yield entry(repository, name, files[name])
+def preupload(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Say how each file is to be sent."""
+    paths = [file["path"] for file in wanted["files"]]
+    modes = {path: "lfs" if LARGE.search(path) else "regular" for path in paths}
+    return {
+        "files": [{"path": path, "uploadMode": modes[path], "shouldIgnore": False, "oid": None} for path in paths],
+    }
 
 
 def entry(repository: Repository, name: str, content: bytes) -> dict[str, Any]:
-    """A file of a tree."""
+    """Describe a file of a tree."""
     size = repository.sizes.get(name, len(content))
     described: dict[str, Any] = {
         "type": "file",
@@ -395,36 +283,3 @@ def entry(repository: Repository, name: str, content: bytes) -> dict[str, Any]:
     if LARGE.search(name):
         described["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": size, "pointerSize": 130}
     return described
-
-
-def read_chunks(handler: BaseHTTPRequestHandler) -> bytes:
-    """A body of unknown length."""
-    body = b""
-    while size := int(handler.rfile.readline(), 16):
-        body += handler.rfile.read(size)
-        handler.rfile.readline()
-    handler.rfile.readline()
-    return body
-
-
-def send_json(handler: BaseHTTPRequestHandler, value: Any) -> None:
-    """A success."""
-    send(handler, 200, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
-
-def send(
-    handler: BaseHTTPRequestHandler, status: int, content: bytes, headers: Mapping[str, str], cut: int | None = None
-) -> None:
-    """An answer; with `cut`, only so many bytes of it, and then no connection."""
-    handler.send_response(status)
-    for name, value in headers.items():
-        handler.send_header(name, value)
-    handler.send_header("Content-Length", str(len(content)))
-    handler.end_headers()
-    if handler.command == "HEAD":
-        return
-    handler.wfile.write(content[:cut])
-    if cut is not None:
-        handler.wfile.flush()
-        handler.close_connection = True
-        handler.connection.shutdown(socket.SHUT_RDWR)

@@ -151,7 +151,7 @@ def check(config: Config) -> None:
     """
     problems = list(_problems(config))
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError("\n".join(problems), code="invalid_setting")
 
 
 def suggest(name: str, known: tuple[str, ...] | list[str]) -> str:

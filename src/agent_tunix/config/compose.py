@@ -92,12 +92,12 @@ def _instantiate(cfg: DictConfig, schema: type[T]) -> T:
     try:
         missing = [f"{key} must have a value, not ???; set {key}=VALUE" for key in sorted(OmegaConf.missing_keys(cfg))]
         if unknown or missing:
-            raise ConfigError("\n".join(unknown + missing))
+            raise ConfigError("\n".join(unknown + missing), code="unknown_key" if unknown else "missing_value")
         typed = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), {name: cfg[name] for name in plain}))
     except OmegaConfBaseException as error:
         what, _, _ = str(error).partition("\n")
         where = getattr(error, "full_key", None)
-        raise ConfigError(f"{where}: {what}" if where else what) from error
+        raise ConfigError(f"{where}: {what}" if where else what, code="unresolved_value") from error
     assert isinstance(typed, schema)
     return typed
 
@@ -126,7 +126,9 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
             return to_typed(compose("config", list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(f"{error}" if error.__cause__ is None else f"{error}: {error.__cause__}") from error
+        raise ConfigError(
+            f"{error}" if error.__cause__ is None else f"{error}: {error.__cause__}", code="invalid_override"
+        ) from error
     finally:
         GlobalHydra.instance().hydra = outer
 
@@ -144,12 +146,14 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
-        raise ConfigError(f"an override cannot be read, KEY=VALUE is wanted: {error}") from error
+        raise ConfigError(
+            f"an override cannot be read, KEY=VALUE is wanted: {error}", code="invalid_override"
+        ) from error
     cfg = _structured(config)
     _open_mappings(cfg)
     for override in parsed:
         if override.is_delete() or override.is_sweep_override() or override.package is not None:
-            raise ConfigError(f"{override.input_line}: only KEY=VALUE can be given here")
+            raise ConfigError(f"{override.input_line}: only KEY=VALUE can be given here", code="invalid_override")
         _set(cfg, str(override.key_or_group), override.value(), str(override.input_line))
     return to_typed(cfg)
 
@@ -176,7 +180,7 @@ def _set(cfg: Any, key: str, value: Any, written: str) -> None:
         OmegaConf.update(cfg, key, value, merge=isinstance(value, dict))
     except (OmegaConfBaseException, AttributeError) as error:
         what, _, _ = str(error).partition("\n")
-        raise ConfigError(f"{written}: {what}{suggest_key(key, Config)}") from error
+        raise ConfigError(f"{written}: {what}{suggest_key(key, Config)}", code="invalid_override") from error
 
 
 def to_yaml(config: Config) -> str:
@@ -228,10 +232,14 @@ def check_yaml(path: Path) -> None:
         if not isinstance(loaded, dict) or not loaded:
             raise ValueError("it holds no keys")
     except FileNotFoundError as error:
-        raise ConfigError(f"{path} does not exist; a run's directory holds a config.yaml") from error
+        raise ConfigError(
+            f"{path} does not exist; a run's directory holds a config.yaml", code="missing_run_config"
+        ) from error
     except (OSError, ValueError, yaml.YAMLError) as error:
         text = " ".join(str(error).split())
-        raise ConfigError(f"{path} should be a configuration that a run wrote, but: {text}; restore it") from error
+        raise ConfigError(
+            f"{path} should be a configuration that a run wrote, but: {text}; restore it", code="damaged_run_config"
+        ) from error
 
 
 def from_yaml_text(text: str) -> Config:
@@ -246,7 +254,9 @@ def from_yaml_text(text: str) -> Config:
             raise ValueError("it holds no keys")
         return to_typed(loaded)
     except (ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"this is no configuration: {' '.join(str(error).split())}") from error
+        raise ConfigError(
+            f"this is no configuration: {' '.join(str(error).split())}", code="damaged_run_config"
+        ) from error
 
 
 def from_yaml(path: Path) -> Config:
@@ -256,7 +266,9 @@ def from_yaml(path: Path) -> Config:
         ConfigError: The file is missing or is not a run's configuration.
     """
     if not path.is_file():
-        raise ConfigError(f"{path} does not exist; give the directory of a run, which holds a config.yaml")
+        raise ConfigError(
+            f"{path} does not exist; give the directory of a run, which holds a config.yaml", code="missing_run_config"
+        )
     try:
         loaded = OmegaConf.load(path)
         if not isinstance(loaded, DictConfig) or not loaded:
@@ -264,4 +276,6 @@ def from_yaml(path: Path) -> Config:
         return to_typed(loaded)
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
         text = " ".join(str(error).split())
-        raise ConfigError(f"{path} should be a configuration that a run wrote, but: {text}; restore it") from error
+        raise ConfigError(
+            f"{path} should be a configuration that a run wrote, but: {text}; restore it", code="damaged_run_config"
+        ) from error

@@ -220,10 +220,13 @@ def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
     whose = f"{split} rows" if name is None else f"{split} rows of data.mixture.{name}"
     origin = dropped.origin or "the source"
     if not dropped.total:
-        return DataError(f"the {whose} should come from {origin}, but it is empty; give at least one row")
+        return DataError(
+            f"the {whose} should come from {origin}, but it is empty; give at least one row", code="no_rows"
+        )
     return DataError(
         f"the {whose} should come from {origin}, but none of its {dropped.total} can be used: "
-        f"{dropped.describe()}; correct it, or name its columns with data.prompt_column and data.answer_column"
+        f"{dropped.describe()}; correct it, or name its columns with data.prompt_column and data.answer_column",
+        code="no_usable_rows",
     )
 
 
@@ -234,7 +237,9 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
     """
     fraction = config.training.train_fraction
     if not 0.0 < fraction < 1.0:
-        raise ConfigError(f"training.train_fraction must be above 0 and at most 1, not {fraction}")
+        raise ConfigError(
+            f"training.train_fraction must be above 0 and at most 1, not {fraction}", code="invalid_setting"
+        )
     loaded = load_examples(config, "train")
     of_rows = [_problem_of(example) for example in loaded.examples]
     problems = set(of_rows)
@@ -242,7 +247,8 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
         lost = f", since {loaded.dropped.total} rows were dropped: {loaded.dropped.describe()}"
         raise DataError(
             "training.train_fraction < 1 needs at least 2 different problems, but there is 1"
-            f"{lost if loaded.dropped.total else ''}; {'correct them, or ' if loaded.dropped.total else ''}set it to 1"
+            f"{lost if loaded.dropped.total else ''}; {'correct them, or ' if loaded.dropped.total else ''}set it to 1",
+            code="too_few_problems",
         )
     ranked = sorted(problems, key=lambda problem: _rank(problem, config.seed))
     chosen = set(ranked[: min(max(round(fraction * len(ranked)), 1), len(ranked) - 1)])
@@ -295,7 +301,8 @@ def _first_examples(config: Config) -> LoadedSplit:
     if not examples:
         raise DataError(
             f"training.train_fraction={config.training.train_fraction} leaves no row for the evaluation; lower it, or"
-            f" set training.test_data_dir"
+            f" set training.test_data_dir",
+            code="no_evaluation_rows",
         )
     return LoadedSplit(examples, all_dropped, counts)
 

@@ -104,7 +104,8 @@ class CurriculumDraws:
         if stages > num_rows:
             raise DataError(
                 f"data.curriculum.stages={stages} would leave stages without a row, of which there are {num_rows};"
-                f" set data.curriculum.stages={num_rows} or less"
+                f" set data.curriculum.stages={num_rows} or less",
+                code="too_many_stages",
             )
         rows = np.arange(num_rows)
         if self.shuffle:

@@ -34,13 +34,15 @@ def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) 
         if example.messages is not None:
             raise ConfigError(
                 "prompt.num_few_shot draws questions with answers, but the rows hold conversations; set it to 0 and"
-                " give worked examples in prompt.few_shot"
+                " give worked examples in prompt.few_shot",
+                code="conversation_rows",
             )
         by_problem.setdefault(example.prompt.strip(), example)
     if len(by_problem) <= prompt.num_few_shot:
         raise DataError(
             f"prompt.num_few_shot={prompt.num_few_shot} leaves none of the {len(by_problem)} different training"
-            f" problems to train on; set it below {len(by_problem)}"
+            f" problems to train on; set it below {len(by_problem)}",
+            code="too_few_problems",
         )
     chosen = sorted(by_problem, key=lambda problem: _rank(problem, seed))[: prompt.num_few_shot]
     drawn = [_as_shot(prompt, by_problem[problem]) for problem in chosen]

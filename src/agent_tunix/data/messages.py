@@ -49,11 +49,15 @@ def few_shot_messages(prompt: PromptConfig) -> list[Message]:
         response = _text_of(shot, "response") or _worked_response(prompt.format, shot)
         if question is None or response is None:
             missing = "a prompt" if question is None else "an answer"
-            raise ConfigError(f"{name} must have {missing}, but has {', '.join(shot) or 'nothing'}")
+            raise ConfigError(
+                f"{name} must have {missing}, but has {', '.join(shot) or 'nothing'}", code="incomplete_example"
+            )
         try:
             asked = fill_template(prompt.template, question, {"question": question, **shot})
         except LookupError as error:
-            raise ConfigError(f"{name} {error.args[0]}; give it, or change prompt.template") from error
+            raise ConfigError(
+                f"{name} {error.args[0]}; give it, or change prompt.template", code="missing_column"
+            ) from error
         messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": response}]
     return messages
 
@@ -93,12 +97,15 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
     try:
         pieces = list(string.Formatter().parse(template))
     except ValueError as error:
-        raise ConfigError(f"prompt.template {template!r}: {error}; write {{{{ and }}}} for braces") from error
+        raise ConfigError(
+            f"prompt.template {template!r}: {error}; write {{{{ and }}}} for braces", code="invalid_template"
+        ) from error
     for literal, name, spec, conversion in pieces:
         if name is not None and (spec or conversion or not name.isidentifier()):
             raise ConfigError(
                 f"prompt.template {template!r} must hold columns as {{name}}, not {{{name}{spec and f':{spec}'}}};"
-                f" write {{{{ and }}}} for braces"
+                f" write {{{{ and }}}} for braces",
+                code="invalid_template",
             )
         yield literal, name
 
@@ -113,11 +120,12 @@ def _conversation(prompt: PromptConfig, example: Example) -> list[Message]:
         try:
             asked = fill_template(prompt.template, example.prompt, example.columns)
         except LookupError as error:
-            raise DataError(f"row {example.index} {error.args[0]}") from error
+            raise DataError(f"row {example.index} {error.args[0]}", code="missing_column") from error
         return [{"role": "user", "content": asked}]
     if prompt.template is not None:
         raise ConfigError(
-            "prompt.template puts one question, but the rows hold conversations; set prompt.template=null"
+            "prompt.template puts one question, but the rows hold conversations; set prompt.template=null",
+            code="template_for_conversations",
         )
     return _checked(example.messages)
 

@@ -55,7 +55,8 @@ def _rows_by_set(examples: Sequence[Example], names: Sequence[str]) -> list[RowI
     for name, own in rows.items():
         if not own:
             raise DataError(
-                f"no row of data.mixture.{name} is left to train on; leave the set out, or see what became of its rows"
+                f"no row of data.mixture.{name} is left to train on; leave the set out, or see what became of its rows",
+                code="no_usable_rows",
             )
     return [np.array(own, np.int64) for own in rows.values()]
 

@@ -23,7 +23,7 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(f"{path} cannot be read: {error}", code="unreadable_file") from error
     examples = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -34,10 +34,11 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
             said = f"{error.reason}: {error.detail}" if isinstance(error, RowError) else str(error)
             raise DataError(
                 f"{path}, line {number} must be a JSON object with {data.prompt_column!r}, 'prompt', 'messages' or"
-                f" 'question', but: {said}"
+                f" 'question', but: {said}",
+                code="invalid_row",
             ) from error
     if not examples:
-        raise DataError(f"{path} is empty; give at least one row")
+        raise DataError(f"{path} is empty; give at least one row", code="no_rows")
     return examples
 
 

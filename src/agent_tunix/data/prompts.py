@@ -64,7 +64,10 @@ class PromptEncoder:
 
     def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig) -> None:
         if prompt.num_few_shot:
-            raise ConfigError(f"prompt.num_few_shot={prompt.num_few_shot} worked examples are yet to be drawn")
+            raise ConfigError(
+                f"prompt.num_few_shot={prompt.num_few_shot} worked examples are yet to be drawn",
+                code="undrawn_examples",
+            )
         self._tokenizer = tokenizer
         self._prompt = prompt
         self._pattern = _pattern_of(tokenizer.special_texts)
@@ -72,7 +75,10 @@ class PromptEncoder:
         # Which messages there are, by role and fields that are not empty → the special tokens that the template writes.
         self._written: dict[tuple[tuple[str, ...], ...], list[str]] = {}
         if _PROBE_USER not in tokenizer.render_chat([{"role": "user", "content": _PROBE_USER}]):
-            raise ConfigError("the chat template leaves out the user's message; set prompt.chat_template to another")
+            raise ConfigError(
+                "the chat template leaves out the user's message; set prompt.chat_template to another",
+                code="question_left_out",
+            )
         if (prompt.system or "").strip() and not self._has_system_role:
             self._fold_or_refuse()
         few_shot_messages(prompt)  # tells what is missing before any row is read
@@ -90,7 +96,8 @@ class PromptEncoder:
         if self._prompt.without_system_role == "refuse":
             raise ConfigError(
                 "the chat template has no place for a system message; set prompt.system=null, or"
-                " prompt.without_system_role=fold to put it before the user's first message"
+                " prompt.without_system_role=fold to put it before the user's first message",
+                code="no_system_role",
             )
         _LOGGER.info("the chat template has no system role: prompt.system opens the user's first message")
 
@@ -135,7 +142,10 @@ class PromptEncoder:
         unused = (code for code in _PRIVATE if chr(code) not in used)
         disguise = {ord(letter): code for letter, code in zip(self._characters, unused, strict=False)}
         if len(disguise) < len(self._characters):
-            raise ModelError("the messages use every private character of Unicode, and so cannot be told apart")
+            raise ModelError(
+                "the messages use every private character of Unicode, and so cannot be told apart",
+                code="no_unused_characters",
+            )
         disguised = [
             {field: value if field == "role" else value.translate(disguise) for field, value in message.items()}
             for message in messages
@@ -170,7 +180,7 @@ def filter_over_long(
         DataError: A prompt is too long and the policy is `refuse`, or none fits where one must.
     """
     if policy not in ("drop", "refuse"):
-        raise ConfigError(f"generation.over_long must be drop or refuse, not {policy!r}")
+        raise ConfigError(f"generation.over_long must be drop or refuse, not {policy!r}", code="invalid_setting")
     kept, dropped, longest = [], Dropped(), 0
     for example, length in zip(examples, lengths, strict=True):
         longest = max(longest, length)
@@ -182,7 +192,8 @@ def filter_over_long(
         others = " or generation.over_long=drop" if kept else ""
         raise DataError(
             f"prompts may have generation.max_prompt_length={max_prompt_length} tokens, but {dropped.total} of "
-            f"{len(examples)} have more: {dropped.describe()}; set generation.max_prompt_length={longest}{others}"
+            f"{len(examples)} have more: {dropped.describe()}; set generation.max_prompt_length={longest}{others}",
+            code="over_long_prompts",
         )
     return kept, dropped
 

@@ -45,7 +45,8 @@ def resolve(request: Request, name: str, choose: Callable[[Collection[str]], lis
         if not copies:
             raise request.refuse(
                 f"cannot be had from Google Cloud Storage ({error}), and no copy of it is in {cache_directory(name)};"
-                f" see that this machine reaches the network and try again, or {request.instead}"
+                f" see that this machine reaches the network and try again, or {request.instead}",
+                code="hub_unreachable",
             ) from error
         _LOGGER.warning("%s cannot be had (%s); the cached copy in %s is used", request.setting, error, copies[-1])
         return copies[-1].name
@@ -69,13 +70,15 @@ def download(request: Request, name: str, digest: str, choose: Callable[[Collect
             if _digest(files) != digest:
                 raise request.refuse(
                     f"has other files now than those named by {digest}, of which no copy is in {cached.parent};"
-                    " restore them, or leave the digest out for those of now"
+                    " restore them, or leave the digest out for those of now",
+                    code="unknown_revision",
                 )
             return _download(request, files, cached)
     except _Unreachable as error:
         raise request.refuse(
             f"cannot be had from Google Cloud Storage ({error}), and no copy of it is in {cached.parent}; see that this"
-            f" machine reaches the network and try again, or {request.instead}"
+            f" machine reaches the network and try again, or {request.instead}",
+            code="hub_unreachable",
         ) from error
 
 
@@ -92,7 +95,7 @@ def _list(request: Request, name: str, choose: Callable[[Collection[str]], list[
     blobs = _client(request).list_blobs(bucket, prefix=prefix, delimiter="/", timeout=_TIMEOUT_S, retry=_retry())
     found = {blob.name.removeprefix(prefix): blob for blob in blobs if not blob.name.endswith("/")}
     if not found:
-        raise request.refuse("holds no files; correct the bucket and the directory")
+        raise request.refuse("holds no files; correct the bucket and the directory", code="not_found")
     return {file: found[file] for file in choose(found)}
 
 
@@ -102,7 +105,9 @@ def _client(request: Request) -> Any:
         from google.auth.exceptions import DefaultCredentialsError
         from google.cloud import storage
     except ImportError as error:
-        raise request.refuse("needs the package google-cloud-storage; pip install 'agent_tunix[gcs]'") from error
+        raise request.refuse(
+            "needs the package google-cloud-storage; pip install 'agent_tunix[gcs]'", code="missing_package"
+        ) from error
     try:
         return storage.Client()
     except DefaultCredentialsError:  # A public bucket needs none.
@@ -157,23 +162,31 @@ def _explaining(request: Request) -> Iterator[None]:
         from google.auth.exceptions import GoogleAuthError, TransportError
         from google.cloud.storage.exceptions import DataCorruption
     except ImportError as error:
-        raise request.refuse("needs the package google-cloud-storage; pip install 'agent_tunix[gcs]'") from error
+        raise request.refuse(
+            "needs the package google-cloud-storage; pip install 'agent_tunix[gcs]'", code="missing_package"
+        ) from error
     try:
         yield
     except (Unauthorized, Forbidden) as error:
-        raise request.refuse(f"was refused ({error.message}); {_LOG_IN}") from error
+        raise request.refuse(f"was refused ({error.message}); {_LOG_IN}", code="access_denied") from error
     except NotFound as error:
-        raise request.refuse(f"was not found ({error.message}); correct the bucket and the directory") from error
+        raise request.refuse(
+            f"was not found ({error.message}); correct the bucket and the directory", code="not_found"
+        ) from error
     except (RetryError, TransportError, requests.ConnectionError, requests.Timeout) as error:
         raise _Unreachable(" ".join(str(error).split())) from error
     except GoogleAuthError as error:
-        raise request.refuse(f"was refused ({error}); {_LOG_IN}") from error
+        raise request.refuse(f"was refused ({error}); {_LOG_IN}", code="access_denied") from error
     except (DataCorruption, requests.RequestException) as error:
-        raise request.refuse(f"did not arrive whole ({' '.join(str(error).split())}); try again") from error
+        raise request.refuse(
+            f"did not arrive whole ({' '.join(str(error).split())}); try again", code="incomplete_download"
+        ) from error
     except GoogleAPICallError as error:
-        raise request.refuse(f"was refused ({error.message}); try again later") from error
+        raise request.refuse(f"was refused ({error.message}); try again later", code="hub_failed") from error
     except OSError as error:
         home = cache_directory("")
         if full := explain_full_disk(request, error, home, _OTHER_DISK):
             raise full from error
-        raise request.refuse(f"could not be downloaded into {home}: {error}; try again") from error
+        raise request.refuse(
+            f"could not be downloaded into {home}: {error}; try again", code="download_failed"
+        ) from error

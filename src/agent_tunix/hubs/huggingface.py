@@ -48,7 +48,7 @@ def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "
         commit = revision if exact else cached_commit(repo_id, revision, kind)
         if commit is None:
             raise request.refuse(
-                f"{error}, and no copy of it is cached in {cache_directory()}; {error.remedy}"
+                f"{error}, and no copy of it is cached in {cache_directory()}; {error.remedy}", code=error.code
             ) from error
         _LOGGER.warning("%s %s; the cached copy of commit %s is used", request.setting, error, commit)
         return Commit(commit, is_current=False)
@@ -94,7 +94,7 @@ def download(
             return Path(snapshot_download(repo_id, revision=commit, allow_patterns=chosen))
     except Unreachable as error:
         copy = f"the copy in {cached} is not whole" if cached.is_dir() else f"it is not in {cache_directory()}"
-        raise request.refuse(f"{error}, and {copy}; {error.remedy}") from error
+        raise request.refuse(f"{error}, and {copy}; {error.remedy}", code=error.code) from error
 
 
 def cached_commit(repo_id: str, revision: str | None, kind: Kind) -> str | None:
@@ -152,11 +152,13 @@ class Unreachable(Exception):
 
     Attributes:
         remedy: What to do where nothing is.
+        code: The code of the error then: `hub_unreachable` or `hub_offline`.
     """
 
-    def __init__(self, problem: str, remedy: str) -> None:
+    def __init__(self, problem: str, remedy: str, code: str) -> None:
         super().__init__(problem)
         self.remedy = remedy
+        self.code = code
 
 
 @contextlib.contextmanager
@@ -172,10 +174,12 @@ def explaining(request: Request, repo_id: str, revision: str | None, kind: Kind)
     try:
         yield
     except HFValidationError as error:
-        raise request.refuse(f"should name a repository as owner/name: {error}") from error
+        raise request.refuse(
+            f"should name a repository as owner/name: {error}", code="invalid_repository_name"
+        ) from error
     except OfflineModeIsEnabled as error:
         remedy = f"unset HF_HUB_OFFLINE, or {request.instead}"
-        raise Unreachable("is not asked for, since HF_HUB_OFFLINE is set", remedy) from error
+        raise Unreachable("is not asked for, since HF_HUB_OFFLINE is set", remedy, "hub_offline") from error
     except HfHubHTTPError as error:
         raise _explain_answer(request, repo_id, revision, kind, error) from error
     except (httpx.TransportError, LocalEntryNotFoundError, ConnectionError) as error:
@@ -185,11 +189,14 @@ def explaining(request: Request, repo_id: str, revision: str | None, kind: Kind)
         raise Unreachable(
             f"cannot be had from {constants.ENDPOINT} ({type(reason).__name__}: {reason})",
             f"see that this machine reaches the network and try again, or {request.instead}",
+            "hub_unreachable",
         ) from error
     except OSError as error:
         if full := explain_full_disk(request, error, cache_directory(), _OTHER_DISK):
             raise full from error
-        raise request.refuse(f"could not be downloaded into {cache_directory()}: {error}; try again") from error
+        raise request.refuse(
+            f"could not be downloaded into {cache_directory()}: {error}; try again", code="download_failed"
+        ) from error
 
 
 def _explain_answer(
@@ -208,23 +215,32 @@ def _explain_answer(
         if has_token():
             return request.refuse(
                 f"is no {kind} that the hub shows to the token that is set; correct the name, or see that the token"
-                f" may read it ({page})"
+                f" may read it ({page})",
+                code="not_found",
             )
         return request.refuse(
             f"is no public {kind} of the hub, and no token is set that might see a private one; correct the name, or"
-            f" {NEW_TOKEN}"
+            f" {NEW_TOKEN}",
+            code="not_found",
         )
     if isinstance(error, RevisionNotFoundError):
         return request.refuse(
-            f"has no revision {revision!r}; leave it out for the latest, or take one from {page}/commits/main"
+            f"has no revision {revision!r}; leave it out for the latest, or take one from {page}/commits/main",
+            code="unknown_revision",
         )
     if status == 401:
-        return request.refuse(f"was refused, because the token that is set is not valid (any more); {NEW_TOKEN}")
+        return request.refuse(
+            f"was refused, because the token that is set is not valid (any more); {NEW_TOKEN}", code="invalid_token"
+        )
     if status == 403:
-        return request.refuse(f"was refused: {words_of(error)}; see that the token's rights cover it")
+        return request.refuse(
+            f"was refused: {words_of(error)}; see that the token's rights cover it", code="access_denied"
+        )
     if status == 429 or status >= 500:
-        return request.refuse(f"was answered with status {status} by {constants.ENDPOINT}; try again later")
-    return request.refuse(f"was refused by {constants.ENDPOINT}: {words_of(error)}")
+        return request.refuse(
+            f"was answered with status {status} by {constants.ENDPOINT}; try again later", code="hub_failed"
+        )
+    return request.refuse(f"was refused by {constants.ENDPOINT}: {words_of(error)}", code="download_refused")
 
 
 def refuse_gated(request: Request, repo_id: str, kind: Kind) -> AgentTunixError:
@@ -233,9 +249,12 @@ def refuse_gated(request: Request, repo_id: str, kind: Kind) -> AgentTunixError:
     if has_token():
         return request.refuse(
             f"is gated, and the account of the token that is set has not been given access; accept its licence at"
-            f" {page} with that account (or set the HF_TOKEN of one that has), and try again"
+            f" {page} with that account (or set the HF_TOKEN of one that has), and try again",
+            code="access_denied",
         )
-    return request.refuse(f"is gated, and no token is set; accept its licence at {page}, then {NEW_TOKEN}")
+    return request.refuse(
+        f"is gated, and no token is set; accept its licence at {page}, then {NEW_TOKEN}", code="access_denied"
+    )
 
 
 def _page(repo_id: str, kind: Kind) -> str:

@@ -39,7 +39,8 @@ def download(request: Request, handle: str, kind: Kind) -> Path:
         if (copy := _latest_copy(handle, kind)) is None:
             raise request.refuse(
                 f"cannot be had from Kaggle ({error}), and no copy of it is in {_cache()}; see that this machine"
-                f" reaches the network and try again, or {request.instead}"
+                f" reaches the network and try again, or {request.instead}",
+                code="hub_unreachable",
             ) from error
         _LOGGER.warning(
             "%s cannot be had from Kaggle (%s); the cached copy in %s is used", request.setting, error, copy
@@ -80,25 +81,34 @@ def _explaining(request: Request, handle: str, kind: Kind) -> Iterator[None]:
     try:
         yield
     except (CredentialError, UnauthenticatedError) as error:
-        raise request.refuse(f"needs to know who asks ({error}); {_NEW_TOKEN}") from error
+        raise request.refuse(f"needs to know who asks ({error}); {_NEW_TOKEN}", code="invalid_token") from error
     except requests.HTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status in (401, 403):
             raise request.refuse(
                 f"was refused by Kaggle (status {status}); accept its licence at {page}, {_NEW_TOKEN} of the account"
-                " that did"
+                " that did",
+                code="access_denied",
             ) from error
         if status == 404:
-            raise request.refuse(f"is no {kind} on Kaggle that you may see; correct it, or look at {page}") from error
-        raise request.refuse(f"was answered with status {status} by Kaggle; try again later") from error
+            raise request.refuse(
+                f"is no {kind} on Kaggle that you may see; correct it, or look at {page}", code="not_found"
+            ) from error
+        raise request.refuse(
+            f"was answered with status {status} by Kaggle; try again later", code="hub_failed"
+        ) from error
     except requests.ConnectionError as error:
         raise _Unreachable(_innermost(error)) from error
     except (requests.RequestException, DataCorruptionError) as error:
-        raise request.refuse(f"did not arrive whole ({_innermost(error)}); try again") from error
+        raise request.refuse(
+            f"did not arrive whole ({_innermost(error)}); try again", code="incomplete_download"
+        ) from error
     except OSError as error:
         if full := explain_full_disk(request, error, _cache(), _OTHER_DISK):
             raise full from error
-        raise request.refuse(f"could not be downloaded into {_cache()}: {error}; try again") from error
+        raise request.refuse(
+            f"could not be downloaded into {_cache()}: {error}; try again", code="download_failed"
+        ) from error
 
 
 def _innermost(error: BaseException) -> str:

@@ -42,9 +42,14 @@ def push_directory(
     files = {path.relative_to(directory).as_posix(): path for path in sorted(directory.rglob("*")) if path.is_file()}
     files = {name: path for name, path in files.items() if not name.startswith(".") and "/." not in name}
     if not files:
-        raise ModelError(f"{directory} holds no files that could be pushed to {repo_id}; give a model directory")
+        raise ModelError(
+            f"{directory} holds no files that could be pushed to {repo_id}; give a model directory", code="no_files"
+        )
     if token is None and not has_token():
-        raise ModelError(f"pushing to {repo_id} needs a token that may write there, and none is set; {NEW_TOKEN}")
+        raise ModelError(
+            f"pushing to {repo_id} needs a token that may write there, and none is set; {NEW_TOKEN}",
+            code="missing_token",
+        )
     size = sum(path.stat().st_size for path in files.values())
     api = HfApi(token=token)
     with _explaining(repo_id):
@@ -66,27 +71,35 @@ def _explaining(repo_id: str) -> Iterator[None]:
     try:
         yield
     except HFValidationError as error:
-        raise ModelError(f"{begin}: a repository should be named owner/name: {error}") from error
+        raise ModelError(
+            f"{begin}: a repository should be named owner/name: {error}", code="invalid_repository_name"
+        ) from error
     except OfflineModeIsEnabled as error:
-        raise ModelError(f"{begin} is not tried, since HF_HUB_OFFLINE is set; unset it") from error
+        raise ModelError(f"{begin} is not tried, since HF_HUB_OFFLINE is set; unset it", code="hub_offline") from error
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status == 401:
-            raise ModelError(f"{begin} was refused, because the token is not valid (any more); {NEW_TOKEN}") from error
+            raise ModelError(
+                f"{begin} was refused, because the token is not valid (any more); {NEW_TOKEN}", code="invalid_token"
+            ) from error
         if status in (403, 404):
             raise ModelError(
                 f"{begin} was refused ({words_of(error)}); the token must have the right to write there, and the owner"
-                f" must be you or an organisation of yours; {NEW_TOKEN}"
+                f" must be you or an organisation of yours; {NEW_TOKEN}",
+                code="access_denied",
             ) from error
         if status == 429 or status >= 500:
             raise ModelError(
-                f"{begin} was answered with status {status} by {constants.ENDPOINT}; try again later"
+                f"{begin} was answered with status {status} by {constants.ENDPOINT}; try again later", code="hub_failed"
             ) from error
-        raise ModelError(f"{begin} was refused by {constants.ENDPOINT}: {words_of(error)}") from error
+        raise ModelError(
+            f"{begin} was refused by {constants.ENDPOINT}: {words_of(error)}", code="upload_refused"
+        ) from error
     except (httpx.TransportError, ConnectionError) as error:
         raise ModelError(
             f"{begin} did not succeed: {constants.ENDPOINT} cannot be reached ({type(error).__name__}: {error});"
-            " nothing was committed, try again"
+            " nothing was committed, try again",
+            code="hub_unreachable",
         ) from error
     except RuntimeError as error:  # How the library wraps what befalls one of several files.
         if isinstance(error.__cause__, HfHubHTTPError | httpx.TransportError):
@@ -94,4 +107,4 @@ def _explaining(repo_id: str) -> Iterator[None]:
                 raise error.__cause__ from error
         raise
     except ValueError as error:  # What it says of the metadata at the top of a model card.
-        raise ModelError(f"{begin} was refused: {error}; correct README.md") from error
+        raise ModelError(f"{begin} was refused: {error}; correct README.md", code="invalid_model_card") from error

@@ -2,13 +2,10 @@
 
 import errno
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent_tunix.errors import AgentTunixError
-
-Refuse = Callable[[str], AgentTunixError]
 
 
 @dataclass(frozen=True)
@@ -18,16 +15,16 @@ class Request:
     Attributes:
         setting: What the user wrote, as `model.path=hf://owner/name`; begins the message of every error.
         instead: What to do where the hub cannot be used at all, as `set model.path to a directory on this disk`.
-        error: Makes the error from a message: ModelError, DataError.
+        error: The class of its errors: ModelError, DataError.
     """
 
     setting: str
     instead: str
-    error: Refuse
+    error: type[AgentTunixError]
 
-    def refuse(self, problem: str) -> AgentTunixError:
-        """The error that tells a problem with it."""
-        return self.error(f"{self.setting} {problem}")
+    def refuse(self, problem: str, *, code: str) -> AgentTunixError:
+        """Make the error that tells a problem with it, and its code."""
+        return self.error(f"{self.setting} {problem}", code=code)
 
 
 def check_space(request: Request, size: int, directory: Path, remedy: str) -> None:
@@ -43,7 +40,8 @@ def check_space(request: Request, size: int, directory: Path, remedy: str) -> No
     free = shutil.disk_usage(existing).free
     if size > free:
         raise request.refuse(
-            f"takes {describe_size(size)} in {directory}, where {describe_size(free)} are free; make room, or {remedy}"
+            f"takes {describe_size(size)} in {directory}, where {describe_size(free)} are free; make room, or {remedy}",
+            code="disk_full",
         )
 
 
@@ -51,7 +49,7 @@ def explain_full_disk(request: Request, error: OSError, directory: Path, remedy:
     """The error for a disk that became full; None where the reason is another one."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
-    return request.refuse(f"does not fit in {directory}: {error.strerror}; make room, or {remedy}")
+    return request.refuse(f"does not fit in {directory}: {error.strerror}; make room, or {remedy}", code="disk_full")
 
 
 def describe_size(size: int) -> str:

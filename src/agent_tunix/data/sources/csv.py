@@ -58,14 +58,16 @@ def _read_header(records: "_Records", path: Path) -> list[str]:
         header = records.next()
     except RowError as error:
         raise DataError(
-            f"{path} should begin with a header, but its first row is none: {error.reason} {error.detail}".rstrip()
+            f"{path} should begin with a header, but its first row is none: {error.reason} {error.detail}".rstrip(),
+            code="invalid_header",
         ) from error
     if header is None:
         return []
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise DataError(
-            f"the header of {path} has several columns named {', '.join(map(repr, twice))}; give each its own name"
+            f"the header of {path} has several columns named {', '.join(map(repr, twice))}; give each its own name",
+            code="duplicate_column",
         )
     return header
 

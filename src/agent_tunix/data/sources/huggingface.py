@@ -43,7 +43,7 @@ def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator
             for number, columns in enumerate(rows, start=1):
                 yield Row(number, dict(columns))
     except hub.Unreachable as error:
-        raise place.request.refuse(f"{error}, and no copy of it is cached; {error.remedy}") from error
+        raise place.request.refuse(f"{error}, and no copy of it is cached; {error.remedy}", code=error.code) from error
 
 
 def _load_directory(place: Place, directory: Path, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
@@ -77,7 +77,8 @@ def _load_from_cache(place: Place, commit: str, split: Split, streaming: bool) -
         what = f"has several subsets, {subsets}; name one with data.subset" if prepared else "does not have it"
         raise place.request.refuse(
             f"cannot be had from the hub now, and the cache {below} {what}; or try again when this machine reaches the"
-            f" network, or {place.request.instead}"
+            f" network, or {place.request.instead}",
+            code="not_cached",
         )
     files = [*prepared[0].glob(f"*-{place.split}.arrow"), *prepared[0].glob(f"*-{place.split}-*-of-*.arrow")]
     if not files:
@@ -119,7 +120,9 @@ def _refusal(place: Place, split: Split, error: Exception) -> AgentTunixError:
     """What the library says of a subset, a split or files that it cannot use."""
     said = " ".join(str(error).split())
     if names := re.search(r"(?:BuilderConfig '.*' not found\. Available: |available configs: )\[([^\]]*)\]", said):
-        return place.request.refuse(f"has the subsets {names[1]}; name one of them with data.subset")
+        return place.request.refuse(
+            f"has the subsets {names[1]}; name one of them with data.subset", code="unknown_subset"
+        )
     if names := re.search(r"(?:Should be one of|Available splits:) \[([^\]]*)\]", said):
         return no_such_split(place, split, names[1])
     if "is a gated dataset" in said:
@@ -127,6 +130,7 @@ def _refusal(place: Place, split: Split, error: Exception) -> AgentTunixError:
     if "scripts are no longer supported" in said:
         return place.request.refuse(
             "is read by a program of its own, which is not run; choose a copy of it in Parquet (a revision"
-            " refs/convert/parquet may have one: set data.revision)"
+            " refs/convert/parquet may have one: set data.revision)",
+            code="dataset_program",
         )
-    return DataError(f"{place.key}={place.path} cannot be loaded: {said}")
+    return DataError(f"{place.key}={place.path} cannot be loaded: {said}", code="damaged_dataset")

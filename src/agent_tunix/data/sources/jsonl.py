@@ -47,7 +47,8 @@ def _refuse_array(path: Path, first_line: bytes) -> None:
         name = uncompressed(path.name)
         raise DataError(
             f"{path} is a JSON array, but rows must be one JSON object a line; write them so, as with"
-            f" jq -c '.[]' {name} > {name.rpartition('.')[0]}.jsonl"
+            f" jq -c '.[]' {name} > {name.rpartition('.')[0]}.jsonl",
+            code="json_array",
         )
 
 

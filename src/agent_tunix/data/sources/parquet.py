@@ -56,7 +56,8 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"{path} is not a whole Parquet file: {error}; the end of a file that was half written or half"
-                f" downloaded is missing: write or download it again"
+                f" downloaded is missing: write or download it again",
+                code="incomplete_file",
             ) from error
         with file:
             schema = _plain_schema(file.schema_arrow)
@@ -64,14 +65,16 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise DataError(
-                    f"{path} has several columns named {', '.join(map(repr, twice))}; give each its own name"
+                    f"{path} has several columns named {', '.join(map(repr, twice))}; give each its own name",
+                    code="duplicate_column",
                 )
             try:
                 for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
                     yield batch if schema is None else batch.cast(schema, safe=False)
             except (pa.ArrowException, OSError) as error:
                 raise DataError(
-                    f"{path} is damaged: {' '.join(str(error).split())}; write or download it again"
+                    f"{path} is damaged: {' '.join(str(error).split())}; write or download it again",
+                    code="damaged_file",
                 ) from error
 
 

@@ -40,8 +40,11 @@ def source_of_path(config: Config, split: Split) -> str:
         name = _split_name(config, split)
         known = ", ".join(f"{name}{suffixes[0]}" for suffixes in SUFFIXES.values())
         if kinds:
-            raise DataError(f"{key}={given} has {name} files of several kinds; set data.source={' or '.join(kinds)}")
-        raise DataError(_not_in_directory(key, given, known, split))
+            raise DataError(
+                f"{key}={given} has {name} files of several kinds; set data.source={' or '.join(kinds)}",
+                code="mixed_formats",
+            )
+        raise DataError(_not_in_directory(key, given, known, split), code="missing_split")
     source = source_of_name(path.name)
     if source is not None:
         return source
@@ -50,7 +53,8 @@ def source_of_path(config: Config, split: Split) -> str:
     every = ", ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
     raise DataError(
         f"{key}={given} does not say what kind of file it is; name it with one of {every}, or set data.source="
-        f"{', '.join(SUFFIXES)}"
+        f"{', '.join(SUFFIXES)}",
+        code="unknown_format",
     )
 
 
@@ -77,16 +81,18 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         suffix = SUFFIXES[source][0]
         raise DataError(
             f"data.source={source} needs the {split} rows, but neither data.path nor training.{split}_data_dir is set; "
-            f"set data.path to a directory with train{suffix} and test{suffix}, or to one file"
+            f"set data.path to a directory with train{suffix} and test{suffix}, or to one file",
+            code="no_path",
         )
     if os.path.isdir(path):
         found = _files_of_split(path, name, source)
         if not found:
-            raise DataError(_not_in_directory(key, given, f"{name}{SUFFIXES[source][0]}", split))
+            raise DataError(_not_in_directory(key, given, f"{name}{SUFFIXES[source][0]}", split), code="missing_split")
         alike = [file for file in found if not _is_numbered(file.name, name)]
         if len(alike) > 1:
             raise DataError(
-                f"{key}={given} has {' and '.join(file.name for file in alike)}; leave one, or give one file"
+                f"{key}={given} has {' and '.join(file.name for file in alike)}; leave one, or give one file",
+                code="duplicate_split",
             )
         if not alike:
             _check_shards(f"{key}={given}", found, name)
@@ -103,7 +109,8 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         what = "is one file, which holds" if len(found) == 1 else f"means {len(found)} files, which hold"
         raise DataError(
             f"data.path={given} {what} training rows and leaves none for evaluation; "
-            f"set training.train_fraction=0.9 to hold some of them out, or training.test_data_dir to another file"
+            f"set training.train_fraction=0.9 to hold some of them out, or training.test_data_dir to another file",
+            code="no_evaluation_rows",
         )
     return found
 
@@ -146,17 +153,22 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
     others = [file.name for file, match in zip(files, matches, strict=True) if not match]
     if others:
         raise DataError(
-            f"{where} has both {shards[0].string} and {_some(others, len(others))}; leave the files of one set"
+            f"{where} has both {shards[0].string} and {_some(others, len(others))}; leave the files of one set",
+            code="mixed_shards",
         )
     totals = sorted({match[3] for match in shards}, key=int)
     numbers = [int(match[2]) for match in shards]
     if len(totals) > 1 or len(set(numbers)) < len(numbers):
         raise DataError(
-            f"{where} has files of several sets, as {shards[0].string} and {shards[-1].string}; leave those of one"
+            f"{where} has files of several sets, as {shards[0].string} and {shards[-1].string}; leave those of one",
+            code="mixed_shards",
         )
     total, first = int(totals[0]), 0 if 0 in numbers or int(totals[0]) not in numbers else 1
     if too_high := [match.string for match in shards if not first <= int(match[2]) < first + total]:
-        raise DataError(f"{where} has {_some(too_high, len(too_high))}, a number that a set of {total} has not")
+        raise DataError(
+            f"{where} has {_some(too_high, len(too_high))}, a number that a set of {total} has not",
+            code="unexpected_shard",
+        )
     if len(numbers) < total:
         _, separator, digits, of = shards[0][0], shards[0][1], len(shards[0][2]), shards[0][3]
         end = shards[0].string[shards[0].end() :]
@@ -166,7 +178,8 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
         ]
         raise DataError(
             f"{where} has {len(numbers)} of {total} files of a set and lacks {_some(names, total - len(numbers))};"
-            f" add what is missing, or give a pattern, as {where}/{name}{separator}*, if these are all you want"
+            f" add what is missing, or give a pattern, as {where}/{name}{separator}*, if these are all you want",
+            code="missing_shards",
         )
 
 
@@ -198,7 +211,8 @@ def _not_in_directory(key: str, given: str | None, wanted: str, split: Split) ->
 
 def _missing(key: str, given: str | None, path: Path, why: str, split: Split) -> DataError:
     return DataError(
-        f"{key}={given} should lead to the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}"
+        f"{key}={given} should lead to the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}",
+        code="missing_file",
     )
 
 
