@@ -139,21 +139,8 @@ def test_only_the_owner_or_the_holder_of_the_database_deletes(store: Store, alic
 
 
 UNUSABLE_NAMES = [
-    "'; DROP TABLE names; --",
-    '" OR 1=1',
-    *("a b", "../a", "a/b", "", "1a", "é", "a\0b", "a" * 65, "rf_mine", "%", "a\n"),
-]
-    "'; DROP TABLE names; --",
-    '" OR 1=1',
-    "a b",
-    "../a",
-    "a/b",
-    "",
-    "1a",
-    "é",
-    "a\0b",
-    "a" * 65,
-    "rf_mine",
+    *("'; DROP TABLE names; --", '" OR 1=1', "%", "a b", "../a", "a/b", "", "1a"),
+    *("é", "a\0b", "a\n", "a" * 65, "rf_mine"),
 ]
 
 
