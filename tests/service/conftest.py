@@ -1,4 +1,4 @@
-"""A server for all tests of a file: on SQLite, and in the slow tier on PostgreSQL."""
+"""A server for all tests of a file."""
 
 from collections.abc import Iterator
 
@@ -7,15 +7,16 @@ import pytest
 
 from agent_tunix.store import open_store
 from tests.service.support import Server, running
-from tests.store.conftest import DATABASES, empty_database, postgresql
+from tests.store.conftest import postgresql
 
 __all__ = ["client", "postgresql", "server"]
 
 
-@pytest.fixture(scope="module", params=DATABASES)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A running server."""
-    with open_store(empty_database(request, tmp_path_factory.mktemp("store"))) as store, running(store) as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A running server on SQLite."""
+    file = tmp_path_factory.mktemp("store") / "store.db"
+    with open_store(f"sqlite:///{file}") as store, running(store) as server:
         yield server
 
 
