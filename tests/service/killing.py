@@ -1,4 +1,4 @@
-"""Kill a server that is being uploaded to, at random moments, and look at what its store holds afterwards."""
+"""Kill a server during uploads, at random moments, and check what its store holds afterwards."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ _CLIENTS = 4
 
 @dataclass
 class KilledServer:
-    """What came of it.
+    """The outcome of `kill_server`.
 
     Attributes:
         acknowledged: Id → which upload, of those that a client was told are kept.
@@ -41,7 +41,7 @@ class KilledServer:
     faults: list[str] = field(default_factory=list)
 
 
-def kill_server(url: str, directory: Path, uploads: int, seed: int, longest_s: float = 0.6) -> KilledServer:
+def kill_server(url: str, directory: Path, uploads: int, seed: int, longest_s: float = 0.3) -> KilledServer:
     """Upload to a server over several connections, killing it with SIGKILL and starting it again, until all is kept.
 
     Args:
@@ -49,7 +49,7 @@ def kill_server(url: str, directory: Path, uploads: int, seed: int, longest_s: f
         directory: The server's home.
         uploads: How many are to be acknowledged.
         seed: Decides the moments.
-        longest_s: The server is killed at most so long after it could be reached.
+        longest_s: The server is killed at most this long after it has acknowledged its first upload.
     """
     moments = random.Random(seed)
     result = KilledServer()
@@ -62,12 +62,11 @@ def kill_server(url: str, directory: Path, uploads: int, seed: int, longest_s: f
         waiting.put(number)
     while len(result.acknowledged) < uploads:
         with _serving(url, directory, port) as process, ThreadPoolExecutor(_CLIENTS) as threads:
-            is_over = threading.Event()
+            has_begun, is_over = threading.Event(), threading.Event()
             for _ in range(_CLIENTS):
-                threads.submit(_upload, f"http://127.0.0.1:{port}", secret, waiting, result, is_over)
-            deadline = time.monotonic() + moments.uniform(0, longest_s)
-            while time.monotonic() < deadline and len(result.acknowledged) < uploads:
-                time.sleep(0.002)
+                threads.submit(_upload, f"http://127.0.0.1:{port}", secret, waiting, result, has_begun, is_over)
+            has_begun.wait(60)
+            time.sleep(moments.uniform(0, longest_s))
             process.kill()
             result.kills += 1
             is_over.set()
@@ -96,7 +95,14 @@ def _serving(url: str, directory: Path, port: int) -> subprocess.Popen[str]:
     return process
 
 
-def _upload(url: str, secret: str, waiting: "queue.Queue[int]", result: KilledServer, is_over: threading.Event) -> None:
+def _upload(
+    url: str,
+    secret: str,
+    waiting: "queue.Queue[int]",
+    result: KilledServer,
+    has_begun: threading.Event,
+    is_over: threading.Event,
+) -> None:
     """Upload what waits until the server is gone; what was not acknowledged waits again."""
     with Client(url, secret) as client:
         while not is_over.is_set():
@@ -111,6 +117,7 @@ def _upload(url: str, secret: str, waiting: "queue.Queue[int]", result: KilledSe
                 waiting.put(number)
                 return
             result.acknowledged[made.id] = number
+            has_begun.set()
 
 
 def _look(url: str, uploads: int, result: KilledServer) -> None:

@@ -1,4 +1,4 @@
-"""Kill a process that uploads, at random moments, and look at what the store holds afterwards."""
+"""Kill a process during uploads, at random moments, and check what the store holds afterwards."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Killed:
-    """What came of it.
+    """The outcome of `kill_uploads`.
 
     Attributes:
         acknowledged: Uploads that the process was told are kept.
