@@ -1,5 +1,6 @@
 """Browsers and programs that look at the inspector of a real server."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ EVIL = (
     "<script>window.hacked=1</script><img src=https://example.invalid/x onerror=window.hacked=1></textarea></pre>"
     "<svg onload=window.hacked=1><style>*{display:none}</style><!--"
 )
+PATIENT_MS = 120_000
+QUESTIONS = Path(__file__).with_name("readable.js").read_text(encoding="utf-8")
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
@@ -97,6 +100,20 @@ class Seen:
         self.page.get_by_role("button", name="Log out").wait_for()
         self.page.wait_for_load_state()  # with its style: a button may be there before
 
+    def assert_readable(self) -> None:
+        """The page has contrast, names for controls, headings in order, and fits the window with all details open."""
+        page = self.page
+        page.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
+        for question in ("lowContrast", "nameless", "repeatedIds"):
+            assert page.evaluate(f"({QUESTIONS}).{question}()") == [], (question, page.url)
+        levels = page.evaluate(f"({QUESTIONS}).headings()")
+        assert (levels[0], levels.count(1)) == (1, 1), page.url
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), (page.url, levels)
+        assert page.title().endswith("· agent_tunix"), page.url
+        assert page.evaluate("document.documentElement.lang") == "en", page.url
+        assert page.viewport_size is not None
+        assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"], page.url
+
     def assert_quiet(self) -> None:
         """Nothing was refused or went wrong, nothing planted ran, and no other address was asked for."""
         assert self.messages == []
@@ -105,11 +122,16 @@ class Seen:
 
 
 @contextmanager
-def looking(browser: Browser, server: Server, width: int = 1280, scheme: str = "light") -> Iterator[Seen]:
-    """A tab in a window of some width; nobody is logged in yet."""
+def looking(
+    browser: Browser, server: Server, width: int = 1280, scheme: str = "light", *, scripts: bool = True
+) -> Iterator[Seen]:
+    """Open a tab in a window of some width; nobody is logged in yet."""
     context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+        java_script_enabled=scripts,
     )
+    context.set_default_timeout(PATIENT_MS)
     context.add_init_script(
         "document.addEventListener('securitypolicyviolation', (e) => console.error('refused', e.violatedDirective))"
     )
