@@ -112,7 +112,8 @@ class Seen:
         assert page.title().endswith("· agent_tunix"), page.url
         assert page.evaluate("document.documentElement.lang") == "en", page.url
         assert page.viewport_size is not None
-        assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"], page.url
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= page.viewport_size["width"], (page.url, width)
 
     def assert_quiet(self) -> None:
         """Nothing was refused or went wrong, nothing planted ran, and no other address was asked for."""

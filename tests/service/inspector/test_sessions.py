@@ -59,5 +59,5 @@ def test_tokens_are_told_apart_and_are_not_kept() -> None:
     sessions = Sessions()
     opened = [sessions.open(key("alice")) for _ in range(20)]
     assert len({token for token, _ in opened} | {session.csrf for _, session in opened}) == 40
-    kept = repr(sessions._sessions) + repr([dataclasses.asdict(session) for _, session in opened])
+    kept = repr(vars(sessions)) + repr([dataclasses.asdict(session) for _, session in opened])
     assert not any(token in kept for token, _ in opened)
