@@ -101,7 +101,7 @@ class Seen:
         self.page.wait_for_load_state()  # with its style: a button may be there before
 
     def assert_readable(self) -> None:
-        """The page has contrast, names for controls, headings in order, and fits the window with all details open."""
+        """With all its details open, the page has contrast, names for controls and headings in order."""
         page = self.page
         page.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
         for question in ("lowContrast", "nameless", "repeatedIds"):
@@ -111,9 +111,12 @@ class Seen:
         assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), (page.url, levels)
         assert page.title().endswith("· agent_tunix"), page.url
         assert page.evaluate("document.documentElement.lang") == "en", page.url
-        assert page.viewport_size is not None
-        width = page.evaluate("document.documentElement.scrollWidth")
-        assert width <= page.viewport_size["width"], (page.url, width)
+
+    def assert_fits(self) -> None:
+        """The page is no wider than the window."""
+        assert self.page.viewport_size is not None
+        width = self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= self.page.viewport_size["width"], (self.page.url, width)
 
     def assert_quiet(self) -> None:
         """Nothing was refused or went wrong, nothing planted ran, and no other address was asked for."""

@@ -192,6 +192,7 @@ def test_every_page_is_readable_and_planted_markup_does_nothing(
         seen.log_in(server.secret)
         seen.go("/functions")
         seen.assert_readable()
+        seen.assert_fits()
         open_new(seen, server, HOSTILE.encode())
         expect(source_of(page)).to_have_value(HOSTILE)
         source_of(page).fill(f"# {EVIL}\n{HOSTILE}")
@@ -205,6 +206,7 @@ def test_every_page_is_readable_and_planted_markup_does_nothing(
         expect(page.locator("#replayed .outcomes")).to_contain_text("</textarea>")
         expect(page.locator("#replayed ins")).to_contain_text("<script>")
         seen.assert_readable()
+        seen.assert_fits()
         seen.assert_quiet()
 
 

@@ -105,12 +105,14 @@ def test_every_page_is_readable_and_planted_markup_does_nothing(
         seen.log_in(server.secret)
         expect(seen.page.get_by_role("heading", name="Runs")).to_be_visible()
         seen.assert_readable()
+        seen.assert_fits()
         url = open_run(seen.page, "onerror")
         for path in PAGES:
             seen.page.goto(url + path)
             if not path:
                 wait_for_curves(seen.page)
             seen.assert_readable()
+            seen.assert_fits()
             assert EVIL in seen.page.locator("main").inner_text() or path, path
             if "groups" in path:
                 tables = seen.page.get_by_role("region", name="Components of the reward")
@@ -119,6 +121,7 @@ def test_every_page_is_readable_and_planted_markup_does_nothing(
         seen.messages = [message for message in seen.messages if "404" not in message]  # of the last page
         seen.page.keyboard.press("?")
         seen.assert_readable()
+        seen.assert_fits()
         seen.assert_quiet()
 
 
