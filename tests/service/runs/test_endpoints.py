@@ -135,12 +135,15 @@ def test_a_damaged_run_is_reported(tmp_path: Path) -> None:
     for path in (root / "config.yaml", root / "metrics.jsonl", *(root / "rollouts").iterdir()):
         path.write_bytes(b"\xff\x00{[\n" * 50)
     settings = Settings(runs=(tmp_path / "runs",))
-    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
-        with server.client() as client:
-            (found,) = client.get("/v1/runs").json()["data"]
-            assert (found["step"], found["reward"], found["method"]) == (None, None, None)
-            assert client.get(f"/v1/runs/{found['id']}").json()["config"] is None
-            assert client.get(f"/v1/runs/{found['id']}/metrics").json()["damaged"] == 50
-            page = client.get(f"/v1/runs/{found['id']}/rollouts").json()
+    with (
+        open_store(f"sqlite:///{tmp_path / 'store.db'}") as store,
+        running(store, settings) as server,
+        server.client() as client,
+    ):
+        (found,) = client.get("/v1/runs").json()["data"]
+        assert (found["step"], found["reward"], found["method"]) == (None, None, None)
+        assert client.get(f"/v1/runs/{found['id']}").json()["config"] is None
+        assert client.get(f"/v1/runs/{found['id']}/metrics").json()["damaged"] == 50
+        page = client.get(f"/v1/runs/{found['id']}/rollouts").json()
     assert page["data"] == []
     assert len(page["problems"]) == 1
