@@ -1,4 +1,4 @@
-"""What an attack is, and what it saw."""
+"""Attacks, and what they see."""
 
 import contextlib
 import itertools
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import httpx
 
 from tests.service.abuse.victim import PLANTED, Victim
+from tests.service.support import upload
 
 # Instead of a status where a connection ended without one.
 NO_ANSWER = "no answer"
@@ -44,7 +45,7 @@ CASES: dict[str, Case] = {}
 
 
 def case(name: str, slow: bool = False) -> Callable[[Act], Act]:
-    """Makes an attack of a function."""
+    """Make an attack of a function."""
 
     def add(act: Act) -> Act:
         assert name not in CASES
@@ -52,6 +53,46 @@ def case(name: str, slow: bool = False) -> Callable[[Act], Act]:
         return act
 
     return add
+
+
+def raw(name: str, *requests: tuple[str, ...], secret: str | None = None) -> None:
+    """Make an attack of requests that are sent as they stand: method, target and further lines."""
+
+    def act(victim: Victim) -> Iterator[str]:
+        for method, target, *lines in requests:
+            yield from exchange(victim, request(victim, method, target, *lines, secret=secret))
+
+    case(name)(act)
+
+
+def asks(name: str, *requests: tuple[str, str, dict[str, str]], has_key: bool = True) -> None:
+    """Make an attack of requests of a client: method, path and parameters; without a key, the parameters are headers.
+
+    `{run}` in a path is the id of a run, `{secret}` in a path or header the key of alice.
+    """
+
+    def act(victim: Victim) -> Iterator[str]:
+        with victim.client() if has_key else stranger(victim) as client:
+            for method, path, given in requests:
+                path = path.replace("{run}", victim.run).replace("{secret}", victim.secret)
+                if has_key:
+                    yield answer(client.request(method, path, params=given))
+                else:
+                    headers = {key: value.replace("{secret}", victim.secret) for key, value in given.items()}
+                    yield answer(client.request(method, path, headers=headers))
+
+    case(name)(act)
+
+
+def uploads(name: str, *names: str) -> None:
+    """Make an attack of uploads under some names."""
+
+    def act(victim: Victim) -> Iterator[str]:
+        with victim.client() as client:
+            for text in names:
+                yield answer(upload(client, text))
+
+    case(name)(act)
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
