@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -141,8 +140,13 @@ def test_the_client_tries_again_after_a_rate_limit(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def losing_the_first_answer(server: Server) -> Iterator[str]:
-    """The URL of a way to a server on which its first answer is lost."""
-    address = urlsplit(server.url)
+    """The URL of a proxy of a server that loses the first answer."""
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
 
     def carry(listener: socket.socket) -> None:
         for number in itertools.count():
@@ -150,21 +154,19 @@ def losing_the_first_answer(server: Server) -> Iterator[str]:
                 near = listener.accept()[0]
             except OSError:
                 return
-            with near, socket.create_connection((address.hostname, address.port)) as far:
-                near.settimeout(0.2)
-                with contextlib.suppress(TimeoutError):
-                    while data := near.recv(65536):
-                        far.sendall(data)
-                answer = far.recv(65536)
+            with contextlib.suppress(OSError), near, socket.create_connection(server.address) as far:
+                threading.Thread(target=pump, args=(near, far), daemon=True).start()
+                answer = far.recv(65536)  # the whole request has come
                 if number:
                     near.sendall(answer)
+                    pump(far, near)
+                near.shutdown(socket.SHUT_RDWR)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=carry, args=(listener,))
+        thread = threading.Thread(target=carry, args=(listener,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
 
 
 def test_an_upload_with_a_lost_answer_is_repeated_if_changed(server: Server) -> None:
