@@ -52,7 +52,7 @@ class Server:
         """A client with a key: alice's, another one, or, "", none."""
         secret = self.secret if secret is None else secret
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=600)
 
     def new_key(self, *scopes: str) -> str:
         """The secret of a new key of somebody else."""

@@ -159,5 +159,5 @@ def noise(num_bytes: int) -> Iterator[bytes]:
 def stranger(victim: Victim) -> Iterator[httpx.Client]:
     """Somebody without a key, from an address that nobody has come from."""
     transport = httpx.HTTPTransport(local_address=f"127.0.1.{next(_addresses)}")
-    with httpx.Client(transport=transport, base_url=victim.url, timeout=60) as client:
+    with httpx.Client(transport=transport, base_url=victim.url, timeout=600) as client:
         yield client

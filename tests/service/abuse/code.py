@@ -188,7 +188,10 @@ def _(victim: Victim) -> Iterator[str]:
     yield attempt(victim, f"raise RuntimeError(open({str(secret)!r}).read())")
     yield attempt(victim, f"open({str(database)!r}, 'rb')")
     url = victim.store.engine.url.render_as_string(hide_password=False)
-    yield attempt(victim, f"from agent_tunix.store import open_store; open_store({url!r})")
+    opened = (
+        f"from agent_tunix.store import open_store\nif not open_store({url!r}).keys.list(): raise FileNotFoundError"
+    )
+    yield attempt(victim, opened)  # in a /tmp of its own, code may make another store of that name
 
 
 @case("an upload that asks the server itself")

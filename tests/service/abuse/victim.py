@@ -1,4 +1,4 @@
-"""`agent-tunix serve` as a process of its own, and how it is doing, seen from outside."""
+"""A server as a process of its own, and its state as seen from outside."""
 
 import contextlib
 import os
@@ -22,9 +22,17 @@ LIST = "/v1/reward_functions"
 # In the server's environment, and nowhere else.
 PLANTED = "planted-s3cret"
 
-_SERVE = "from agent_tunix.cli import main; main()"
-_PATIENT_S = 60.0
-_SETTLE_S = 20.0
+# `agent-tunix serve`, but a try has time enough on a busy machine.
+_SERVE = """
+import sys
+from pathlib import Path
+from agent_tunix.service import Settings, TryLimits
+from agent_tunix.service.serving import serve
+tries = TryLimits(timeout_s=20, total_timeout_s=60)
+serve(Settings(port=0, runs=(Path(sys.argv[1]),), tries=tries), lambda url: print(url, flush=True))
+"""
+_PATIENT_S = 120.0
+_SETTLE_S = 60.0
 # Connections of the store that its pool opens as they are needed, and keeps.
 _SPARE_DESCRIPTORS = 10
 _SPARE_MB = 128.0
@@ -110,7 +118,7 @@ def attacked(url: str, directory: Path) -> Iterator[Victim]:
         "MY_PASSWORD": PLANTED,
         "WANDB_API_KEY": PLANTED,
     }
-    command = [sys.executable, "-c", _SERVE, "serve", "--port", "0", "--runs", str(directory / "runs")]
+    command = [sys.executable, "-c", _SERVE, str(directory / "runs")]
     with contextlib.ExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="abuse_", dir="/tmp")))
         temporary.chmod(0o711)  # as /tmp itself, it must be passable for the users that workers become
