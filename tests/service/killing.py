@@ -1,6 +1,5 @@
 """Kill a server during uploads, at random moments, and check what its store holds afterwards."""
 
-import hashlib
 import os
 import queue
 import random
@@ -13,12 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy import select
-
 from agent_tunix.client import Client
 from agent_tunix.errors import StoreError
 from agent_tunix.store import open_store
-from agent_tunix.store.schema import names, reward_functions, sources
+from tests.store.killing import check_store
 
 _SERVE = "from agent_tunix.cli import main; main()"
 _CLIENTS = 4
@@ -70,7 +67,9 @@ def kill_server(url: str, directory: Path, uploads: int, seed: int, longest_s: f
             process.kill()
             result.kills += 1
             is_over.set()
-    _look(url, uploads, result)
+    untold, result.faults = check_store(url, result.acknowledged, source_of)
+    if untold or sorted(result.acknowledged.values()) != list(range(uploads)):
+        result.faults.append("an upload is there that nobody was told of, or under two ids")
     return result
 
 
@@ -118,22 +117,3 @@ def _upload(
                 return
             result.acknowledged[made.id] = number
             has_begun.set()
-
-
-def _look(url: str, uploads: int, result: KilledServer) -> None:
-    with open_store(url) as store:
-        for id, number in result.acknowledged.items():
-            if store.reward_functions.source(id) != source_of(number):
-                result.faults.append(f"{id} was acknowledged and is not whole")
-        with store.engine.connect() as connection:
-            rows = connection.execute(select(reward_functions)).all()
-            contents = connection.execute(select(sources)).all()
-            owned = connection.execute(select(names)).all()
-    if sorted(result.acknowledged.values()) != list(range(uploads)):
-        result.faults.append("an upload was acknowledged under two ids")
-    if {row.id for row in rows} != result.acknowledged.keys():
-        result.faults.append(f"{len(rows)} uploads are there, and {len(result.acknowledged)} were acknowledged")
-    if any(hashlib.sha256(row.content).hexdigest() != row.sha256 for row in contents) or len(contents) != uploads:
-        result.faults.append("sources are damaged, or left over")
-    if any(row.last_version != 1 for row in owned) or len(owned) != uploads:
-        result.faults.append("names are left over, or have another version than the first")
