@@ -27,11 +27,7 @@ def error_of(response: httpx.Response) -> tuple[int, str, str]:
     [
         (None, "missing_key"),
         ("", "invalid_key"),
-        ("Bearer", "invalid_key"),
-        ("Bearer vk_", "invalid_key"),
         (f"Bearer vk_{'a' * 40}", "invalid_key"),
-        (f"Bearer vk_{'a' * 10_000}", "invalid_key"),
-        ("Bearer vk_' OR 1=1 --", "invalid_key"),
         ("Basic {secret}", "invalid_key"),
         ("{secret}", "invalid_key"),
         ("Bearer {upper}", "invalid_key"),

@@ -1,9 +1,7 @@
 """Limits on invalid keys: counted by address, without shutting out valid keys."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -15,7 +13,6 @@ from agent_tunix.service.problems import Problem
 from agent_tunix.store import open_store
 from tests.service.support import Server, running
 from tests.service.test_authentication import error_of
-from tests.service.test_limits import head
 
 LIST = "/v1/reward_functions"
 ALLOWED = 3
@@ -57,26 +54,6 @@ def test_a_missing_key_or_scope_does_not_count_as_a_failure(server: Server) -> N
     with server.client(server.new_key("try")) as client:
         assert {client.get(LIST).status_code for _ in range(2 * ALLOWED)} == {403}
     assert fail(server, "Bearer vk_dead").status_code == 401
-
-
-def test_a_key_revoked_during_its_upload_uploads_nothing(server: Server) -> None:
-    key, secret = server.store.keys.create("bob")
-    address = urlsplit(server.url)
-    form = (
-        b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nf\r\n'
-        b'--x\r\nContent-Disposition: form-data; name="format"\r\n\r\ntrl\r\n'
-        b'--x\r\nContent-Disposition: form-data; name="file"; filename="f.py"\r\n\r\n'
-        b"def reward(completions, **kwargs): return [0.0]\r\n--x--\r\n"
-    )
-    lines = ["Content-Type: multipart/form-data; boundary=x", f"Content-Length: {len(form)}", "Expect: 100-continue"]
-    with socket.create_connection((address.hostname, address.port), timeout=300) as connection:
-        connection.sendall(head(Server(server.url, server.store, secret), "POST", LIST, *lines))
-        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")  # the key has been found to be valid
-        connection.sendall(form[:-1])
-        server.store.keys.revoke(key.id)
-        connection.sendall(form[-1:])
-        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
-    assert server.store.reward_functions.list().data == []
 
 
 # --- counting --------------------------------------------------------------------------------------------------------
