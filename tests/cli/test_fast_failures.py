@@ -104,6 +104,7 @@ def test_an_unknown_reward_is_refused_before_jax(train: Run) -> None:
     assert_refused(train("training.reward_function=mth"), "'mth'", "did you mean 'math'?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [

@@ -194,6 +194,7 @@ def test_what_compares_or_times_refuses_a_reward_that_dies(command: list[str], d
     assert "ended its process on 3 responses" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["auto", "inline"])
 def test_a_changed_argument_is_found_wherever_the_reward_runs(place: str, directory: Path) -> None:
     result = call("check", "bad.py:touches", "--rows", "4", "--tries", "0", "--execution", place)
@@ -350,6 +351,7 @@ def test_an_argument_must_name_its_component_where_there_are_several(directory: 
     assert call(*arguments, "short.limit=6").stdout.startswith("short+correct: 1.85\n")
 
 
+@pytest.mark.slow
 def test_a_check_prints_the_best_exploit_that_it_found(directory: Path) -> None:
     text = call("check", "cheatable.py:reward", "--data", "rows.jsonl", "--tries", "100").stdout
     assert "failed  every answer listed" in text
@@ -358,6 +360,7 @@ def test_a_check_prints_the_best_exploit_that_it_found(directory: Path) -> None:
     assert text.splitlines()[-1].startswith("reward failed")
 
 
+@pytest.mark.slow
 def test_a_check_takes_columns_by_other_names(directory: Path) -> None:
     (directory / "other.jsonl").write_text('{"task": "1 and 1?", "gold": "2"}\n{"task": "2 and 2?", "gold": "4"}\n')
     arguments = ("check", "math", "--data", "other.jsonl", "--tries", "5")

@@ -23,14 +23,7 @@ _CLIENTS = 4
 
 @dataclass
 class KilledServer:
-    """The outcome of `kill_server`.
-
-    Attributes:
-        acknowledged: Id → which upload, of those that a client was told are kept.
-        kills: How often the server was killed.
-        lost: Uploads of which a client was told nothing, and which it then made again.
-        faults: What should not be so.
-    """
+    """The outcome of `kill_server`: id → number of each acknowledged upload, kills, repeated uploads, and faults."""
 
     acknowledged: dict[str, int] = field(default_factory=dict)
     kills: int = 0

@@ -28,13 +28,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Server:
-    """A running server.
-
-    Attributes:
-        url: Where it is.
-        store: What it serves.
-        secret: A key of `alice` that may do anything.
-    """
+    """A running server, its store, and the secret of a key of `alice` with every scope."""
 
     url: str
     store: Store

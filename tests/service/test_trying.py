@@ -54,6 +54,7 @@ def test_an_async_function_is_tried(client: httpx.Client) -> None:
     assert score["value"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "outcome", "told"),
     [

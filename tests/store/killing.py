@@ -22,15 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Killed:
-    """The outcome of `kill_uploads`.
-
-    Attributes:
-        acknowledged: Uploads that the process was told are kept.
-        kills: How often it was killed.
-        unacknowledged: Uploads that are whole, of which the process was killed before it could say so; at most one for
-            each kill.
-        faults: What should not be so.
-    """
+    """The outcome of `kill_uploads`; `unacknowledged` uploads are whole, but nobody was told of them."""
 
     acknowledged: int = 0
     kills: int = 0

@@ -27,13 +27,9 @@ Act = Callable[[Victim], Iterable[str]]
 
 @dataclass(frozen=True)
 class Case:
-    """An attack.
+    """An attack, under its name on the page.
 
-    Attributes:
-        name: As the page has it.
-        act: Makes it, and gives every answer, as `404 path_not_found`; raises AssertionError where an answer has what
-            it may not have.
-        is_slow: Whether it takes longer than a few seconds.
+    `act` makes it and yields every answer, as `404 path_not_found`. It raises AssertionError for a forbidden answer.
     """
 
     name: str

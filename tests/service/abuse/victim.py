@@ -40,14 +40,7 @@ _SPARE_MB = 128.0
 
 @dataclass(frozen=True)
 class Signs:
-    """How a server is doing.
-
-    Attributes:
-        descriptors: That it has open.
-        processes: That it has started, they themselves included.
-        files: In its temporary directory.
-        memory_mb: That it holds.
-    """
+    """The resources that a server holds: open descriptors, processes, temporary files and memory."""
 
     descriptors: int
     processes: frozenset[int]
@@ -57,14 +50,7 @@ class Signs:
 
 @dataclass(frozen=True)
 class Victim(Server):
-    """A server to be attacked.
-
-    Attributes:
-        process: It.
-        run: Id of a run that it shows.
-        temporary: Its temporary directory.
-        home: Its home.
-    """
+    """A server to be attacked, with the id of a run that it shows, and its directories."""
 
     process: subprocess.Popen[str]
     run: str

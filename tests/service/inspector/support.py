@@ -26,12 +26,7 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 @dataclass(frozen=True)
 class Visitor:
-    """A program that is logged in, as a browser is.
-
-    Attributes:
-        client: With the session's cookie.
-        csrf: The session's token; "" for who is not logged in.
-    """
+    """A client with the cookie and the token of a session; the token is "" without one."""
 
     client: httpx.Client
     csrf: str
@@ -69,14 +64,7 @@ def serving(directory: Path, runs: Path | None = None, settings: Settings | None
 
 @dataclass
 class Seen:
-    """A tab, and what happened in it.
-
-    Attributes:
-        page: The tab.
-        url: Of the server.
-        messages: Of its console, uncaught errors, dialogs and what its policy refused.
-        requests: Addresses that it asked for.
-    """
+    """A tab, the messages of its console and policy, and the addresses that it asked for."""
 
     page: Page
     url: str

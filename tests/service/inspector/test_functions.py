@@ -181,6 +181,7 @@ def test_a_failed_try_says_why_and_keeps_the_form(alice: Visitor, form: dict[str
     assert form.get("columns", "") in html.unescape(answer.text)
 
 
+@pytest.mark.slow
 def test_code_of_a_page_runs_isolated(alice: Visitor) -> None:
     path = upload(alice)
     source = "def reward(completions, **kwargs):\n    import os; os.kill(os.getppid(), 9); return [1.0]\n"

@@ -280,13 +280,12 @@ def test_completions_are_browsed_by_keyboard(seen: Seen) -> None:
     seen.assert_quiet()
 
 
-def test_the_first_tab_leads_past_the_heading_and_the_focus_is_seen(seen: Seen) -> None:
+def test_the_first_tab_leads_to_the_content(seen: Seen) -> None:
     seen.page.keyboard.press("Tab")
     skip = seen.page.get_by_role("link", name="Skip to the content")
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
-    outline = "getComputedStyle(document.activeElement).outlineWidth"
-    assert seen.page.evaluate(outline) == "3px"
+    assert seen.page.evaluate("getComputedStyle(document.activeElement).outlineWidth") == "3px"
     seen.page.keyboard.press("Enter")
     assert seen.page.evaluate("document.activeElement.id") == "main"
 

@@ -67,6 +67,7 @@ def test_a_component_counts_as_the_run_weighed_it(run: RunView) -> None:
         assert replayed.prompts[id].startswith("Say something polite")
 
 
+@pytest.mark.slow
 def test_a_gate_that_opens_on_an_unknown_value_is_an_error(tmp_path: Path) -> None:
     gated = {"polite": "rf_" + "a" * 24, "brevity": {"function": "conciseness", "requires": {"polite": 0.5}}}
     replayed = replay(write_run(tmp_path / "run", gated, num_steps=1), REVERSED)
@@ -85,6 +86,7 @@ def test_another_run_is_compared_by_its_total_or_with_the_saved_source(foreign: 
     assert (replayed.reordered_groups, replayed.totals.sign_flips) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_function_gets_columns_messages_and_the_sample(foreign: RunView) -> None:
     columns = (
         b"def reward(completions, level, when, pair, array, raw, thing, **kwargs):\n"
@@ -101,6 +103,7 @@ def test_a_function_gets_columns_messages_and_the_sample(foreign: RunView) -> No
     assert replay_source(foreign, request, LIMITS).values.mean_after == 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_", "steps", "completions"),
     [
@@ -144,6 +147,7 @@ def test_a_missing_column_is_named(run: RunView) -> None:
     assert "rubric" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_advantage_over_the_batch_needs_whole_steps(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", num_steps=2, scaling="batch")
     assert replay(run, POLITENESS, most=SIZE).totals.identical
@@ -163,6 +167,7 @@ def test_missing_or_damaged_completions_are_refused(tmp_path: Path) -> None:
         replay(run, POLITENESS)
 
 
+@pytest.mark.slow
 def test_an_unusable_fingerprint_leaves_the_total(tmp_path: Path) -> None:
     write_run(tmp_path / "run", MIXED, num_steps=1)
     path = tmp_path / "run" / "environment.json"
