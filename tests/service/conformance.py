@@ -39,7 +39,7 @@ def check_conformance(url: str, secret: str, directory: Path, max_examples: int,
     configuration = directory / "schemathesis.toml"
     configuration.write_text(_CONFIGURATION.format(ids=ids))
     command = [sys.executable, "-c", _PROGRAM, "--config-file", str(configuration), "run", f"{url}/openapi.json"]
-    options = ["--max-examples", str(max_examples), "--seed", str(seed), "--exclude-checks", _LEFT_OUT]
+    options = f"--max-examples {max_examples} --seed {seed} --exclude-checks {_LEFT_OUT} --request-timeout 600".split()
     done = subprocess.run(
         [*command, "-H", f"Authorization: {headers['Authorization']}", *options],
         cwd=directory,

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -31,8 +30,7 @@ def limited(tmp_path: Path, settings: Settings) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def connected(server: Server) -> Iterator[socket.socket]:
-    address = urlsplit(server.url)
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENT_S) as connection:
+    with socket.create_connection(server.address, timeout=PATIENT_S) as connection:
         yield connection
 
 
@@ -45,9 +43,9 @@ def read_all(connection: socket.socket) -> bytes:
     return said
 
 
-def head(server: Server, method: str = "POST", path: str = LIST, *lines: str) -> bytes:
+def head(server: Server, method: str, *lines: str) -> bytes:
     """A request up to its body."""
-    given = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {server.secret}", *lines]
+    given = [f"{method} {LIST} HTTP/1.1", "Host: x", f"Authorization: Bearer {server.secret}", *lines]
     return "\r\n".join([*given, "", ""]).encode()
 
 
@@ -61,7 +59,7 @@ def is_alive(server: Server) -> bool:
 
 def test_a_body_declared_too_large_is_refused_before_it_is_sent(server: Server) -> None:
     with connected(server) as connection:
-        connection.sendall(head(server, "POST", LIST, f"Content-Length: {GIGABYTE}"))
+        connection.sendall(head(server, "POST", f"Content-Length: {GIGABYTE}"))
         said = read_all(connection)
     assert said.startswith(b"HTTP/1.1 413 ")
     assert b'"body_too_large"' in said
@@ -82,7 +80,7 @@ def test_a_body_may_have_exactly_the_largest_size(tmp_path: Path) -> None:
 def test_a_body_that_comes_too_slowly_ends_the_request(tmp_path: Path) -> None:
     with limited(tmp_path, Settings(body_timeout_s=0.5)) as server:
         with connected(server) as connection:
-            connection.sendall(head(server, "POST", LIST, "Content-Length: 1000") + b"x")
+            connection.sendall(head(server, "POST", "Content-Length: 1000") + b"x")
             said = read_all(connection)
         assert said.startswith(b"HTTP/1.1 408 ")
         assert b'"body_timeout"' in said
@@ -96,7 +94,7 @@ def test_headers_that_do_not_come_end_the_connection(tmp_path: Path) -> None:
 
 def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
     with limited(tmp_path, Settings(keep_alive_s=0.5)) as server, connected(server) as connection:
-        connection.sendall(head(server, "GET", LIST))
+        connection.sendall(head(server, "GET"))
         assert read_all(connection).startswith(b"HTTP/1.1 200 ")
 
 

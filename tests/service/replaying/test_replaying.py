@@ -20,7 +20,7 @@ from agent_tunix.service.runs.view import RunView
 from tests.raising import raises
 from tests.service.replaying.support import DOUBLED, MIXED, POLITENESS, REVERSED, G, saved, write_run
 
-LIMITS = ReplayLimits(workers=1)
+LIMITS = ReplayLimits(timeout_s=20, total_timeout_s=600, workers=1)  # a busy machine is slow
 SIZE = 3 * G  # of a step
 
 
