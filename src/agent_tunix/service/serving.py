@@ -105,7 +105,8 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ServiceError(
-                f"port {settings.port} of {settings.host} is in use; end what serves there, or choose another by --port",
+                f"port {settings.port} of {settings.host} is in use; end what serves there, or choose another by"
+                " --port",
                 code="port_in_use",
             ) from error
         raise ServiceError(
