@@ -280,12 +280,6 @@ def data(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_show_has_the_settings_of_a_judge(directory: Path) -> None:
-    shown = call("show", "judge").stdout
-    assert "requests_per_minute:" in shown
-    assert "polarity:" in shown
-
-
 def test_the_list_has_built_ins_and_the_users_own(directory: Path) -> None:
     (directory / "custom_rewards.py").write_text(
         "from agent_tunix.rewards import register_reward_function\n\n"
@@ -318,10 +312,13 @@ def test_show_tells_what_each_parameter_receives(directory: Path) -> None:
     assert shown["fingerprint"]
 
 
-def test_show_prints_every_component_of_a_mixture(directory: Path) -> None:
+def test_show_prints_every_component_of_a_mixture_and_the_settings_of_a_judge(directory: Path) -> None:
     text = call("show", "{correct: math, tags: {function: format, weight: 0.2}}").stdout
     assert "range        0 to 1.2" in text
     assert "tags, weight 0.2" in text
+    judge = call("show", "judge").stdout
+    assert "requests_per_minute:" in judge
+    assert "polarity:" in judge
 
 
 def test_try_explains_a_score_component_by_component(directory: Path) -> None:
@@ -331,15 +328,12 @@ def test_try_explains_a_score_component_by_component(directory: Path) -> None:
     assert "  tags: 0.2 × 0.25 = 0.05\n    2 of 4 tags" in text
 
 
-def test_try_gives_columns_prompt_and_step(directory: Path) -> None:
+def test_try_gives_columns_prompt_and_step_and_reads_standard_input(directory: Path) -> None:
     (directory / "reads.py").write_text(
         "def f(response, prompt, sizes, step):\n    return len(prompt) + sum(sizes) + step\n"
     )
     scored = data("try", "reads.py:f", "--response", "", "--prompt", "ab", "--column", "sizes=[1, 2]", "--step", "10")
     assert scored["value"] == 15.0
-
-
-def test_try_reads_a_response_from_standard_input(directory: Path) -> None:
     result = CliRunner().invoke(main, ["rewards", "try", "math", "--response", "-", "--answer", "4"], input="it is 4")
     assert result.stdout.startswith("math: 1\n")
 
