@@ -35,7 +35,7 @@ def connected(server: Server) -> Iterator[socket.socket]:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """What the server says until it closes."""
+    """Read until the server closes the connection."""
     said = b""
     with contextlib.suppress(ConnectionError):
         while data := connection.recv(65536):

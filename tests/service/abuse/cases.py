@@ -95,13 +95,13 @@ def uploads(name: str, *names: str) -> None:
 
 
 def answer(response: httpx.Response) -> str:
-    """What a response is in the table."""
+    """Return a response as the table writes it."""
     (found,) = answers(f"HTTP/1.1 {response.status_code} x\r\n\r\n".encode() + response.content)
     return found
 
 
 def answers(said: bytes) -> list[str]:
-    """What the bytes of responses are in the table."""
+    """Return the bytes of responses as the table writes them."""
     for secret in _SECRETS:
         assert secret.lower() not in said.lower(), f"{secret!r} is in {said[:2000]!r}"
     found = []
@@ -121,7 +121,7 @@ def request(victim: Victim, method: str, target: str, *lines: str, secret: str |
 
 
 def exchange(victim: Victim, *sent: bytes) -> list[str]:
-    """What comes of bytes on a connection of their own, until the server ends it."""
+    """Send bytes on a new connection; return the answers until the server ends it."""
     return exchange_pieces(victim, sent)[0]
 
 
@@ -137,7 +137,7 @@ def exchange_pieces(victim: Victim, pieces: Iterable[bytes]) -> tuple[list[str],
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """What a server says until it ends the connection."""
+    """Read until the server ends the connection."""
     said = b""
     with contextlib.suppress(ConnectionError):
         while data := connection.recv(1 << 16):

@@ -17,7 +17,7 @@ _ERROR = re.compile(r"\w*[Ee]rror\b")
 
 
 def attempt(victim: Victim, body: str) -> str:
-    """What becomes of a completion whose reward is this code; where it fails by itself, by which error."""
+    """Return the outcome of a completion whose reward is this code, with the class of an error of its own."""
     code = f"def reward(completions, **kwargs):\n{textwrap.indent(textwrap.dedent(body), '    ')}\n    return [1.0]\n"
     with victim.client() as client:
         id = upload(client, new_name(), code.encode()).json()["id"]

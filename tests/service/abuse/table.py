@@ -29,7 +29,7 @@ class Seen:
 
     @property
     def holds(self) -> bool:
-        """Whether all that came is documented, and the server is as it was."""
+        """True if every answer is documented and the server is as before."""
         return bool(self.seen) and self.seen <= self.documented and not self.faults
 
     @property

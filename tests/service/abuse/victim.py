@@ -64,7 +64,7 @@ class Victim(Server):
             yield connection
 
     def signs(self) -> Signs:
-        """How it is doing now."""
+        """Return the resources that it holds now."""
         place = Path(f"/proc/{self.process.pid}")
         resident = int((place / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return Signs(
@@ -75,7 +75,7 @@ class Victim(Server):
         )
 
     def check(self, before: Signs) -> list[str]:
-        """What is not as it was, now or after a moment; [] where it answers and has left nothing behind."""
+        """Return what is still different after a while; [] if it answers and has left nothing behind."""
         if self.process.poll() is not None:
             return [f"the server has ended with status {self.process.returncode}"]
         with self.client() as client:

@@ -39,7 +39,7 @@ def alice(server: Server) -> Iterator[Visitor]:
 
 
 def upload(visitor: Visitor, source: bytes | str = POLITENESS, name: str | None = None, format: str = "trl") -> str:
-    """Where the page of a new function is."""
+    """Upload a function; return the path of its page."""
     answer = send(visitor, source, new_name() if name is None else name, format)
     assert answer.status_code == 303, told(answer)
     return answer.headers["location"].removesuffix("?new=1")
@@ -50,13 +50,13 @@ def send(visitor: Visitor, source: bytes | str, name: str, format: str = "trl") 
 
 
 def told(answer: httpx.Response) -> str:
-    """What a page says is wrong."""
+    """Return the error on a page."""
     found = re.search(r'role="alert"[^>]*>(.*?)</p>', answer.text, re.DOTALL)
     return html.unescape(found[1]) if found else answer.text
 
 
 def text(answer: httpx.Response) -> str:
-    """What a page says, without its markup."""
+    """Return the text of a page without its markup."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
 
 

@@ -67,15 +67,6 @@ def test_a_component_counts_as_the_run_weighed_it(run: RunView) -> None:
         assert replayed.prompts[id].startswith("Say something polite")
 
 
-@pytest.mark.slow
-def test_a_gate_that_opens_on_an_unknown_value_is_an_error(tmp_path: Path) -> None:
-    gated = {"polite": "rf_" + "a" * 24, "brevity": {"function": "conciseness", "requires": {"polite": 0.5}}}
-    replayed = replay(write_run(tmp_path / "run", gated, num_steps=1), REVERSED)
-    # Before, the two politest passed; now all but the politest do, and brevity is stored of one of them.
-    assert replayed.totals.outcomes_after["error"] == 2 * 3
-    assert any("not computed here in the run" in mover.detail for mover in replayed.totals.movers)
-
-
 def test_another_run_is_compared_by_its_total_or_with_the_saved_source(foreign: RunView) -> None:
     replayed = replay(foreign, POLITENESS)
     assert replayed.counterpart.kind == "total"
@@ -224,7 +215,7 @@ def test_a_replay_that_is_ended_scores_nothing_more(foreign: RunView) -> None:
     assert not replayed.in_time
 
 
-def test_only_some_replays_run_at_once(run: RunView, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_server_or_an_impossible_replay_is_a_problem(run: RunView, monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
     monkeypatch.setattr(running, "replay_source", lambda *_: may_end.wait(600))
     request = ReplayRequest(saved(), POLITENESS)
@@ -243,9 +234,7 @@ def test_only_some_replays_run_at_once(run: RunView, monkeypatch: pytest.MonkeyP
 
     refused = asyncio.run(run_two())
     assert (refused.status, refused.code) == (503, "busy")
-
-
-def test_what_cannot_be_replayed_is_a_fault_of_the_request(run: RunView) -> None:
-    with pytest.raises(Problem) as refused:
-        asyncio.run(Replays(LIMITS).run(run, ReplayRequest(saved(), POLITENESS, against="x")))
-    assert (refused.value.status, refused.value.code) == (400, "cannot_be_replayed")
+    monkeypatch.undo()
+    with pytest.raises(Problem) as caught:
+        asyncio.run(Replays(LIMITS).run(run, dataclasses.replace(request, against="x")))
+    assert (caught.value.status, caught.value.code) == (400, "cannot_be_replayed")
