@@ -67,6 +67,15 @@ def test_a_component_counts_as_the_run_weighed_it(run: RunView) -> None:
         assert replayed.prompts[id].startswith("Say something polite")
 
 
+@pytest.mark.slow
+def test_a_gate_that_opens_on_an_unknown_value_is_an_error(tmp_path: Path) -> None:
+    gated = {"polite": "rf_" + "a" * 24, "brevity": {"function": "conciseness", "requires": {"polite": 0.5}}}
+    replayed = replay(write_run(tmp_path / "run", gated, num_steps=1), REVERSED)
+    # Before, the two politest passed; now all but the politest do, and brevity is stored of one of them.
+    assert replayed.totals.outcomes_after["error"] == 2 * 3
+    assert any("not computed here in the run" in mover.detail for mover in replayed.totals.movers)
+
+
 def test_another_run_is_compared_by_its_total_or_with_the_saved_source(foreign: RunView) -> None:
     replayed = replay(foreign, POLITENESS)
     assert replayed.counterpart.kind == "total"
