@@ -300,14 +300,13 @@ def test_an_env_file_that_is_not_text_is_refused(in_process: Run, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_sweep_runs_every_job_and_names_the_one_that_failed(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "run_training.py"), "--multirun", "training.reward_function=math,mth,format"]
+def test_a_sweep_goes_on_after_a_job_that_failed_and_names_it(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "run_training.py"), "--multirun", "training.reward_function=mth,math"]
     result = subprocess.run(
         [*command, *SMALL_RUN, "hydra.sweep.dir=sweep"], cwd=tmp_path, capture_output=True, text=True, timeout=1200
     )
     assert result.returncode == 2, result.stderr
-    assert "job 1 of the sweep, training.reward_function=mth" in result.stderr
+    assert "job 0 of the sweep, training.reward_function=mth" in result.stderr
     assert "Traceback" not in result.stderr
-    rows = [len((tmp_path / "sweep" / job / "metrics.jsonl").read_text().splitlines()) for job in ("0", "2")]
-    assert rows == [1 + NUM_STEPS] * 2
-    assert not (tmp_path / "sweep" / "1" / "metrics.jsonl").exists()
+    assert len((tmp_path / "sweep" / "1" / "metrics.jsonl").read_text().splitlines()) == 1 + NUM_STEPS
+    assert not (tmp_path / "sweep" / "0" / "metrics.jsonl").exists()

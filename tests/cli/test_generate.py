@@ -81,9 +81,8 @@ def test_a_file_gives_a_row_for_each_completion(tmp_path: Path) -> None:
     ]
     assert all(list(row) == ["row", "prompt", "completion", "tokens", "ended"] for row in found)
     assert all(isinstance(row["ended"], bool) and row["tokens"] for row in found)
-    assert invoke(MODEL, "--file", rows, *sampled).stdout == invoke(MODEL, "--file", rows, *sampled, "--seed", 0).stdout
     assert rows_of(invoke(MODEL, "--file", rows, *sampled, "--seed", 1)) != found
-    assert invoke(MODEL, "--file", rows, *sampled, "--output", tmp_path / "out.jsonl").stdout == ""
+    assert invoke(MODEL, "--file", rows, *sampled, "--seed", 0, "--output", tmp_path / "out.jsonl").stdout == ""
     assert [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()] == found
     assert {path.name for path in tmp_path.iterdir()} == {"rows.jsonl", "out.jsonl"}
 
@@ -130,12 +129,10 @@ def test_an_own_batch_function_scores_as_in_training(run: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_lines_are_a_conversation() -> None:
-    ran = invoke(MODEL, typed=f"{QUESTION}\n\nWhat is 2 plus 2?\n")
+def test_lines_of_standard_input_are_a_conversation() -> None:
+    ran = invoke(MODEL, "--max-new-tokens", 4, typed=f"{QUESTION}\n\nWhat is 2 plus 2?\n")
     assert ran.exit_code == 0, ran.output
     assert len(ran.stdout.splitlines()) == 2
-    alone = invoke(MODEL, typed=f"{QUESTION}\n")
-    assert ran.stdout.startswith(alone.stdout)
 
 
 @pytest.mark.slow
