@@ -413,7 +413,7 @@ def prove_large_run() -> dict[str, Any]:
     Raises:
         ProofFailedError: It took more, or a page was not answered.
     """
-    large_run = _load("tests.service.inspector.large_run")
+    large_run = _load("scripts.large_run")
     with tempfile.TemporaryDirectory() as directory:
         seen: dict[str, Any] = large_run.look_into_large_run(Path(directory))
     if seen["rollouts"] < LARGE_RUN or seen["memory_mb"] > MAX_PAGES_MEMORY_MB:

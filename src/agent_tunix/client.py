@@ -57,7 +57,9 @@ class Client:
         try:
             self._http = httpx.Client(base_url=self._url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout_s)
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
-            raise StoreError(f"{url!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…") from error
+            raise StoreError(
+                f"{url!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…", code="invalid_address"
+            ) from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -168,7 +170,9 @@ class Client:
                 if may_repeat and attempt < _ATTEMPTS and isinstance(error, _LOST):
                     time.sleep(_PAUSE_S)
                     continue
-                raise StoreError(f"{self._url} cannot be reached: {error or type(error).__name__}") from error
+                raise StoreError(
+                    f"{self._url} cannot be reached: {error or type(error).__name__}", code="unreachable_server"
+                ) from error
             if response.status_code < 400 and not response.is_redirect:
                 return response
             is_transient = response.status_code == 429 or (response.status_code == 503 and may_repeat)
@@ -184,12 +188,13 @@ class Client:
         except (ValueError, KeyError, TypeError):
             return StoreError(
                 f"{self._url} answered with status {response.status_code}, and not as a store does; look whether it is"
-                " the address of `agent-tunix serve`"
+                " the address of `agent-tunix serve`",
+                code="unexpected_answer",
             )
         kind = _KINDS.get(response.status_code)
         if kind is not None:
             return kind(code, message, param)
-        return StoreError(f"{self._url} refused ({response.status_code}, {code}): {message}")
+        return StoreError(f"{self._url} refused ({response.status_code}, {code}): {message}", code="refused_request")
 
 
 _KINDS: dict[int, type[StoreRequestError]] = {
@@ -210,7 +215,9 @@ def _understood() -> Iterator[None]:
     except StoreError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"what the server answered is not what a store does: {error!r}") from error
+        raise StoreError(
+            f"what the server answered is not what a store does: {error!r}", code="unexpected_answer"
+        ) from error
 
 
 def _record(data: Mapping[str, Any]) -> RewardFunction:

@@ -1,4 +1,4 @@
-"""How often Hydra composes the configuration of a command, and that a sweep is found wherever it is asked for."""
+"""Composing of the configuration: once for a run, and sweeps wherever they are asked for."""
 
 import os
 import subprocess
@@ -24,6 +24,7 @@ hydra_programs._train = lambda cfg: print("seed", cfg.seed)
 hydra_programs.train(sys.argv[1:])
 print("composed", len(count))
 """
+pytestmark = pytest.mark.slow
 SWEEP = "hydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 3,4\n"
 
 
@@ -36,31 +37,25 @@ def compose(directory: Path, *arguments: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.startswith(("seed", "composed"))]
 
 
-@pytest.mark.parametrize("arguments", [["seed=3"], ["seed=3", "hydra.run.dir=run"]])
-def test_a_single_run_is_composed_once(arguments: list[str], tmp_path: Path) -> None:
-    assert compose(tmp_path, *arguments) == ["seed 3", "composed 1"]
+@pytest.mark.parametrize("has_conf", [False, True])
+def test_a_single_run_is_composed_once(has_conf: bool, tmp_path: Path) -> None:
+    if has_conf:  # as in a checkout
+        (tmp_path / "conf").symlink_to(find_conf_directory())
+    assert compose(tmp_path, "seed=3", "hydra.run.dir=run") == ["seed 3", "composed 1"]
 
 
-def test_in_a_checkout_too(tmp_path: Path) -> None:
-    (tmp_path / "conf").symlink_to(find_conf_directory())
-    assert compose(tmp_path, "seed=3") == ["seed 3", "composed 1"]
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--multirun", "seed=3,4"], ["-m", "seed=3,4"], ["hydra.mode=MULTIRUN", "seed=3,4"]]
-)
+@pytest.mark.parametrize("arguments", [["--multirun", "seed=3,4"], ["hydra.mode=MULTIRUN", "seed=3,4"]])
 def test_arguments_may_ask_for_a_sweep(arguments: list[str], tmp_path: Path) -> None:
     assert compose(tmp_path, *arguments)[:2] == ["seed 3", "seed 4"]
 
 
-@pytest.mark.parametrize("arguments", [["+mine=sweep"], ["--config-dir", "conf", "+mine=sweep"]])
-def test_a_configuration_of_ones_own_may(arguments: list[str], tmp_path: Path) -> None:
+def test_a_configuration_of_the_user_may_ask_for_a_sweep(tmp_path: Path) -> None:
     own = tmp_path / "conf" / "mine"
     own.mkdir(parents=True)
     (own / "sweep.yaml").write_text(f"# @package _global_\n{SWEEP}")
-    assert compose(tmp_path, *arguments)[:2] == ["seed 3", "seed 4"]
+    assert compose(tmp_path, "--config-dir", "conf", "+mine=sweep")[:2] == ["seed 3", "seed 4"]
 
 
-def test_ours_does_not() -> None:
+def test_no_shipped_configuration_asks_for_a_sweep() -> None:
     for path in find_conf_directory().rglob("*.yaml"):
         assert "MULTIRUN" not in path.read_text(), path

@@ -1,3 +1,5 @@
+"""`agent-tunix rewards plan`: group sizes from a pilot."""
+
 import json
 from pathlib import Path
 
@@ -14,6 +16,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_plan_forecasts_each_group_size_and_writes_the_problems(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, [*SMALL, "--json", "--write", "pilot.jsonl", "--target", "1"])
     assert ran.exit_code == 0, ran.output
@@ -26,6 +29,7 @@ def test_a_plan_forecasts_each_group_size_and_writes_the_problems(tmp_path: Path
     assert all(len(row["totals"]["1"]) == 4 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_reward_that_is_the_same_for_all_has_no_group_size() -> None:
     Path("mine.py").write_text("def same(response):\n    return 1.0\n")
     ran = CliRunner().invoke(main, [*SMALL, "--reward", "mine.py:same"])
@@ -48,7 +52,7 @@ def test_a_group_larger_than_the_samples_is_refused() -> None:
         (["training.batchsize=3"], "batchsize"),
     ],
 )
-def test_what_cannot_be_used_is_told(arguments: list[str], told: str) -> None:
+def test_a_wrong_option_is_explained(arguments: list[str], told: str) -> None:
     ran = CliRunner().invoke(main, [*SMALL, *arguments])
     assert ran.exit_code == 2, ran.output
     assert told in ran.stderr

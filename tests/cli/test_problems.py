@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.raising import raises
 
 from agent_tunix.cli.problems import load_problems, source_of
 from agent_tunix.errors import DataError
@@ -30,6 +31,6 @@ def test_a_directory_has_the_training_rows(tmp_path: Path) -> None:
     assert source_of(str(tmp_path)) == "auto"
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
-    with pytest.raises(DataError, match="--data nowhere should lead to a JSONL, CSV or Parquet file"):
+def test_a_missing_file_is_refused() -> None:
+    with raises(DataError, "missing_file"):
         load_problems("nowhere", 4, None, None)

@@ -1,4 +1,4 @@
-"""`agent-tunix rewards …` as a user types it: what it prints, and how it ends."""
+"""`agent-tunix rewards …`: output and exit status."""
 
 import json
 import os
@@ -89,7 +89,23 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["rewards", *arguments])
 
 
-# --- how it ends: one process for each status of each command ---------------------------------------------------------
+# --- exit status -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["try", "math", "--response", "4", "--answer", "many"], 1),
+        (["try", "mth", "--response", "4"], 2),
+        (["check", "format", "--rows", "4", "--tries", "20"], 0),
+    ],
+)
+def test_a_program_ends_with_its_status(arguments: list[str], status: int, directory: Path) -> None:
+    result = run(*arguments, directory=directory)
+    assert result.returncode == status, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    assert bool(result.stderr) == (status == 2)
 
 
 @pytest.mark.parametrize(
@@ -98,21 +114,16 @@ def call(*arguments: str) -> Result:
         (["list"], 0),
         (["show", "math"], 0),
         (["try", "math", "--response", "4", "--answer", "4"], 0),
-        (["try", "math", "--response", "4", "--answer", "many"], 1),
-        (["try", "mth", "--response", "4"], 2),
         (["test", "cases.yaml"], 0),
-        (["check", "format", "--rows", "4", "--tries", "20"], 0),
         (["check", "cheatable.py:reward", "--data", "rows.jsonl", "--tries", "20"], 1),
         (["calibrate", "check_answer", "check_numbers", "--rows", "2"], 0),
         (["bench", "format", "--count", "2", "--repeats", "1"], 0),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else f"ends with {value}",
 )
-def test_a_command_ends_with_its_documented_status(arguments: list[str], status: int, directory: Path) -> None:
-    result = run(*arguments, directory=directory)
-    assert result.returncode == status, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
-    assert bool(result.stderr) == (status == 2)
+def test_a_command_ends_with_its_status(arguments: list[str], status: int, directory: Path) -> None:
+    result = call(*arguments)
+    assert (result.exit_code, result.stderr) == (status, "")
+    assert "Exit status: 0" in call(arguments[0], "--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -121,7 +132,8 @@ def test_a_command_ends_with_its_documented_status(arguments: list[str], status:
         (["list", "--module", "missing.py"], "UnknownRewardError: there is no file"),
         (["show", "mth"], "did you mean 'math'?"),
         (["show", "[math"], "is not YAML"),
-        (["try", "math", "--response", "4"], "RewardSignatureError: reward 'math' requires the parameter `answer`"),
+        (["try", "math", "--response", "4"], "requires the parameter `answer`"),
+        (["try", "math", "--response", "4"], "--answer TEXT"),
         (["try", "math", "--response", "4", "--column", "x"], "--column takes NAME=VALUE"),
         (["test", "none.yaml"], "cannot be read"),
         (["test", "cases.yaml", "--tolerance", "x"], "'x' is not a valid float"),
@@ -131,9 +143,8 @@ def test_a_command_ends_with_its_documented_status(arguments: list[str], status:
         (["calibrate", "math", "math", "--completions", "none.jsonl"], "cannot be read"),
         (["bench", "citations"], "requires the parameter `sources`"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_used_is_told_with_status_2(arguments: list[str], message: str, directory: Path) -> None:
+def test_a_wrong_argument_is_explained_with_status_2(arguments: list[str], message: str, directory: Path) -> None:
     result = call(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -141,15 +152,16 @@ def test_what_cannot_be_used_is_told_with_status_2(arguments: list[str], message
 
 def test_a_failed_case_ends_with_1_and_shows_the_difference(directory: Path) -> None:
     (directory / "cases.yaml").write_text('[{name: five, response: "5", answer: 4, expected: 1}]')
-    result = run("test", "cases.yaml", "--reward", "check_numbers", directory=directory)
-    assert result.returncode == 1
+    result = call("test", "cases.yaml", "--reward", "check_numbers")
+    assert result.exit_code == 1
     assert "- expected 1\n        + got      0\n" in result.stdout
 
 
 # --- code that hangs or ends its process, and where it runs -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["auto", "process", "inline"])
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["auto", "inline"])
 def test_an_endless_loop_ends_with_a_timeout(place: str, directory: Path) -> None:
     arguments = ("--response", "4", "--answer", "4", "--timeout", "0.5", "--execution", place, "--json")
     scored = call("try", "bad.py:loops", *arguments)
@@ -157,31 +169,24 @@ def test_an_endless_loop_ends_with_a_timeout(place: str, directory: Path) -> Non
     assert json.loads(scored.stdout)["outcome"] == "timeout"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loops", "dies", "dies_on_boxes"])
-def test_a_check_of_a_reward_that_hangs_or_dies_ends_with_a_failed_finding(name: str, directory: Path) -> None:
-    result = run("check", f"bad.py:{name}", "--timeout", "0.5", "--rows", "4", directory=directory)
-    assert result.returncode == 1, result.stdout + result.stderr
+def test_a_check_of_a_reward_that_hangs_or_dies_fails(name: str, directory: Path) -> None:
+    result = call("check", f"bad.py:{name}", "--timeout", "0.5", "--rows", "4", "--skip", "never raises")
+    assert result.exit_code == 1
     assert "failed  never raises  3 responses hung or ended the process" in result.stdout
 
 
-def test_giving_up_on_a_reward_cannot_be_skipped(directory: Path) -> None:
-    result = call("check", "bad.py:dies", "--rows", "4", "--skip", "never raises")
-    assert result.exit_code == 1
-    assert "failed  never raises" in result.stdout
-
-
-def test_a_case_may_expect_a_timeout(directory: Path) -> None:
+@pytest.mark.slow
+def test_cases_of_a_reward_that_hangs_or_dies(directory: Path) -> None:
     (directory / "cases.yaml").write_text('[{response: "5", answer: "4", expected: timeout}]')
     assert call("test", "cases.yaml", "--reward", "bad.py:loops", "--timeout", "0.5").exit_code == 0
-
-
-def test_a_case_on_which_a_reward_ends_its_process_is_an_error(directory: Path) -> None:
-    (directory / "cases.yaml").write_text('[{response: "5", answer: "4", expected: 1}]')
     result = call("test", "cases.yaml", "--reward", "bad.py:dies")
     assert result.exit_code == 1
     assert "the worker process exited with status 3" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["bench", "bad.py:dies"], ["calibrate", "math", "bad.py:dies", "--rows", "2"]])
 def test_what_compares_or_times_refuses_a_reward_that_dies(command: list[str], directory: Path) -> None:
     result = call(*command)
@@ -189,6 +194,7 @@ def test_what_compares_or_times_refuses_a_reward_that_dies(command: list[str], d
     assert "ended its process on 3 responses" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["auto", "inline"])
 def test_a_changed_argument_is_found_wherever_the_reward_runs(place: str, directory: Path) -> None:
     result = call("check", "bad.py:touches", "--rows", "4", "--tries", "0", "--execution", place)
@@ -212,6 +218,7 @@ def test_bench_tells_what_it_measured(name: str, place: str, measured: str, dire
     assert report["measured"] == measured
 
 
+@pytest.mark.slow
 def test_a_check_in_workers_finds_what_it_finds_inline(directory: Path) -> None:
     arguments = ("check", "cheatable.py:reward", "--data", "rows.jsonl", "--tries", "60")
     reports = [data(*arguments, "--execution", place) for place in ("process", "inline")]
@@ -220,7 +227,7 @@ def test_a_check_in_workers_finds_what_it_finds_inline(directory: Path) -> None:
     assert reports[0] == reports[1]
 
 
-# --- how a function is called -----------------------------------------------------------------------------------------
+# --- calling conventions ---------------------------------------------------------------------------------------------
 
 
 def test_a_dict_of_a_miles_function_is_read_by_its_key(directory: Path) -> None:
@@ -241,61 +248,36 @@ def test_a_convention_can_be_named(directory: Path) -> None:
 
 
 def test_calibrate_takes_a_key_for_both_verifiers(directory: Path) -> None:
-    arguments = (
-        "calibrate",
-        "bad.py:graded",
-        "math",
-        "--rows",
-        "2",
-        "--reward-key",
-        "score",
-        "--completions-as",
-        "text",
-    )
-    assert data(*arguments)["verifiers"] == ["graded", "math"]
+    options = ("--rows", "2", "--reward-key", "score", "--completions-as", "text")
+    assert data("calibrate", "bad.py:graded", "math", *options)["verifiers"] == ["graded", "math"]
 
 
-# --- what it loads ----------------------------------------------------------------------------------------------------
+# --- imports ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "unloaded"),
-    [
-        (["list"], ["jax", "hydra", "omegaconf", "yaml", "agent_tunix.data", "agent_tunix.config"]),
-        (["try", "math", "--response", "4", "--answer", "4"], ["jax", "hydra", "omegaconf", "agent_tunix.data"]),
-        (["check", "math", "--rows", "2", "--tries", "5"], ["jax", "flax", "hydra", "omegaconf", "transformers"]),
-        (["calibrate", "math", "format", "--rows", "2"], ["jax", "flax", "hydra", "omegaconf", "transformers"]),
-    ],
-    ids=lambda value: value[0],
-)
-def test_no_heavy_library_is_loaded(arguments: list[str], unloaded: list[str], directory: Path) -> None:
+@pytest.mark.slow
+def test_no_heavy_library_is_loaded(directory: Path) -> None:
     program = (
         "import sys\nfrom agent_tunix.cli import main\n"
-        f"try:\n    main(['rewards', *{arguments!r}])\nexcept SystemExit:\n    pass\n"
-        f"print('LOADED', sorted(set({unloaded!r}) & set(sys.modules)))"
+        "def run(*arguments, unloaded):\n"
+        "    try:\n        main(['rewards', *arguments])\n"
+        "    except SystemExit:\n        pass\n"
+        "    assert not set(unloaded.split()) & set(sys.modules), arguments\n"
+        "run('list', unloaded='jax hydra omegaconf yaml agent_tunix.data agent_tunix.config')\n"
+        "run('try', 'math', '--response', '4', '--answer', '4', unloaded='jax hydra omegaconf agent_tunix.data')\n"
+        "run('check', 'math', '--rows', '2', '--tries', '5', unloaded='jax flax hydra omegaconf transformers')\n"
+        "run('calibrate', 'math', 'format', '--rows', '2', unloaded='jax flax hydra omegaconf transformers')\n"
     )
-    result = subprocess.run([sys.executable, "-c", program], cwd=directory, capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "LOADED []"
+    result = subprocess.run([sys.executable, "-c", program], cwd=directory, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
-# --- what it prints ---------------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------------
 
 
 def data(*arguments: str) -> Any:
     result = call(*arguments, "--json")
     return json.loads(result.stdout)
-
-
-def test_a_missing_reference_names_the_option_that_gives_it(directory: Path) -> None:
-    result = call("try", "math", "--response", "4")
-    assert result.exit_code == 2
-    assert "--answer TEXT" in result.stderr
-
-
-def test_a_judge_is_shown_with_the_settings_of_its_endpoint(directory: Path) -> None:
-    shown = call("show", "judge").stdout
-    assert "requests_per_minute:" in shown
-    assert "polarity:" in shown
 
 
 def test_the_list_has_built_ins_and_the_users_own(directory: Path) -> None:
@@ -330,10 +312,13 @@ def test_show_tells_what_each_parameter_receives(directory: Path) -> None:
     assert shown["fingerprint"]
 
 
-def test_show_prints_every_component_of_a_mixture(directory: Path) -> None:
+def test_show_prints_every_component_of_a_mixture_and_the_settings_of_a_judge(directory: Path) -> None:
     text = call("show", "{correct: math, tags: {function: format, weight: 0.2}}").stdout
     assert "range        0 to 1.2" in text
     assert "tags, weight 0.2" in text
+    judge = call("show", "judge").stdout
+    assert "requests_per_minute:" in judge
+    assert "polarity:" in judge
 
 
 def test_try_explains_a_score_component_by_component(directory: Path) -> None:
@@ -343,15 +328,12 @@ def test_try_explains_a_score_component_by_component(directory: Path) -> None:
     assert "  tags: 0.2 × 0.25 = 0.05\n    2 of 4 tags" in text
 
 
-def test_try_gives_columns_prompt_and_step(directory: Path) -> None:
+def test_try_gives_columns_prompt_and_step_and_reads_standard_input(directory: Path) -> None:
     (directory / "reads.py").write_text(
         "def f(response, prompt, sizes, step):\n    return len(prompt) + sum(sizes) + step\n"
     )
     scored = data("try", "reads.py:f", "--response", "", "--prompt", "ab", "--column", "sizes=[1, 2]", "--step", "10")
     assert scored["value"] == 15.0
-
-
-def test_try_reads_a_response_from_standard_input(directory: Path) -> None:
     result = CliRunner().invoke(main, ["rewards", "try", "math", "--response", "-", "--answer", "4"], input="it is 4")
     assert result.stdout.startswith("math: 1\n")
 
@@ -363,6 +345,7 @@ def test_an_argument_must_name_its_component_where_there_are_several(directory: 
     assert call(*arguments, "short.limit=6").stdout.startswith("short+correct: 1.85\n")
 
 
+@pytest.mark.slow
 def test_a_check_prints_the_best_exploit_that_it_found(directory: Path) -> None:
     text = call("check", "cheatable.py:reward", "--data", "rows.jsonl", "--tries", "100").stdout
     assert "failed  every answer listed" in text
@@ -371,6 +354,7 @@ def test_a_check_prints_the_best_exploit_that_it_found(directory: Path) -> None:
     assert text.splitlines()[-1].startswith("reward failed")
 
 
+@pytest.mark.slow
 def test_a_check_takes_columns_by_other_names(directory: Path) -> None:
     (directory / "other.jsonl").write_text('{"task": "1 and 1?", "gold": "2"}\n{"task": "2 and 2?", "gold": "4"}\n')
     arguments = ("check", "math", "--data", "other.jsonl", "--tries", "5")
@@ -387,19 +371,14 @@ def test_calibration_reads_completions_with_labels(directory: Path) -> None:
     assert len(report["disagreements"]) == 1
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"response": 4, "answer": "4"}', '{"response": "4"}'])
-def test_a_completion_that_cannot_be_used_is_refused_with_its_line(line: str, directory: Path) -> None:
-    (directory / "completions.jsonl").write_text(f"\n{line}\n")
-    result = call("calibrate", "math", "math", "--completions", "completions.jsonl")
-    assert result.exit_code == 2
-    assert "line 2" in result.stderr
+def test_an_unusable_completion_is_refused_with_its_line(directory: Path) -> None:
+    for line in ("{", "[]", '{"response": 4, "answer": "4"}', '{"response": "4"}'):
+        (directory / "completions.jsonl").write_text(f"\n{line}\n")
+        result = call("calibrate", "math", "math", "--completions", "completions.jsonl")
+        assert result.exit_code == 2
+        assert "line 2" in result.stderr
 
 
 def test_bench_gives_a_rate_for_each_outcome(directory: Path) -> None:
     speeds = data("bench", "math", "--count", "2", "--repeats", "1")["speeds"]
     assert {speed["outcome"] for speed in speeds} == {"scored", "bad_reference", "scored, bad_reference"}
-
-
-@pytest.mark.parametrize("command", ["list", "show", "try", "test", "check", "calibrate", "bench"])
-def test_every_help_names_the_exit_statuses(command: str) -> None:
-    assert "Exit status: 0" in call(command, "--help").stdout

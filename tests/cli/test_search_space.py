@@ -1,6 +1,7 @@
 """Hydra's sweeps as the dimensions of a search."""
 
 import pytest
+from tests.raising import raises
 
 from agent_tunix.cli.search_space import read_space
 from agent_tunix.errors import ConfigError
@@ -32,15 +33,15 @@ def test_the_rest_is_the_same_in_every_trial() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "code"),
     [
-        ("k=interval(1,0)", "from a lower to a higher number"),
-        ("k=tag(log,interval(0,1))", r"above 0 with tag\(log"),
-        ("k=range(3,3)", "has no numbers"),
-        ("k=glob(*)", "a search draws from choices"),
-        ("k=interval(", "an override cannot be read"),
+        ("k=interval(1,0)", "invalid_interval"),
+        ("k=tag(log,interval(0,1))", "invalid_interval"),
+        ("k=range(3,3)", "empty_range"),
+        ("k=glob(*)", "unsearchable_sweep"),
+        ("k=interval(", "invalid_override"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_an_override_that_cannot_be_searched_is_refused(override: str, code: str) -> None:
+    with raises(ConfigError, code):
         read_space([override])

@@ -38,7 +38,7 @@ def test_upload_prints_the_id_alone_on_standard_output(run: Run) -> None:
     assert "brevity, version 1" in result.stderr
 
 
-def test_what_was_uploaded_is_listed_and_got_by_id_and_by_name(run: Run) -> None:
+def test_an_upload_is_listed_and_read_by_id_and_by_name(run: Run) -> None:
     id = upload(run, "--name", "short")
     assert [one["id"] for one in json.loads(run("store", "list", "--json").stdout)["data"]] == [id]
     shown = [json.loads(run("store", "get", which, "--json").stdout) for which in (id, "short")]
@@ -47,17 +47,14 @@ def test_what_was_uploaded_is_listed_and_got_by_id_and_by_name(run: Run) -> None
     assert f"id       {id}" in run("store", "get", "short").stdout
 
 
-def test_a_file_that_is_uploaded_again_is_a_version_unless_only_changes_are_wanted(run: Run) -> None:
+def test_if_changed_makes_no_version_of_the_same_file(run: Run) -> None:
     first = upload(run, "--if-changed")
     assert upload(run, "--if-changed") == first
     assert upload(run) != first
 
 
-def test_the_source_comes_back_to_the_byte(run: Run) -> None:
+def test_the_format_is_read_from_the_file_and_the_source_is_returned_byte_for_byte(run: Run) -> None:
     assert run("store", "get", upload(run), "--source").stdout_bytes == SOURCE
-
-
-def test_the_format_is_read_off_the_file(run: Run) -> None:
     Path("brevity.py").write_text("async def reward(args, sample, **kwargs):\n    return len(sample.response) / 9\n")
     assert json.loads(run("store", "get", upload(run), "--json").stdout)["format"] == "miles"
 
@@ -67,7 +64,7 @@ def test_advice_is_given_on_standard_error(run: Run) -> None:
     assert "advice: line 1: `reward` takes no **kwargs" in run("store", "upload", "brevity.py").stderr
 
 
-def test_a_list_goes_on_over_pages(run: Run) -> None:
+def test_a_list_has_pages(run: Run) -> None:
     ids = [upload(run) for _ in range(3)]
     first = run("store", "list", "--limit", "2")
     assert [line.split()[0] for line in first.stdout.splitlines()] == ids[:0:-1]
@@ -75,7 +72,7 @@ def test_a_list_goes_on_over_pages(run: Run) -> None:
     assert run("store", "list", "--after", ids[1], "--name", "brevity").stdout.split()[0] == ids[0]
 
 
-def test_what_is_deleted_is_gone(run: Run) -> None:
+def test_a_deleted_function_is_gone(run: Run) -> None:
     id = upload(run)
     assert run("store", "delete", id).exit_code == 0
     assert run("store", "get", id).exit_code == 1
@@ -90,22 +87,17 @@ def test_what_is_deleted_is_gone(run: Run) -> None:
         (1, ["store", "delete", "unknown"]),
         (1, ["store", "list", "--after", "rf_forged"]),
         (1, ["store", "upload", "brevity.py", "--name", "a b"]),
-        (1, ["store", "upload", "brevity.py", "--format", "miles"]),
         (1, ["store", "upload", "broken.py"]),
         (2, ["store", "upload", "absent.py"]),
         (2, ["store", "upload", "brevity.py", "--format", "castform"]),
-        (2, ["store", "list", "--limit", "0"]),
         (2, ["store", "list", "--key", "vk_wrong"]),
         (2, ["store", "list", "--url", "http://127.0.0.1:9"]),
-        (2, ["store", "nothing"]),
         (1, ["keys", "revoke", "nobody"]),
         (1, ["keys", "create", "a b"]),
         (2, ["keys", "create", "alice", "--scope", "admin"]),
     ],
 )
-def test_the_status_says_whether_the_store_refused_or_the_command_could_not_be_used(
-    status: int, arguments: list[str], run: Run
-) -> None:
+def test_the_status_is_1_for_a_refusal_and_2_for_a_wrong_use(status: int, arguments: list[str], run: Run) -> None:
     Path("broken.py").write_text("def reward(")
     result = run(*arguments)
     assert result.exit_code == status, result.output
@@ -113,7 +105,7 @@ def test_the_status_says_whether_the_store_refused_or_the_command_could_not_be_u
     assert "Traceback" not in result.stderr
 
 
-def test_a_database_that_cannot_be_used_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_database_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_TUNIX_DATABASE_URL", "mysql://a@b/c")
     assert run("store", "list").exit_code == 2
 
@@ -137,11 +129,8 @@ def test_a_name_is_its_owners(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("AGENT_TUNIX_KEY", run("keys", "create", "bob").stdout.strip())
     assert run("store", "delete", id).exit_code == 1
     assert run("store", "delete", id, "--key", secret).exit_code == 0
-
-
-def test_whoever_has_the_database_may_delete_anything(run: Run) -> None:
-    id = upload(run, "--key", run("keys", "create", "alice").stdout.strip())
-    assert run("store", "delete", id).exit_code == 0
+    monkeypatch.delenv("AGENT_TUNIX_KEY")
+    assert run("store", "delete", upload(run, "--key", secret)).exit_code == 0  # with the database, without a key
 
 
 def test_a_stored_reward_can_be_tried_and_shown(run: Run) -> None:
@@ -159,6 +148,7 @@ UNSANDBOXED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", UNSANDBOXED)
 def test_a_stored_reward_that_cannot_be_isolated_runs_only_where_that_is_allowed(
     command: str, run: Run, monkeypatch: pytest.MonkeyPatch

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import httpx
 
-# Whether a file is a reward function, and whether a cursor was ever given, no schema can say: what follows the schema
-# is not always accepted.
+# A request that follows the schema is not always accepted: a file may be no reward function, a cursor never given.
 _LEFT_OUT = "positive_data_acceptance"
-# What a generator would never hit upon: ids that there are.
+# Ids that exist, which a generator would never find.
 _CONFIGURATION = """\
 [dictionaries.ids]
 values = {ids}
@@ -25,13 +24,7 @@ _PROGRAM = "from schemathesis.cli import schemathesis; schemathesis()"
 
 @dataclass(frozen=True)
 class Conformance:
-    """What came of it.
-
-    Attributes:
-        holds: Whether every answer was one that the document has, and none was a failure of the server.
-        cases: How many requests were made.
-        text: What Schemathesis says.
-    """
+    """The result of Schemathesis: true if every answer is in the document and none is a failure of the server."""
 
     holds: bool
     cases: int
@@ -39,22 +32,14 @@ class Conformance:
 
 
 def check_conformance(url: str, secret: str, directory: Path, max_examples: int, seed: int = 0) -> Conformance:
-    """Put requests to a server.
-
-    Args:
-        url: Where it is.
-        secret: A key that may do anything.
-        directory: Where files may be left.
-        max_examples: Of a kind of request, more or less.
-        seed: Of what is random.
-    """
+    """Put requests to a server with a key of every scope; files may be left in the directory."""
     headers = {"Authorization": f"Bearer {secret}"}
     lists = ("reward_functions", "runs")
     ids = [one["id"] for name in lists for one in httpx.get(f"{url}/v1/{name}", headers=headers).json()["data"]]
     configuration = directory / "schemathesis.toml"
     configuration.write_text(_CONFIGURATION.format(ids=ids))
     command = [sys.executable, "-c", _PROGRAM, "--config-file", str(configuration), "run", f"{url}/openapi.json"]
-    options = ["--max-examples", str(max_examples), "--seed", str(seed), "--exclude-checks", _LEFT_OUT]
+    options = f"--max-examples {max_examples} --seed {seed} --exclude-checks {_LEFT_OUT} --request-timeout 600".split()
     done = subprocess.run(
         [*command, "-H", f"Authorization: {headers['Authorization']}", *options],
         cwd=directory,

@@ -1,26 +1,29 @@
-"""A server on SQLite and on PostgreSQL, for all tests of a file."""
+"""A server for all tests of a file."""
 
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from agent_tunix.service import Settings, TryLimits
 from agent_tunix.store import open_store
 from tests.service.support import Server, running
-from tests.store.conftest import empty_database, postgresql
+from tests.store.conftest import postgresql
 
 __all__ = ["client", "postgresql", "server"]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A running server."""
-    with open_store(empty_database(request, tmp_path_factory.mktemp("store"))) as store, running(store) as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A running server on SQLite."""
+    file = tmp_path_factory.mktemp("store") / "store.db"
+    settings = Settings(tries=TryLimits(timeout_s=60, total_timeout_s=300))  # a busy machine is slow
+    with open_store(f"sqlite:///{file}") as store, running(store, settings) as server:
         yield server
 
 
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
-    """Alice's."""
+    """A client with Alice's key."""
     with server.client() as client:
         yield client

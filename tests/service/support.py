@@ -28,13 +28,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Server:
-    """A running server.
-
-    Attributes:
-        url: Where it is.
-        store: What it serves.
-        secret: A key of `alice` that may do anything.
-    """
+    """A running server, its store, and the secret of a key of `alice` with every scope."""
 
     url: str
     store: Store
@@ -52,7 +46,7 @@ class Server:
         """A client with a key: alice's, another one, or, "", none."""
         secret = self.secret if secret is None else secret
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=600)
 
     def new_key(self, *scopes: str) -> str:
         """The secret of a new key of somebody else."""

@@ -1,9 +1,9 @@
-"""Who may do what with which key."""
+"""Authentication and scopes of the API."""
 
 import httpx
 import pytest
 
-from tests.service.support import BREVITY, Server, new_name, upload
+from tests.service.support import Server
 
 CALLS = [
     ("GET", "/v1/reward_functions", "read"),
@@ -27,18 +27,14 @@ def error_of(response: httpx.Response) -> tuple[int, str, str]:
     [
         (None, "missing_key"),
         ("", "invalid_key"),
-        ("Bearer", "invalid_key"),
-        ("Bearer vk_", "invalid_key"),
         (f"Bearer vk_{'a' * 40}", "invalid_key"),
-        (f"Bearer vk_{'a' * 10_000}", "invalid_key"),
-        ("Bearer vk_' OR 1=1 --", "invalid_key"),
         ("Basic {secret}", "invalid_key"),
         ("{secret}", "invalid_key"),
         ("Bearer {upper}", "invalid_key"),
         ("Bearer {secret}x", "invalid_key"),
     ],
 )
-def test_what_is_no_key_opens_nothing(server: Server, header: str | None, code: str) -> None:
+def test_an_invalid_key_is_refused(server: Server, header: str | None, code: str) -> None:
     given = (
         {} if header is None else {"Authorization": header.format(secret=server.secret, upper=server.secret.upper())}
     )
@@ -48,22 +44,17 @@ def test_what_is_no_key_opens_nothing(server: Server, header: str | None, code: 
     assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize(("method", "path", "scope"), CALLS)
-def test_each_call_needs_a_key(server: Server, method: str, path: str, scope: str) -> None:
+def test_only_the_openapi_document_needs_no_key(server: Server) -> None:
     with server.client("") as client:
-        assert error_of(client.request(method, path)) == (401, "authentication_error", "missing_key")
-
-
-@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/nothing", "/v1/reward_functions/"])
-def test_what_there_is_under_v1_is_told_to_no_one_without_a_key(server: Server, path: str) -> None:
-    with server.client("") as client:
-        assert client.get(path).status_code == 401
+        for method, path, _ in CALLS:
+            assert error_of(client.request(method, path)) == (401, "authentication_error", "missing_key")
+        for path in ("/v1", "/v1/", "/v1/nothing", "/v1/reward_functions/"):
+            assert client.get(path).status_code == 401
+        assert client.get("/openapi.json").status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path", "scope"), CALLS)
-def test_each_call_needs_its_scope_whatever_else_the_key_may_do(
-    server: Server, method: str, path: str, scope: str
-) -> None:
+def test_each_call_needs_its_scope(server: Server, method: str, path: str, scope: str) -> None:
     others = [other for other in SCOPES if other != scope]
     with server.client(server.new_key(*others)) as client:
         response = client.request(method, path.format(id="rf_" + "a" * 24))
@@ -78,7 +69,7 @@ def test_its_scope_is_all_that_a_call_needs(server: Server, method: str, path: s
     assert response.status_code in (200, 404, 415)
 
 
-def test_a_revoked_key_opens_nothing_from_that_moment_on(server: Server) -> None:
+def test_a_revoked_key_is_refused_at_once(server: Server) -> None:
     key, secret = server.store.keys.create("bob")
     with server.client(secret) as bob:
         assert bob.get("/v1/reward_functions").status_code == 200
@@ -86,7 +77,7 @@ def test_a_revoked_key_opens_nothing_from_that_moment_on(server: Server) -> None
         assert error_of(bob.get("/v1/reward_functions")) == (401, "authentication_error", "invalid_key")
 
 
-def test_a_key_that_is_not_valid_is_refused_before_its_body_is_read(server: Server) -> None:
+def test_an_invalid_key_is_refused_before_the_body_is_read(server: Server) -> None:
     def endless() -> object:
         while True:
             yield b"x" * 65536
@@ -95,18 +86,3 @@ def test_a_key_that_is_not_valid_is_refused_before_its_body_is_read(server: Serv
         response = client.post("/v1/reward_functions", content=endless())  # type: ignore[arg-type]
     assert response.status_code == 401
     assert response.headers["connection"] == "close"
-
-
-def test_a_name_belongs_to_the_key_that_took_it(server: Server, client: httpx.Client) -> None:
-    name = new_name()
-    upload(client, name)
-    with server.client(server.new_key()) as bob:
-        assert error_of(upload(bob, name)) == (409, "invalid_request_error", "name_taken")
-        assert upload(bob, new_name()).status_code == 201
-    assert upload(client, name, BREVITY + b"\n").json()["version"] == 2
-
-
-@pytest.mark.parametrize("path", ["/openapi.json"])
-def test_what_says_nothing_of_the_store_needs_no_key(server: Server, path: str) -> None:
-    with server.client("") as client:
-        assert client.get(path).status_code == 200

@@ -23,18 +23,19 @@ def document(client: httpx.Client) -> dict[str, Any]:
     return found
 
 
-def test_no_request_made_from_the_document_is_answered_otherwise_than_it_says(tmp_path: Path) -> None:
-    for number in range(5):
+@pytest.mark.slow
+def test_schemathesis_finds_no_answer_that_differs_from_the_document(tmp_path: Path) -> None:
+    for number in range(2):
         (tmp_path / "runs").mkdir(exist_ok=True)
         write_run(tmp_path / "runs" / str(number), num_steps=3)
     settings = Settings(requests_per_second=0, failed_keys_per_second=0, runs=(tmp_path / "runs",))
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
         with server.client() as client:
-            for _ in range(5):
+            for _ in range(2):
                 upload(client, new_name())
-        seen = check_conformance(server.url, server.secret, tmp_path, max_examples=10)
+        seen = check_conformance(server.url, server.secret, tmp_path, max_examples=5)
     assert seen.holds, seen.text
-    assert seen.cases >= 150
+    assert seen.cases >= 60
 
 
 def test_every_operation_has_the_errors_that_any_request_may_get(document: dict[str, Any]) -> None:
@@ -55,7 +56,7 @@ def test_every_operation_needs_a_key(document: dict[str, Any]) -> None:
     assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
 
 
-def test_no_schema_of_the_document_has_fields_that_it_does_not_name(document: dict[str, Any]) -> None:
+def test_schemas_of_the_document_name_all_their_fields(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     assert not {"HTTPValidationError", "ValidationError"} & set(schemas)
     loose = [name for name, schema in schemas.items() if schema.get("additionalProperties") is not False]

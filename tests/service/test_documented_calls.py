@@ -1,4 +1,4 @@
-"""The lines of docs/service.md, run against a real server on SQLite and on PostgreSQL."""
+"""The examples of docs/service.md, run against a real server."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from tests.service.support import Server
 from tests.test_docs import ROOT, read_blocks, run_blocks
 
 
+@pytest.mark.slow
 def test_the_calls_of_the_page_are_answered_as_it_shows(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong is answered in one shape, with the documented status, and tells nothing of the inside."""
+"""Errors of the API: one shape, the documented status and code, and no internals. tests/service/abuse has more."""
 
 import logging
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from agent_tunix.errors import StoreError
 from agent_tunix.store.reward_functions import RewardFunctions
 from agent_tunix.store.uploads import MAX_BYTES
-from tests.service.support import BREVITY, Server, upload
+from tests.service.support import BREVITY
 from tests.service.test_authentication import error_of
 
 NO_ID = "rf_" + "a" * 24
@@ -25,28 +25,21 @@ LIST = "/v1/reward_functions"
         ("GET", f"{LIST}/{NO_ID}", (404, "reward_function_not_found", "id")),
         ("GET", f"{LIST}/{NO_ID}/source", (404, "reward_function_not_found", "id")),
         ("DELETE", f"{LIST}/{NO_ID}", (404, "reward_function_not_found", "id")),
-        ("GET", f"{LIST}/rf_' OR 1=1 --", (404, "reward_function_not_found", "id")),
-        ("GET", f"{LIST}/%2e%2e%2f%2e%2e%2fetc%2fpasswd", (404, "path_not_found", None)),
-        ("GET", f"{LIST}/..%00", (404, "reward_function_not_found", "id")),
         ("GET", f"{LIST}/%F0%9F%92%A9", (404, "reward_function_not_found", "id")),
-        ("GET", f"{LIST}/{'a' * 10_000}", (404, "reward_function_not_found", "id")),
         ("PUT", LIST, (405, "method_not_allowed", None)),
         ("PATCH", f"{LIST}/{NO_ID}", (405, "method_not_allowed", None)),
         ("HEAD", LIST, (405, None, None)),
         ("GET", f"{LIST}?limit=0", (400, "invalid_limit", "limit")),
         ("GET", f"{LIST}?limit=101", (400, "invalid_limit", "limit")),
         ("GET", f"{LIST}?limit=ten", (400, "invalid_limit", "limit")),
-        ("GET", f"{LIST}?limit=-1", (400, "invalid_limit", "limit")),
-        ("GET", f"{LIST}?limit=9999999999999999999999", (400, "invalid_limit", "limit")),
         ("GET", f"{LIST}?after={NO_ID}", (400, "invalid_cursor", "after")),
         ("GET", f"{LIST}?after=", (400, "invalid_cursor", "after")),
-        ("GET", f"{LIST}?after=rf_%27%3B+DROP+TABLE+keys", (400, "invalid_cursor", "after")),
         ("GET", f"{LIST}?after=%00&name=a%20b", (400, "invalid_cursor", "after")),
         ("POST", LIST, (415, "unsupported_media_type", None)),
         ("POST", f"{LIST}/{NO_ID}/try", (415, "unsupported_media_type", None)),
     ],
 )
-def test_a_request_that_cannot_be_met(
+def test_an_impossible_request_gets_its_error(
     client: httpx.Client, method: str, path: str, expected: tuple[int, str | None, str | None]
 ) -> None:
     response = client.request(method, path)
@@ -67,20 +60,16 @@ def test_a_request_that_cannot_be_met(
         ({"file": None}, (400, "missing_parameter", "file")),
         ({"format": None}, (400, "missing_parameter", "format")),
         ({"name": "../../etc/passwd"}, (400, "invalid_name", "name")),
-        ({"name": "x'; DROP TABLE keys; --"}, (400, "invalid_name", "name")),
-        ({"name": "rf_mine"}, (400, "invalid_name", "name")),
-        ({"name": "a" * 65}, (400, "invalid_name", "name")),
         ({"name": "\udcff\x00"}, (400, "invalid_name", "name")),
         ({"format": "verl"}, (400, "invalid_format", "format")),
         ({"format": "miles"}, (400, "wrong_kind", "format")),
-        ({"file": b""}, (400, "empty_file", "file")),
         ({"file": b"def reward("}, (400, "syntax_error", "file")),
         ({"file": b"x = 1"}, (400, "no_reward_function", "file")),
         ({"file": b"PK\x03\x04" + bytes(range(256))}, (400, "invalid_encoding", "file")),
         ({"file": BREVITY + b"#" * MAX_BYTES}, (413, "file_too_large", "file")),
     ],
 )
-def test_an_upload_that_cannot_be_kept(
+def test_a_refused_upload_gets_its_error_and_is_not_kept(
     client: httpx.Client, changed: dict[str, Any], expected: tuple[int, str, str]
 ) -> None:
     given: dict[str, Any] = {"name": "brevity", "format": "trl", "file": BREVITY} | changed
@@ -98,22 +87,17 @@ def test_an_upload_that_cannot_be_kept(
 
 
 @pytest.mark.parametrize(
-    ("content", "code"),
+    ("content", "boundary", "code"),
     [
-        (b"", "missing_parameter"),
-        (b"--x\r\n", "missing_parameter"),
-        (b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n' + b"a" * (1 << 20) + b"b", "malformed_body"),
-        (b"no boundary here", "malformed_body"),
+        (b"", "; boundary=x", "missing_parameter"),
+        (b"--x\r\n", "; boundary=x", "missing_parameter"),
+        (b"no boundary here", "; boundary=x", "malformed_body"),
+        (b"x", "", "malformed_body"),
     ],
 )
-def test_a_malformed_form_is_told_of(client: httpx.Client, content: bytes, code: str) -> None:
-    response = client.post(LIST, content=content, headers={"Content-Type": "multipart/form-data; boundary=x"})
+def test_a_malformed_form_gets_its_error(client: httpx.Client, content: bytes, boundary: str, code: str) -> None:
+    response = client.post(LIST, content=content, headers={"Content-Type": f"multipart/form-data{boundary}"})
     assert error_of(response) == (400, "invalid_request_error", code)
-
-
-def test_a_form_without_a_boundary_is_told_of(client: httpx.Client) -> None:
-    response = client.post(LIST, content=b"x", headers={"Content-Type": "multipart/form-data"})
-    assert error_of(response) == (400, "invalid_request_error", "malformed_body")
 
 
 @pytest.mark.parametrize(
@@ -134,12 +118,12 @@ def test_a_form_without_a_boundary_is_told_of(client: httpx.Client) -> None:
         (b'{"rows": [{"completions": ["a"]}], "step": true}', "invalid_step"),
     ],
 )
-def test_a_try_that_is_not_as_documented_is_told_of(client: httpx.Client, content: bytes, code: str) -> None:
+def test_a_malformed_try_gets_its_error(client: httpx.Client, content: bytes, code: str) -> None:
     response = client.post(f"{LIST}/{NO_ID}/try", content=content, headers={"Content-Type": "application/json"})
     assert error_of(response) == (400, "invalid_request_error", code)
 
 
-def test_a_defect_is_logged_under_the_requests_number_and_told_without_internals(
+def test_a_defect_is_logged_with_the_request_id_and_shows_no_internals(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(RewardFunctions, "list", lambda *_: 1 / 0)
@@ -152,7 +136,7 @@ def test_a_defect_is_logged_under_the_requests_number_and_told_without_internals
     assert record.exc_info
 
 
-def test_a_store_that_cannot_be_used_is_told_without_its_address(
+def test_an_unusable_store_is_reported_without_its_address(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -163,8 +147,3 @@ def test_a_store_that_cannot_be_used_is_told_without_its_address(
     assert error_of(response) == (503, "server_error", "store_unavailable")
     assert "secret.host" not in response.text
     assert response.headers["retry-after"]
-
-
-def test_the_file_name_of_an_upload_is_used_for_nothing(client: httpx.Client, server: Server) -> None:
-    made = upload(client).json()
-    assert client.get(f"{LIST}/{made['id']}/source").headers["content-disposition"].endswith('"brevity.py"')

@@ -1,9 +1,7 @@
-"""Keys that are not valid: counted by where they come from, without shutting out who has a valid one."""
+"""Limits on invalid keys: counted by address, without shutting out valid keys."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -15,7 +13,6 @@ from agent_tunix.service.problems import Problem
 from agent_tunix.store import open_store
 from tests.service.support import Server, running
 from tests.service.test_authentication import error_of
-from tests.service.test_limits import head
 
 LIST = "/v1/reward_functions"
 ALLOWED = 3
@@ -36,57 +33,27 @@ def fail(server: Server, authorization: str, address: str = "127.0.0.1") -> http
 
 
 @pytest.mark.parametrize("authorization", [f"Bearer vk_{'a' * 40}", "Bearer nonsense", "Basic YTpi", ""])
-def test_an_address_that_goes_on_with_keys_that_are_not_valid_is_told_to_wait(
-    server: Server, authorization: str
-) -> None:
+def test_an_address_that_sends_too_many_invalid_keys_must_wait(server: Server, authorization: str) -> None:
     answers = [fail(server, authorization) for _ in range(ALLOWED + 1)]
     assert [answer.status_code for answer in answers] == [401] * ALLOWED + [429]
     assert error_of(answers[-1]) == (429, "rate_limit_error", "too_many_failed_keys")
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 1000
 
 
-def test_a_valid_key_passes_from_the_same_address_all_the_while(server: Server) -> None:
+def test_a_valid_key_and_other_addresses_are_not_limited(server: Server) -> None:
     with server.client() as client:
-        for _ in range(3 * ALLOWED):
+        for _ in range(ALLOWED + 1):
             fail(server, "Bearer vk_dead")
             assert client.get(LIST).status_code == 200
-
-
-def test_another_address_has_failures_of_its_own(server: Server) -> None:
-    for _ in range(ALLOWED + 1):
-        fail(server, "Bearer vk_dead")
     assert fail(server, "Bearer vk_dead", "127.0.0.2").status_code == 401
 
 
-def test_a_request_without_a_key_is_no_failure(server: Server) -> None:
+def test_a_missing_key_or_scope_does_not_count_as_a_failure(server: Server) -> None:
     with server.client("") as client:
         assert {client.get(LIST).status_code for _ in range(2 * ALLOWED)} == {401}
-    assert fail(server, "Bearer vk_dead").status_code == 401
-
-
-def test_a_key_that_lacks_a_scope_is_no_failure(server: Server) -> None:
     with server.client(server.new_key("try")) as client:
         assert {client.get(LIST).status_code for _ in range(2 * ALLOWED)} == {403}
-
-
-def test_a_key_that_is_revoked_while_its_upload_comes_in_uploads_nothing(server: Server) -> None:
-    key, secret = server.store.keys.create("bob")
-    address = urlsplit(server.url)
-    form = (
-        b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nf\r\n'
-        b'--x\r\nContent-Disposition: form-data; name="format"\r\n\r\ntrl\r\n'
-        b'--x\r\nContent-Disposition: form-data; name="file"; filename="f.py"\r\n\r\n'
-        b"def reward(completions, **kwargs): return [0.0]\r\n--x--\r\n"
-    )
-    lines = ["Content-Type: multipart/form-data; boundary=x", f"Content-Length: {len(form)}", "Expect: 100-continue"]
-    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
-        connection.sendall(head(Server(server.url, server.store, secret), "POST", LIST, *lines))
-        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")  # the key has been found to be valid
-        connection.sendall(form[:-1])
-        server.store.keys.revoke(key.id)
-        connection.sendall(form[-1:])
-        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
-    assert server.store.reward_functions.list().data == []
+    assert fail(server, "Bearer vk_dead").status_code == 401
 
 
 # --- counting --------------------------------------------------------------------------------------------------------
@@ -104,7 +71,7 @@ def test_a_key_that_is_revoked_while_its_upload_comes_in_uploads_nothing(server:
         (None, ""),
     ],
 )
-def test_who_sends_a_request_is_an_address_or_the_network_that_one_party_has(host: str | None, network: str) -> None:
+def test_a_client_is_known_by_its_address_or_ipv6_network(host: str | None, network: str) -> None:
     assert network_of({"type": "http", "client": None if host is None else (host, 1)}) == network
 
 
@@ -114,18 +81,19 @@ def test_failures_are_forgiven_with_time() -> None:
     scope = {"type": "http", "client": ("192.0.2.7", 1)}
     failed.count(scope)
     failed.count(scope)
-    with pytest.raises(Problem, match=r"wait 2\.0 s"):
+    with pytest.raises(Problem) as caught:
         failed.count(scope)
+    assert (caught.value.code, caught.value.headers["Retry-After"]) == ("too_many_failed_keys", "2")
     now = 2.0
     failed.count(scope)
     with pytest.raises(Problem):
         failed.count(scope)
 
 
-def test_what_is_counted_takes_bounded_room_and_those_heard_of_last_stay() -> None:
+def test_the_oldest_addresses_are_forgotten() -> None:
     buckets = TokenBuckets(rate=0.001, size=1, clock=lambda: 0.0, most=10)
     for number in range(1000):
         assert buckets.take(f"10.0.0.{number}") == 0.0
         if number >= 1:
             assert buckets.take("10.0.0.0") > 0
-    assert len(buckets._buckets) == 10
+    assert buckets.take("10.0.0.1") == 0.0  # it was forgotten

@@ -1,5 +1,6 @@
-"""Uploading, listing, getting and deleting over HTTP."""
+"""Reward functions over HTTP: uploaded, listed, read and deleted; in the slow tier also on PostgreSQL."""
 
+import concurrent.futures
 import hashlib
 from collections.abc import Iterator
 
@@ -7,7 +8,8 @@ import httpx
 import pytest
 
 from agent_tunix.store.opening import Store
-from tests.service.support import BREVITY, Server, running, upload
+from tests.service.support import BREVITY, Server, new_name, running, upload
+from tests.service.test_authentication import error_of
 from tests.store.conftest import store, url
 
 __all__ = ["store", "url"]
@@ -20,7 +22,7 @@ def server(store: Store) -> Iterator[Server]:
         yield server
 
 
-def test_an_upload_is_answered_with_what_is_known_of_it(client: httpx.Client) -> None:
+def test_an_upload_returns_the_new_function(client: httpx.Client) -> None:
     response = upload(client)
     made = response.json()
     assert response.status_code == 201
@@ -36,19 +38,7 @@ def test_an_upload_is_answered_with_what_is_known_of_it(client: httpx.Client) ->
         "size": len(BREVITY),
         "owner": "",
     }
-
-
-def test_what_was_uploaded_is_got_by_its_id(client: httpx.Client) -> None:
-    made = upload(client).json()
     assert client.get(f"/v1/reward_functions/{made['id']}").json() == made
-
-
-def test_the_list_is_newest_first_in_pages(client: httpx.Client) -> None:
-    ids = [upload(client, f"f{number}").json()["id"] for number in range(5)]
-    first = client.get("/v1/reward_functions", params={"limit": 3}).json()
-    rest = client.get("/v1/reward_functions", params={"limit": 3, "after": first["data"][-1]["id"]}).json()
-    assert [one["id"] for one in first["data"] + rest["data"]] == ids[::-1]
-    assert (first["object"], first["has_more"], rest["has_more"]) == ("list", True, False)
 
 
 def test_the_versions_of_a_name_are_listed_newest_first(client: httpx.Client) -> None:
@@ -58,7 +48,7 @@ def test_the_versions_of_a_name_are_listed_newest_first(client: httpx.Client) ->
     assert [(one["name"], one["version"]) for one in found] == [("one", 2), ("one", 1)]
 
 
-def test_an_upload_that_may_be_made_again_is_answered_with_the_version_that_there_is(client: httpx.Client) -> None:
+def test_if_changed_returns_the_version_with_the_same_bytes(client: httpx.Client) -> None:
     def upload_if_changed(source: bytes, if_changed: str) -> httpx.Response:
         fields = {"name": "brevity", "format": "trl", "if_changed": if_changed}
         return client.post("/v1/reward_functions", data=fields, files={"file": ("f.py", source)})
@@ -85,7 +75,7 @@ def test_the_list_stays_whole_while_others_upload(client: httpx.Client) -> None:
     assert seen == ids[::-1]
 
 
-def test_the_source_is_the_very_bytes_and_not_shown_by_a_browser(client: httpx.Client) -> None:
+def test_the_source_is_returned_byte_for_byte_as_a_download(client: httpx.Client) -> None:
     source = b"\xef\xbb\xbf# caf\xc3\xa9\r\n" + BREVITY
     made = upload(client, source=source).json()
     response = client.get(f"/v1/reward_functions/{made['id']}/source")
@@ -95,7 +85,7 @@ def test_the_source_is_the_very_bytes_and_not_shown_by_a_browser(client: httpx.C
     assert response.headers["x-content-type-options"] == "nosniff"
 
 
-def test_what_is_deleted_is_not_found(client: httpx.Client) -> None:
+def test_a_deleted_function_is_not_found(client: httpx.Client) -> None:
     id = upload(client).json()["id"]
     assert client.delete(f"/v1/reward_functions/{id}").json() == {
         "id": id,
@@ -107,10 +97,30 @@ def test_what_is_deleted_is_not_found(client: httpx.Client) -> None:
     assert client.delete(f"/v1/reward_functions/{id}").status_code == 404
 
 
-def test_anothers_function_can_be_read_and_not_deleted(server: Server, client: httpx.Client) -> None:
+def test_the_function_of_another_owner_can_be_read_but_not_changed(server: Server, client: httpx.Client) -> None:
     id = upload(client).json()["id"]
     with server.client(server.new_key()) as bob:
         assert bob.get(f"/v1/reward_functions/{id}").status_code == 200
         assert bob.delete(f"/v1/reward_functions/{id}").status_code == 404
-        assert upload(bob).json()["error"]["code"] == "name_taken"
+        assert error_of(upload(bob)) == (409, "invalid_request_error", "name_taken")
+        assert upload(bob, new_name()).status_code == 201
     assert client.get(f"/v1/reward_functions/{id}").status_code == 200
+
+
+def test_uploads_of_one_name_at_once_get_versions_without_a_gap(server: Server) -> None:
+    def add(number: int) -> int:
+        with server.client() as client:
+            version: int = upload(client, "brevity", BREVITY + b"#" * number).json()["version"]
+            return version
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(add, range(16))) == list(range(1, 17))
+
+
+def test_one_of_several_keys_that_upload_a_new_name_at_once_owns_it(server: Server) -> None:
+    def add(secret: str) -> int:
+        with server.client(secret) as client:
+            return upload(client).status_code
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(add, [server.new_key() for _ in range(8)])) == [201] + [409] * 7

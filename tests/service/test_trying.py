@@ -1,4 +1,4 @@
-"""Functions tried over HTTP: scored in processes of their own, and every failure told as an outcome."""
+"""Functions tried over HTTP: scored in isolated processes, with every failure as an outcome."""
 
 import linecache
 import os
@@ -7,9 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
+from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service import Settings, TryLimits
-from agent_tunix.service.trying import Row, try_reward
+from agent_tunix.service.trying import Row, cannot_be_tried, try_reward
 from tests.service.support import BREVITY, new_name, upload
 
 
@@ -35,20 +36,25 @@ def test_each_completion_of_each_row_gets_its_score_in_order(client: httpx.Clien
     assert {score["outcome"] for score in answer["data"]} == {"scored"}
 
 
-def test_the_reference_and_other_columns_are_given_by_name(client: httpx.Client) -> None:
+def test_columns_and_the_prompt_are_passed_by_name(client: httpx.Client) -> None:
     source = b"""\
-def reward(completions, answer, level, prompts, **kwargs):
+import os
+def reward(completions, answer, level, prompts, log_extra, **kwargs):
+    log_extra("process", [os.getpid()])
     return [float(a == c) + n / 10 + len(p) for c, a, n, p in zip(completions, answer, level, prompts)]
 """
-    assert one(client, source, prompt="ab", completions=["4"], answer="4", columns={"level": 3})["value"] == 3.3
+    score = one(client, source, prompt="ab", completions=["4"], answer="4", columns={"level": 3})
+    assert score["value"] == 3.3
+    assert score["extras"]["process"] != os.getpid()
 
 
-def test_an_async_function_is_tried_as_well(client: httpx.Client) -> None:
+def test_an_async_function_is_tried(client: httpx.Client) -> None:
     source = b"async def reward(args, sample, **kwargs):\n    return float(sample.response == sample.label)\n"
     (score,) = attempt(client, source, {"completions": ["4"], "answer": "4"}, format="miles").json()["data"]
     assert score["value"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "outcome", "told"),
     [
@@ -59,39 +65,40 @@ def test_an_async_function_is_tried_as_well(client: httpx.Client) -> None:
         ("    import os; os._exit(3)", "error", ""),
     ],
 )
-def test_what_is_no_score_is_told_as_an_outcome(client: httpx.Client, body: str, outcome: str, told: str) -> None:
+def test_a_failure_is_an_outcome(client: httpx.Client, body: str, outcome: str, told: str) -> None:
     score = one(client, f"def reward(completions, **kwargs):\n{body}\n".encode())
     assert (score["value"], score["outcome"]) == (None, outcome)
     assert told in score["detail"]
 
 
-@pytest.mark.parametrize(
-    ("made", "shown"),
-    [
-        ("{1}", [1]),
-        ("float('nan')", "nan"),
-        ("float('-inf')", "-inf"),
-        ("b'\\xff'", "b'\\xff'"),
-        ("{(1, 2): 3}", {"(1, 2)": 3}),
-        ("2**70", hex(2**70)),
-        ("-(10**6000)", "…"),
-        ("[[[None]]]", [[[None]]]),
-        ("'\\ud800'", "?"),
-    ],
-)
-def test_whatever_a_function_logs_can_be_shown(client: httpx.Client, made: str, shown: Any) -> None:
-    body = f"    log_extra('seen', [{made}])\n    return [1.0]"
-    score = one(client, f"def reward(completions, log_extra, **kwargs):\n{body}\n".encode())
-    assert score["extras"] == {"seen": shown}
+LOGGED = {
+    "{1}": [1],
+    "float('nan')": "nan",
+    "float('-inf')": "-inf",
+    "b'\\xff'": "b'\\xff'",
+    "{(1, 2): 3}": {"(1, 2)": 3},
+    "2**70": hex(2**70),
+    "-(10**6000)": "…",
+    "[[[None]]]": [[[None]]],
+    "'\\ud800'": "?",
+}
 
 
-def test_what_is_nested_beyond_all_reason_is_cut_off(client: httpx.Client) -> None:
+def test_every_logged_value_can_be_shown(client: httpx.Client) -> None:
+    logged = "".join(f"    log_extra('{number}', [{value}])\n" for number, value in enumerate(LOGGED))
+    source = f"def reward(completions, log_extra, **kwargs):\n{logged}    return [1.0]\n"
+    assert one(client, source.encode())["extras"] == {
+        str(number): shown for number, shown in enumerate(LOGGED.values())
+    }
+
+
+def test_a_deeply_nested_value_is_cut_off(client: httpx.Client) -> None:
     body = "    d = []\n    for _ in range(300):\n        d = [d]\n    log_extra('seen', [d])\n    return [1.0]"
     score = one(client, f"def reward(completions, log_extra, **kwargs):\n{body}\n".encode())
     assert score["outcome"] in ("scored", "error")
 
 
-def test_a_column_that_no_row_has_is_told_of(client: httpx.Client) -> None:
+def test_a_missing_column_is_named(client: httpx.Client) -> None:
     response = attempt(
         client, b"def reward(completions, rubric, **kwargs):\n    return [1.0]\n", {"completions": ["a"]}
     )
@@ -100,14 +107,14 @@ def test_a_column_that_no_row_has_is_told_of(client: httpx.Client) -> None:
     assert "rubric" in response.json()["error"]["message"]
 
 
-def test_more_rows_or_completions_than_a_try_takes_are_refused(client: httpx.Client) -> None:
+def test_too_many_rows_or_completions_are_refused(client: httpx.Client) -> None:
     limits = TryLimits()
     many = attempt(client, BREVITY, *[{"completions": ["a"]}] * (limits.max_rows + 1))
     wide = attempt(client, BREVITY, {"completions": ["a"] * (limits.max_completions + 1)})
     assert [response.json()["error"]["code"] for response in (many, wide)] == ["too_many_rows", "too_many_completions"]
 
 
-def test_half_a_surrogate_stops_nothing(client: httpx.Client) -> None:
+def test_half_a_surrogate_is_an_outcome(client: httpx.Client) -> None:
     source = b"def reward(completions, mark, **kwargs):\n    raise ValueError(mark[0])\n"
     id = upload(client, new_name(), source).json()["id"]
     body = b'{"rows": [{"completions": ["a"], "columns": {"mark": "\\ud800"}}]}'
@@ -115,12 +122,7 @@ def test_half_a_surrogate_stops_nothing(client: httpx.Client) -> None:
     assert answer.json()["data"][0]["outcome"] == "error"
 
 
-def test_the_functions_code_does_not_run_in_the_servers_process(client: httpx.Client) -> None:
-    source = b"import os\ndef reward(completions, **kwargs):\n    return [float(os.getpid()) for _ in completions]\n"
-    assert one(client, source)["value"] != os.getpid()
-
-
-def test_what_is_not_scored_when_the_whole_time_is_over_has_the_outcome_timeout() -> None:
+def test_completions_not_scored_in_the_total_time_have_the_outcome_timeout() -> None:
     slow = (
         b"import time\ndef reward(completions, **kwargs):\n    time.sleep(60)\n    return [1.0 for _ in completions]\n"
     )
@@ -132,9 +134,16 @@ def test_what_is_not_scored_when_the_whole_time_is_over_has_the_outcome_timeout(
     assert Settings().tries.total_timeout_s > Settings().tries.timeout_s
 
 
-def test_a_server_does_not_keep_what_it_has_tried() -> None:
+def test_the_server_keeps_nothing_of_a_tried_function() -> None:
     content = b"def reward(completions, **kwargs):\n    return 1 / 0\n"
     source = UploadedSource("rf_" + "a" * 24, "kept", "trl", 1, content, "a test")
     ((score,),) = try_reward(source, [Row("", ["a"])], 0, TryLimits()).scores
     assert "1 / 0" in score.detail
     assert source.file not in linecache.cache
+
+
+def test_code_that_cannot_be_isolated_is_an_error_of_the_server() -> None:
+    refused = cannot_be_tried(SandboxUnavailableError("no Landlock"))
+    assert (refused.status, refused.code) == (503, "sandbox_unavailable")
+    assert "no Landlock" in str(refused)
+    assert cannot_be_tried(RewardError("no column")).status == 400

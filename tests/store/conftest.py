@@ -1,4 +1,4 @@
-"""Every test of the store runs on SQLite and on PostgreSQL."""
+"""Databases for the tests of the store: SQLite, and in the slow tier PostgreSQL."""
 
 import itertools
 from collections.abc import Iterator
@@ -11,6 +11,8 @@ from agent_tunix.store.opening import Store
 from tests.postgresql import Unavailable, running_postgresql
 
 _numbers = itertools.count()
+
+DATABASES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="session")
@@ -25,14 +27,14 @@ def postgresql() -> Iterator[str]:
     server.__exit__(None, None, None)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
     return empty_database(request, tmp_path)
 
 
 def empty_database(request: pytest.FixtureRequest, directory: Path) -> str:
-    """The URL of an empty database of the kind that a fixture's parameter says."""
+    """Return the URL of an empty database of the kind in the fixture's parameter."""
     if request.param == "sqlite":
         return f"sqlite:///{directory / 'store.db'}"
     import psycopg
@@ -53,5 +55,5 @@ def store(url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def alice(store: Store) -> Key:
-    """One who may do anything in it."""
+    """A key of the store with every scope."""
     return store.keys.create("alice")[0]

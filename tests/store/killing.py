@@ -1,4 +1,4 @@
-"""Kill a process that uploads, at random moments, and look at what the store holds afterwards."""
+"""Kill a process during uploads, at random moments, and check what the store holds afterwards."""
 
 import hashlib
 import os
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,15 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Killed:
-    """What came of it.
-
-    Attributes:
-        acknowledged: Uploads that the process was told are kept.
-        kills: How often it was killed.
-        unacknowledged: Uploads that are whole, of which the process was killed before it could say so; at most one for
-            each kill.
-        faults: What should not be so.
-    """
+    """The outcome of `kill_uploads`; `unacknowledged` uploads are whole, but nobody was told of them."""
 
     acknowledged: int = 0
     kills: int = 0
@@ -73,30 +66,40 @@ def kill_uploads(url: str, uploads: int, seed: int, longest_s: float = 0.06, aga
         last = max(told.values(), default=next_number - 1 if again else next_number)
         next_number = last + (1 if again else 2)
     result.acknowledged = len(told)
-    _look(url, told, result, most_unacknowledged=1 if again else result.kills)
+    result.unacknowledged, result.faults = check_store(url, told, source_of)
+    if result.unacknowledged > (1 if again else result.kills):
+        result.faults.append(f"{result.unacknowledged} uploads are there that nobody was told of")
     return result
 
 
-def _look(url: str, told: dict[str, int], result: Killed, most_unacknowledged: int) -> None:
+def check_store(url: str, told: Mapping[str, int], source_of: Callable[[int], bytes]) -> tuple[int, list[str]]:
+    """Look at what a store holds after kills.
+
+    Args:
+        url: Its database.
+        told: Id → number of each upload that was acknowledged.
+        source_of: The source of a number.
+
+    Returns:
+        How many uploads are there that nobody was told of, and what should not be so.
+    """
+    faults = []
     with open_store(url) as store:
         for id, number in told.items():
             if store.reward_functions.source(id) != source_of(number):
-                result.faults.append(f"{id} was acknowledged and is not whole")
+                faults.append(f"{id} was acknowledged and is not whole")
         with store.engine.connect() as connection:
             rows = connection.execute(select(reward_functions)).all()
             contents = connection.execute(select(sources)).all()
             last = {row.name: row.last_version for row in connection.execute(select(names))}
-    unacknowledged = [row for row in rows if row.id not in told]
-    result.unacknowledged = len(unacknowledged)
-    if len(unacknowledged) > most_unacknowledged:
-        result.faults.append(f"{len(unacknowledged)} uploads are there that nobody was told of")
-    result.faults += [
+    faults += [
         f"{row.sha256} is not the hash of its source"
         for row in contents
         if hashlib.sha256(row.content).hexdigest() != row.sha256
     ]
     if {row.sha256 for row in rows} != {row.sha256 for row in contents}:
-        result.faults.append("there are sources without functions, or functions without sources")
+        faults.append("there are sources without functions, or functions without sources")
     for name, version in last.items():
         if sorted(row.version for row in rows if row.name == name) != list(range(1, version + 1)):
-            result.faults.append(f"the versions of {name} have a gap")
+            faults.append(f"the versions of {name} have a gap")
+    return len([row for row in rows if row.id not in told]), faults

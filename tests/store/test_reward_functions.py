@@ -1,4 +1,4 @@
-"""What the store keeps, lists and takes out again."""
+"""Reward functions in the store: created, listed, read and deleted."""
 
 import datetime
 import hashlib
@@ -14,11 +14,12 @@ from agent_tunix.errors import NameTakenError, NotStoredError, StoreError, Store
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
 from agent_tunix.store.schema import reward_functions, sources
+from tests.raising import raises
 
 SOURCE = b"def reward(completions, **kwargs):\n    return [len(c) / 100 for c in completions]\n"
 
 
-def test_what_is_created_is_kept_as_it_came(store: Store, alice: Key) -> None:
+def test_a_created_function_is_kept_byte_for_byte(store: Store, alice: Key) -> None:
     made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
     assert re.fullmatch(r"rf_[a-z2-7]{24}", made.id)
     assert (made.name, made.format, made.version, made.size) == ("brevity", "trl", 1, len(SOURCE))
@@ -27,7 +28,7 @@ def test_what_is_created_is_kept_as_it_came(store: Store, alice: Key) -> None:
     assert store.reward_functions.source(made.id) == SOURCE
 
 
-def test_ones_own_name_again_is_the_next_version(store: Store, alice: Key) -> None:
+def test_an_owner_who_uses_a_name_again_makes_its_next_version(store: Store, alice: Key) -> None:
     first = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
     second = store.reward_functions.create(alice, "brevity", SOURCE + b"#\n", "trl")
     assert (second.version, second.id != first.id) == (2, True)
@@ -36,14 +37,14 @@ def test_ones_own_name_again_is_the_next_version(store: Store, alice: Key) -> No
     assert store.reward_functions.source(first.id) == SOURCE
 
 
-def test_the_same_file_again_makes_a_version_only_if_all_are_wanted(store: Store, alice: Key) -> None:
+def test_if_changed_makes_no_version_of_the_same_file(store: Store, alice: Key) -> None:
     first = store.reward_functions.create(alice, "brevity", SOURCE, "trl", if_changed=True)
     assert store.reward_functions.create(alice, "brevity", SOURCE, "trl", if_changed=True) == first
     assert store.reward_functions.create(alice, "brevity", SOURCE, "trl").version == 2
     assert store.reward_functions.create(alice, "other", SOURCE, "trl", if_changed=True).version == 1
 
 
-def test_what_is_not_the_newest_versions_file_is_a_change(store: Store, alice: Key) -> None:
+def test_if_changed_compares_with_the_newest_version_alone(store: Store, alice: Key) -> None:
     for number, source in enumerate((SOURCE, SOURCE + b"#\n", SOURCE), 1):
         made = store.reward_functions.create(alice, "brevity", source, "trl", if_changed=True)
         assert made.version == number
@@ -51,9 +52,7 @@ def test_what_is_not_the_newest_versions_file_is_a_change(store: Store, alice: K
     assert store.reward_functions.create(alice, "brevity", SOURCE, "trl", if_changed=True).version == 4
 
 
-def test_the_same_file_several_times_at_once_is_one_version_where_only_changes_are_wanted(
-    store: Store, alice: Key
-) -> None:
+def test_if_changed_makes_one_version_of_the_same_file_uploaded_at_once(store: Store, alice: Key) -> None:
     def add(_: int) -> str:
         return store.reward_functions.create(alice, "brevity", SOURCE, "trl", if_changed=True).id
 
@@ -62,27 +61,22 @@ def test_the_same_file_several_times_at_once_is_one_version_where_only_changes_a
     assert len(store.reward_functions.list().data) == 1
 
 
-def test_the_same_file_under_anothers_name_is_refused_all_the_same(store: Store, alice: Key) -> None:
-    store.reward_functions.create(alice, "brevity", SOURCE, "trl")
-    with pytest.raises(NameTakenError):
-        store.reward_functions.create(store.keys.create("bob")[0], "brevity", SOURCE, "trl", if_changed=True)
-
-
-def test_anothers_name_is_refused(store: Store, alice: Key) -> None:
+@pytest.mark.parametrize("if_changed", [False, True])
+def test_the_name_of_another_owner_is_refused(store: Store, alice: Key, if_changed: bool) -> None:
     bob, _ = store.keys.create("bob")
     store.reward_functions.create(alice, "brevity", SOURCE, "trl")
-    with pytest.raises(NameTakenError, match="belongs to another key"):
-        store.reward_functions.create(bob, "brevity", SOURCE, "trl")
+    with raises(NameTakenError, "name_taken"):
+        store.reward_functions.create(bob, "brevity", SOURCE, "trl", if_changed=if_changed)
     assert len(store.reward_functions.list().data) == 1
 
 
-def test_what_is_no_reward_function_is_not_kept(store: Store, alice: Key) -> None:
-    with pytest.raises(UploadError):
+def test_a_file_without_a_reward_is_not_kept(store: Store, alice: Key) -> None:
+    with raises(UploadError, "syntax_error"):
         store.reward_functions.create(alice, "brevity", b"1 +", "trl")
     assert store.reward_functions.list().data == []
 
 
-def test_pages_give_everything_once_and_newest_first(store: Store, alice: Key) -> None:
+def test_pages_list_every_function_once_newest_first(store: Store, alice: Key) -> None:
     made = [store.reward_functions.create(alice, f"reward_{number}", SOURCE, "trl") for number in range(5)]
     first = store.reward_functions.list(2)
     second = store.reward_functions.list(2, first.data[-1].id)
@@ -91,7 +85,7 @@ def test_pages_give_everything_once_and_newest_first(store: Store, alice: Key) -
     assert [page.has_more for page in (first, second, third)] == [True, True, False]
 
 
-def test_a_page_goes_on_after_a_function_that_was_deleted_meanwhile(store: Store, alice: Key) -> None:
+def test_a_page_continues_after_a_deleted_function(store: Store, alice: Key) -> None:
     made = [store.reward_functions.create(alice, f"reward_{number}", SOURCE, "trl") for number in range(4)]
     first = store.reward_functions.list(2)
     store.reward_functions.delete(alice, first.data[-1].id)
@@ -99,86 +93,75 @@ def test_a_page_goes_on_after_a_function_that_was_deleted_meanwhile(store: Store
     assert store.reward_functions.list(2, first.data[-1].id).data == [made[1], made[0]]
 
 
-@pytest.mark.parametrize("cursor", ["", "rf_", "rf_aaaaaaaaaaaaaaaaaaaaaaaa", "1 OR 1=1", "rf_\0", "é" * 1000])
-def test_a_forged_cursor_is_refused(store: Store, cursor: str) -> None:
-    with pytest.raises(StoreRequestError) as refused:
-        store.reward_functions.list(after=cursor)
-    assert (refused.value.code, refused.value.param) == ("invalid_cursor", "after")
+def test_a_forged_cursor_and_a_limit_out_of_range_are_refused(store: Store) -> None:
+    for cursor in ("", "rf_", "rf_aaaaaaaaaaaaaaaaaaaaaaaa", "1 OR 1=1", "rf_\0", "é" * 1000):
+        with raises(StoreRequestError, "invalid_cursor") as caught:
+            store.reward_functions.list(after=cursor)
+        assert caught.value.param == "after"
+    for limit in (0, -1, 101):
+        with raises(StoreRequestError, "invalid_limit") as caught:
+            store.reward_functions.list(limit)
+        assert caught.value.param == "limit"
+    assert store.reward_functions.list(100).data == store.reward_functions.list(1).data == []
 
 
-@pytest.mark.parametrize("limit", [0, -1, 101])
-def test_a_limit_out_of_range_is_refused(store: Store, limit: int) -> None:
-    with pytest.raises(StoreRequestError, match="1 to 100"):
-        store.reward_functions.list(limit)
+def test_a_deleted_function_is_not_found_and_its_version_is_not_used_again(store: Store, alice: Key) -> None:
+    functions = store.reward_functions
+    made = functions.create(alice, "brevity", SOURCE, "trl")
+    functions.delete(alice, made.id)
+    for call in (functions.get, functions.source, lambda id: functions.delete(alice, id)):
+        with raises(NotStoredError, "reward_function_not_found"):
+            call(made.id)
+    with raises(NotStoredError, "reward_function_not_found"):
+        functions.latest("brevity")
+    assert functions.create(alice, "brevity", SOURCE, "trl").version == 2
 
 
-def test_what_is_deleted_is_gone_and_its_number_is_not_given_again(store: Store, alice: Key) -> None:
-    made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
-    store.reward_functions.delete(alice, made.id)
-    for forbidden in (store.reward_functions.get, store.reward_functions.source):
-        with pytest.raises(NotStoredError):
-            forbidden(made.id)
-    with pytest.raises(NotStoredError):
-        store.reward_functions.latest("brevity")
-    with pytest.raises(NotStoredError):
-        store.reward_functions.delete(alice, made.id)
-    assert store.reward_functions.create(alice, "brevity", SOURCE, "trl").version == 2
-
-
-def test_a_source_that_another_function_has_outlives_the_first(store: Store, alice: Key) -> None:
+def test_a_source_is_kept_until_the_last_function_that_has_it_is_deleted(store: Store, alice: Key) -> None:
     first = store.reward_functions.create(alice, "one", SOURCE, "trl")
     second = store.reward_functions.create(alice, "two", SOURCE, "trl")
     store.reward_functions.delete(alice, first.id)
     assert store.reward_functions.source(second.id) == SOURCE
+    store.reward_functions.delete(alice, second.id)
+    with store.engine.connect() as connection:
+        assert connection.execute(select(sources)).all() == []
+        rows = connection.execute(select(reward_functions)).all()
+    assert [(row.deleted_by, row.owner_id) for row in rows] == [(alice.id, alice.id)] * 2
 
 
-def test_only_its_owner_deletes_a_function_or_who_has_the_database(store: Store, alice: Key) -> None:
+def test_only_the_owner_or_the_holder_of_the_database_deletes(store: Store, alice: Key) -> None:
     bob, _ = store.keys.create("bob")
     made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
-    with pytest.raises(NotStoredError):
+    with raises(NotStoredError, "reward_function_not_found"):
         store.reward_functions.delete(bob, made.id)
     store.reward_functions.delete(None, made.id)
     assert store.reward_functions.list().data == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "'; DROP TABLE names; --",
-        '" OR 1=1',
-        "a b",
-        "../a",
-        "a/b",
-        "",
-        "1a",
-        "é",
-        "a\0b",
-        "a" * 65,
-        "rf_mine",
-        "%",
-        "a\n",
-    ],
-)
-def test_a_name_that_is_none_is_refused_and_never_found(store: Store, alice: Key, name: str) -> None:
-    with pytest.raises(UploadError) as refused:
-        store.reward_functions.create(alice, name, SOURCE, "trl")
-    assert (refused.value.code, refused.value.param) == ("invalid_name", "name")
-    with pytest.raises(NotStoredError):
-        store.reward_functions.latest(name)
-    assert store.reward_functions.list(name=name).data == []
-    for method in (store.reward_functions.get, store.reward_functions.source):
-        with pytest.raises(NotStoredError):
-            method(name)
+UNUSABLE_NAMES = [
+    *("'; DROP TABLE names; --", '" OR 1=1', "%", "a b", "../a", "a/b", "", "1a"),
+    *("é", "a\0b", "a\n", "a" * 65, "rf_mine"),
+]
 
 
-@pytest.mark.parametrize("name", ["a", "_", "A.b-c_9", "a" * 64, "drop", "select"])
-def test_a_name_of_letters_digits_dots_dashes_and_underscores_is_taken(store: Store, alice: Key, name: str) -> None:
-    assert store.reward_functions.create(alice, name, SOURCE, "trl").name == name
+def test_an_unusable_name_is_refused_and_never_found(store: Store, alice: Key) -> None:
+    functions = store.reward_functions
+    for name in UNUSABLE_NAMES:
+        with raises(UploadError, "invalid_name") as caught:
+            functions.create(alice, name, SOURCE, "trl")
+        assert caught.value.param == "name"
+        for call in (functions.latest, functions.get, functions.source):
+            with raises(NotStoredError, "reward_function_not_found"):
+                call(name)
+        assert functions.list(name=name).data == []
 
 
-def test_instants_are_utc_whatever_the_zone_of_the_machine(
-    store: Store, alice: Key, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_has_letters_digits_dots_dashes_and_underscores(store: Store, alice: Key) -> None:
+    for name in ("a", "_", "A.b-c_9", "a" * 64, "drop", "select"):
+        assert store.reward_functions.create(alice, name, SOURCE, "trl").name == name
+
+
+def test_times_are_utc_in_any_time_zone(store: Store, alice: Key, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # 14 hours ahead
     time.tzset()
     try:
@@ -193,24 +176,15 @@ def test_instants_are_utc_whatever_the_zone_of_the_machine(
     assert before <= kept <= datetime.datetime.now(datetime.UTC)
 
 
-def test_a_source_that_is_not_what_was_uploaded_is_not_given_out(store: Store, alice: Key) -> None:
+def test_a_damaged_source_is_not_given_out(store: Store, alice: Key) -> None:
     made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
     with store.engine.begin() as connection:
         connection.execute(update(sources).values(content=b"something else"))
-    with pytest.raises(StoreError, match="damaged"):
+    with raises(StoreError, "damaged_source"):
         store.reward_functions.source(made.id)
 
 
-def test_the_source_of_the_last_function_that_had_it_goes_with_it(store: Store, alice: Key) -> None:
-    made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
-    store.reward_functions.delete(alice, made.id)
-    with store.engine.connect() as connection:
-        assert connection.execute(select(sources)).all() == []
-        (row,) = connection.execute(select(reward_functions)).all()
-    assert (row.deleted_by, row.owner_id) == (alice.id, alice.id)
-
-
-def test_a_page_is_found_by_an_index_wherever_it_is(store: Store, alice: Key) -> None:
+def test_every_page_is_read_through_an_index(store: Store, alice: Key) -> None:
     made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
     told: list[str] = []
     if store.engine.dialect.name == "postgresql":

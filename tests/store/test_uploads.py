@@ -1,4 +1,4 @@
-"""What may be uploaded, what may not, and that finding out runs nothing and ends."""
+"""Checks of uploaded files: what is taken, what is refused, and that no check runs the file."""
 
 import textwrap
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from agent_tunix.errors import UploadError
 from agent_tunix.store import Format, check_upload, detect_format
 from agent_tunix.store.uploads import MAX_BYTES
+from tests.raising import raises
 
 TRL = "def reward(completions, answer=None, **kwargs):\n    return [len(c) / 9 for c in completions]\n"
 MILES = "async def reward(args, sample, **kwargs):\n    return len(sample.response) / 9\n"
@@ -100,6 +101,9 @@ HOSTILE = {
     "a chain of calls": "x = a" + "()" * 100_000,
     "a chain of comparisons": "x = " + "<".join(["1"] * 100_000),
     "nested functions": "\n".join(f"{' ' * depth}def f():" for depth in range(500)) + "\n" + " " * 500 + "pass",
+    "nested blocks": "\n".join(f"{' ' * n}try:\n{' ' * n} pass\n{' ' * n}finally:" for n in range(19))
+    + f"\n{' ' * 19}x = 1",
+    "subscripts": "x = a" + "[a" * 50_000,
     "nested lambdas": "x = " + "lambda:" * 30_000 + "1",
     "nested conditions": "x = " + "1 if 1 else " * 20_000 + "1",
     "a number of many digits": "x = " + "9" * 200_000,
@@ -127,22 +131,22 @@ def test_a_reward_function_is_taken(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_none_is_refused_with_the_reason(what: str) -> None:
+def test_another_file_is_refused_with_the_reason(what: str) -> None:
     format, text, code = BAD[what]
     source = text if isinstance(text, bytes) else text.encode()
-    with pytest.raises(UploadError) as refused:
+    with raises(UploadError, code) as caught:
         check_upload(source, format)  # type: ignore[arg-type]
-    assert refused.value.code == code
-    assert refused.value.param in ("file", "format")
+    assert caught.value.param in ("file", "format")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", HOSTILE)
-def test_what_may_bring_a_compiler_down_is_taken_or_refused(what: str) -> None:
+def test_a_file_that_overwhelms_compilers_is_taken_or_refused(what: str) -> None:
     source = f"{TRL}{HOSTILE[what]}\n".encode()
     try:
         check_upload(source, "trl")
     except UploadError as refused:
-        assert refused.code in ("syntax_error", "file_too_large")  # noqa: PT017  # either is well
+        assert refused.code in ("syntax_error", "file_too_large")  # noqa: PT017  # either is right
 
 
 def test_checking_runs_nothing_of_the_file(tmp_path: Path) -> None:
@@ -176,17 +180,17 @@ ADVICE = {
 
 
 @pytest.mark.parametrize("what", ADVICE)
-def test_what_would_make_it_better_is_said(what: str) -> None:
+def test_a_warning_says_what_would_improve_the_function(what: str) -> None:
     format, text, word = ADVICE[what]
     (warning,) = check_upload(text.encode(), format).warnings  # type: ignore[arg-type]
     assert word in warning
 
 
 @pytest.mark.parametrize(("format", "text"), [("trl", TRL), ("miles", MILES)])
-def test_a_good_one_is_not_advised(format: Format, text: str) -> None:
+def test_a_good_function_has_no_warning(format: Format, text: str) -> None:
     assert check_upload(text.encode(), format).warnings == ()
 
 
-def test_an_upload_that_is_no_reward_has_no_format() -> None:
-    with pytest.raises(UploadError):
+def test_a_file_that_does_not_compile_has_no_format() -> None:
+    with raises(UploadError, "syntax_error"):
         detect_format(b"1 +")

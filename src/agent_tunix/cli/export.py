@@ -33,7 +33,9 @@ def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, ove
 
     try:
         if not (step.isdecimal() or step in ("best", "latest")):
-            raise ConfigError(f"--step must be the step of a checkpoint, 0, best or latest, not {step}")
+            raise ConfigError(
+                f"--step must be the step of a checkpoint, 0, best or latest, not {step}", code="invalid_step"
+            )
         chosen = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
         found = find_run(run, "RUN")
         devices.prepare(found.config.distributed)

@@ -142,7 +142,10 @@ def _find(source: Path, step: Any, score: bool) -> "Source":
 
     found = find_source(source, None if step == "latest" else step)
     if score and not found.is_run:
-        raise ConfigError(f"--score takes the reward of a run, and {source} is a model directory; leave --score out")
+        raise ConfigError(
+            f"--score takes the reward of a run, and {source} is a model directory; leave --score out",
+            code="missing_reward",
+        )
     return found
 
 
@@ -174,7 +177,8 @@ def _sampling(
     if sampling.greedy and num_generations > 1:
         raise ConfigError(
             f"--num-generations {num_generations} greedy completions would all be the same; add --inference-config"
-            f" standard or --temperature 1"
+            f" standard or --temperature 1",
+            code="equal_completions",
         )
     return sampling
 
@@ -225,7 +229,7 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
     except AgentTunixError:
         raise
     except OSError as error:
-        raise ConfigError(f"--output {path} cannot be written: {error}") from error
+        raise ConfigError(f"--output {path} cannot be written: {error}", code="unwritable_output") from error
     finally:
         partial.unlink(missing_ok=True)
 

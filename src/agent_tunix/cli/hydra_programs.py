@@ -272,4 +272,6 @@ def _load_environment() -> None:
         try:
             load_dotenv(Path(".env"))
         except (UnicodeDecodeError, OSError) as error:
-            raise ConfigError(f".env should hold lines NAME=VALUE in UTF-8, but: {error}; mend or move it") from error
+            raise ConfigError(
+                f".env should hold lines NAME=VALUE in UTF-8, but: {error}; mend or move it", code="invalid_env_file"
+            ) from error

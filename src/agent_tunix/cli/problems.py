@@ -56,12 +56,12 @@ def load_completions(file: str) -> list[Completion]:
     try:
         lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the completions of {file} cannot be read: {error}") from error
+        raise DataError(f"the completions of {file} cannot be read: {error}", code="unreadable_file") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
             completions.append(_completion(line, f"{file}, line {number}"))
     if not completions:
-        raise DataError(f"{file} holds no completions; give at least one object a line")
+        raise DataError(f"{file} holds no completions; give at least one object a line", code="missing_completions")
     return completions
 
 
@@ -69,13 +69,19 @@ def _completion(line: str, where: str) -> Completion:
     try:
         row: Any = json.loads(line)
     except ValueError as error:
-        raise DataError(f"{where} is not JSON: {error}") from error
+        raise DataError(f"{where} is not JSON: {error}", code="invalid_completion") from error
     response_column = next((name for name in RESPONSE_COLUMNS if isinstance(row, dict) and name in row), None)
     if response_column is None or not isinstance(row[response_column], str) or "answer" not in row:
-        raise DataError(f"{where} must be an object with the texts `response` and `answer`, not {line[:80]}")
+        raise DataError(
+            f"{where} must be an object with the texts `response` and `answer`, not {line[:80]}",
+            code="invalid_completion",
+        )
     label = row.pop("label", None)
     if label is not None and not isinstance(label, bool):
-        raise DataError(f"{where}: `label` says whether the response is right, true or false; it is {label!r}")
+        raise DataError(
+            f"{where}: `label` says whether the response is right, true or false; it is {label!r}",
+            code="invalid_completion",
+        )
     response = row.pop(response_column)
     row["answer"] = str(row["answer"]).rpartition("####")[2].strip()
     prompt = next((str(row[name]) for name in PROMPT_COLUMNS if name in row), "")
@@ -91,7 +97,10 @@ def source_of(data: str) -> str:
 def _find(data: str) -> Path:
     path = Path(os.path.expanduser(data))
     if not path.exists():
-        raise DataError(f"--data {data} should lead to a JSONL, CSV or Parquet file, but there is no file {path}")
+        raise DataError(
+            f"--data {data} should lead to a JSONL, CSV or Parquet file, but there is no file {path}",
+            code="missing_file",
+        )
     return path
 
 

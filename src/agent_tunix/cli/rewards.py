@@ -643,7 +643,7 @@ def _read_yaml(text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise RewardError(f"{text!r} is not YAML: {error}") from error
+        raise RewardError(f"{text!r} is not YAML: {error}", code="invalid_yaml") from error
 
 
 def _load_problems(

@@ -93,7 +93,9 @@ def plan(
         architecture = plannable_architecture(config.model)
         given = read_mesh_shape(config.model.mesh_shape)
         if devices is not None and given is not None and devices != given.size:
-            raise ConfigError(f"--devices {devices} is not what model.mesh_shape={given} has, {given.size}")
+            raise ConfigError(
+                f"--devices {devices} is not what model.mesh_shape={given} has, {given.size}", code="mismatched_devices"
+            )
         dtype = _dtype(config, used)
         compute_bytes = 4 if dtype == "float32" else 2
         shape = _shape(config, architecture, used, devices or 1, compute_bytes)

@@ -23,7 +23,7 @@ def read_space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Dimension
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
-        raise ConfigError(f"an override cannot be read: {error}") from error
+        raise ConfigError(f"an override cannot be read: {error}", code="invalid_override") from error
     fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
     return fixed, {
         override.get_key_element(): _dimension(override) for override in parsed if override.is_sweep_override()
@@ -36,16 +36,18 @@ def _dimension(override: Override) -> Dimension:
         log = "log" in value.tags
         if not value.start < value.end or (log and value.start <= 0):
             raise ConfigError(
-                f"{override.input_line} must go from a lower to a higher number, above 0 with tag(log, …)"
+                f"{override.input_line} must go from a lower to a higher number, above 0 with tag(log, …)",
+                code="invalid_interval",
             )
         return Range(value.start, value.end, log=log)
     if isinstance(value, RangeSweep) and value.start is not None and value.stop is not None:
         numbers = list(value.range())
         if not numbers:
-            raise ConfigError(f"{override.input_line} has no numbers; its end is not part of it")
+            raise ConfigError(f"{override.input_line} has no numbers; its end is not part of it", code="empty_range")
         return Range(numbers[0], numbers[-1], step=value.step)
     if isinstance(value, ChoiceSweep):
         return Choice(tuple(map(str, override.sweep_iterator(transformer=Transformer.encode))))
     raise ConfigError(
-        f"{override.input_line}: a search draws from choices (a,b), interval(low,high) and range(start,stop,step) only"
+        f"{override.input_line}: a search draws from choices (a,b), interval(low,high) and range(start,stop,step) only",
+        code="unsearchable_sweep",
     )

@@ -71,7 +71,10 @@ def replay(
     config = stored_rewards.change_reward(stored.config, None if reward is None else read_spec(reward), overrides)
     stored_rewards.check_tokenizer(stored)
     if not stored.rollouts.steps():
-        raise RewardError(f"{stored.rollouts.directory} holds no completions; train with rollouts.share above 0")
+        raise RewardError(
+            f"{stored.rollouts.directory} holds no completions; train with rollouts.share above 0",
+            code="missing_completions",
+        )
     recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     if repeats > 1:

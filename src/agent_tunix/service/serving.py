@@ -16,7 +16,8 @@ try:
     from fastapi import FastAPI
 except ImportError as _error:
     raise ServiceError(
-        f"{_error}; the service needs FastAPI and uvicorn: pip install 'agent_tunix[service]'"
+        f"{_error}; the service needs FastAPI and uvicorn: pip install 'agent_tunix[service]'",
+        code="missing_dependency",
     ) from _error
 
 from agent_tunix.service.app import create_app
@@ -58,7 +59,8 @@ def check_exposure(settings: Settings, store: Store) -> None:
         return
     raise ServiceError(
         f"{settings.host} can be reached from other machines, and there is no key; make one with `agent-tunix keys"
-        " create NAME`, or serve on 127.0.0.1"
+        " create NAME`, or serve on 127.0.0.1",
+        code="missing_key",
     )
 
 
@@ -103,9 +105,13 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ServiceError(
-                f"port {settings.port} of {settings.host} is in use; end what serves there, or choose another by --port"
+                f"port {settings.port} of {settings.host} is in use; end what serves there, or choose another by"
+                " --port",
+                code="port_in_use",
             ) from error
-        raise ServiceError(f"{settings.host}:{settings.port} cannot be listened on: {error}") from error
+        raise ServiceError(
+            f"{settings.host}:{settings.port} cannot be listened on: {error}", code="unavailable_address"
+        ) from error
     listener.set_inheritable(False)
     return listener
 

@@ -93,14 +93,15 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ServiceError(f"the port must be 0 to 65535, not {self.port}")
+            raise ServiceError(f"the port must be 0 to 65535, not {self.port}", code="invalid_port")
         for what, rate, burst in (
             ("requests", self.requests_per_second, self.burst),
             ("failed keys", self.failed_keys_per_second, self.failed_keys_burst),
         ):
             if rate < 0 or burst < 1:
                 raise ServiceError(
-                    f"{what} per second must be at least 0 and the burst at least 1, not {rate:g} and {burst}"
+                    f"{what} per second must be at least 0 and the burst at least 1, not {rate:g} and {burst}",
+                    code="invalid_rate",
                 )
 
     @property

@@ -128,7 +128,10 @@ def open_access(url: str | None = None, secret: str | None = None) -> Iterator[S
             yield LocalAccess(store, secret)
         return
     if secret is None:
-        raise StoreError(f"{server} needs a key: give --key, or set {KEY_VARIABLE} to one of `agent-tunix keys create`")
+        raise StoreError(
+            f"{server} needs a key: give --key, or set {KEY_VARIABLE} to one of `agent-tunix keys create`",
+            code="missing_key",
+        )
     with _connect(server, secret) as access:
         yield access
 
@@ -137,5 +140,7 @@ def _connect(url: str, secret: str) -> AbstractContextManager[StoreAccess]:
     try:
         from agent_tunix.client import Client
     except ImportError as error:
-        raise StoreError(f"{error}; a server is reached by httpx: pip install 'agent_tunix[service]'") from error
+        raise StoreError(
+            f"{error}; a server is reached by httpx: pip install 'agent_tunix[service]'", code="missing_dependency"
+        ) from error
     return Client(url, secret)

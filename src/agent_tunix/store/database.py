@@ -30,13 +30,15 @@ def read_url(text: str) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:  # whose message may hold a password
-        raise StoreError(f"{DATABASE_VARIABLE} is not the URL of a database; {_WANTED}") from error
+        raise StoreError(
+            f"{DATABASE_VARIABLE} is not the URL of a database; {_WANTED}", code="invalid_database_url"
+        ) from error
     kind = url.get_backend_name()
     if kind in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
     if kind == "sqlite" and url.database and url.database != ":memory:" and not url.database.startswith("file:"):
         return url.set(drivername="sqlite", database=str(Path(url.database).expanduser().absolute()))
-    raise StoreError(f"{url.render_as_string()} cannot hold a store; {_WANTED}")
+    raise StoreError(f"{url.render_as_string()} cannot hold a store; {_WANTED}", code="invalid_database_url")
 
 
 _WANTED = "give sqlite:////absolute/file.db or postgresql://user:password@host/name"
@@ -53,7 +55,9 @@ def connect(url: URL) -> Engine:
             return _connect_sqlite(url)
         return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
     except (ImportError, NoSuchModuleError) as error:
-        raise StoreError(f"{error}; PostgreSQL needs psycopg: pip install 'agent_tunix[postgresql]'") from error
+        raise StoreError(
+            f"{error}; PostgreSQL needs psycopg: pip install 'agent_tunix[postgresql]'", code="missing_dependency"
+        ) from error
 
 
 def _connect_sqlite(url: URL) -> Engine:
@@ -113,7 +117,8 @@ def _told(engine: Engine) -> Iterator[None]:
         cause = str(getattr(error, "orig", None) or error).strip()
         raise StoreError(
             f"the store at {engine.url.render_as_string()} could not be used: {cause}; look whether the database is"
-            f" there, can be written and has room, or name another in {DATABASE_VARIABLE}"
+            f" there, can be written and has room, or name another in {DATABASE_VARIABLE}",
+            code="database_unusable",
         ) from error
 
 
@@ -139,5 +144,6 @@ def make_private(file: Path) -> None:
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreError(
-            f"the store cannot be made at {file} ({error}); name another in {DATABASE_VARIABLE}"
+            f"the store cannot be made at {file} ({error}); name another in {DATABASE_VARIABLE}",
+            code="unwritable_location",
         ) from error

@@ -69,5 +69,8 @@ def _fetch(access: StoreAccess, id: str) -> UploadedSource:
     record, content = access.get(id), access.source(id)
     source = UploadedSource(record.id, record.name, record.format, record.version, content, describe_place())
     if source.sha256 != record.sha256:
-        raise StoreError(f"the source of {id} at {describe_place()} is not the one that was uploaded; upload it anew")
+        raise StoreError(
+            f"the source of {id} at {describe_place()} is not the one that was uploaded; upload it anew",
+            code="damaged_source",
+        )
     return source

@@ -64,7 +64,9 @@ def _upgrade(connection: Connection) -> None:
         from alembic.config import Config
         from alembic.util import CommandError
     except ImportError as error:
-        raise StoreError(f"{error}; the store needs Alembic: pip install 'agent_tunix[service]'") from error
+        raise StoreError(
+            f"{error}; the store needs Alembic: pip install 'agent_tunix[service]'", code="missing_dependency"
+        ) from error
 
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
@@ -73,5 +75,6 @@ def _upgrade(connection: Connection) -> None:
     except CommandError as error:
         raise StoreError(
             f"the database of the store was made by a newer agent_tunix ({error}); update agent_tunix, or name another"
-            " database"
+            " database",
+            code="newer_store",
         ) from error

@@ -9,7 +9,9 @@ from agent_tunix.store.home import database_url
 try:
     from sqlalchemy import Engine
 except ImportError as _error:
-    raise StoreError(f"{_error}; the store needs SQLAlchemy: pip install 'agent_tunix[service]'") from _error
+    raise StoreError(
+        f"{_error}; the store needs SQLAlchemy: pip install 'agent_tunix[service]'", code="missing_dependency"
+    ) from _error
 
 from agent_tunix.store.database import connect, read_url
 from agent_tunix.store.keys import Keys

@@ -172,7 +172,10 @@ class RewardFunctions:
             raise _not_found(id)
         content, digest = row
         if content is None or hashlib.sha256(content).hexdigest() != digest:
-            raise StoreError(f"the store is damaged: the source of {id} is not what was uploaded; upload it anew")
+            raise StoreError(
+                f"the store is damaged: the source of {id} is not what was uploaded; upload it anew",
+                code="damaged_source",
+            )
         return bytes(content)
 
     def delete(self, owner: Key | None, id: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from tests.service.abuse.cases import answer, answers, case, exchange, read_all, request, stranger
+from tests.service.abuse.cases import answer, answers, asks, case, exchange, raw, read_all, request, stranger, uploads
 from tests.service.abuse.victim import LIST, Victim
 from tests.service.support import new_name, upload
 
@@ -38,40 +38,25 @@ _WAYS_OUT = [
 ]
 
 
-@case("a path that leads out, however it is written")
-def _(victim: Victim) -> Iterator[str]:
-    for target in _WAYS_OUT:
-        yield from exchange(victim, request(victim, "GET", target))
-    yield from exchange(victim, request(victim, "GET", f"{LIST}/\udcff\udcfe"))
-
-
-@case("a name or a file name that leads out")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        for name in ("../../etc/passwd", "/etc/passwd", "..", "a/b", "a\0b", "a%2fb", "\u202egnp", "store.db/../x"):
-            yield answer(upload(client, name))
-
-
-@case("the API without a key, its path written otherwise")
-def _(victim: Victim) -> Iterator[str]:
-    for target in (
-        "/%76%31/reward_functions",
-        "/v1%2freward_functions",
-        "//v1/reward_functions",
-        "/./v1/reward_functions",
-        "/x/../v1/reward_functions",
-        "/openapi.json/../v1/reward_functions",
-        "/V1/reward_functions",
-        "/v1/reward_functions%00",
-        "http://x/v1/reward_functions",
-    ):
-        yield from exchange(victim, request(victim, "GET", target, secret=""))
-
-
-@case("a method that there is not")
-def _(victim: Victim) -> Iterator[str]:
-    for method in ("PUT", "PATCH", "TRACE", "OPTIONS", "PROPFIND", "DELETE"):
-        yield from exchange(victim, request(victim, method, LIST))
+raw("a path that leads out, however it is written", *(("GET", t) for t in _WAYS_OUT), ("GET", f"{LIST}/\udcff\udcfe"))
+uploads(
+    "a name or a file name that leads out",
+    *("../../etc/passwd", "/etc/passwd", "..", "a/b", "a\0b", "a%2fb", "\u202egnp", "store.db/../x"),
+)
+raw(
+    "the API without a key, its path written otherwise",
+    ("GET", "/%76%31/reward_functions"),
+    ("GET", "/v1%2freward_functions"),
+    ("GET", "//v1/reward_functions"),
+    ("GET", "/./v1/reward_functions"),
+    ("GET", "/x/../v1/reward_functions"),
+    ("GET", "/openapi.json/../v1/reward_functions"),
+    ("GET", "/V1/reward_functions"),
+    ("GET", "/v1/reward_functions%00"),
+    ("GET", "http://x/v1/reward_functions"),
+    secret="",
+)
+raw("a method that there is not", *((m, LIST) for m in ("PUT", "PATCH", "TRACE", "OPTIONS", "PROPFIND", "DELETE")))
 
 
 # --- SQL -------------------------------------------------------------------------------------------------------------
@@ -88,12 +73,14 @@ _SQL = [
 ]
 
 
-@case("SQL in an id")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        for text in _SQL:
-            yield answer(client.get(f"{LIST}/{quote(text, safe='')}"))
-            yield answer(client.delete(f"{LIST}/{quote(text, safe='')}"))
+asks("SQL in an id", *((m, f"{LIST}/{quote(text, safe='')}", {}) for text in _SQL for m in ("GET", "DELETE")))
+uploads("SQL in a name that is uploaded", *(text for text in _SQL if text.strip("_")))
+asks("SQL in a cursor or a limit", *(("GET", LIST, {param: text}) for text in _SQL for param in ("after", "limit")))
+asks(
+    "SQL in a key",
+    *(("GET", LIST, {"Authorization": f"Bearer {prefix}{text}"}) for text in _SQL for prefix in ("", "vk_")),
+    has_key=False,
+)
 
 
 @case("SQL in a name that is looked for")
@@ -105,38 +92,21 @@ def _(victim: Victim) -> Iterator[str]:
             yield answer(found)
 
 
-@case("SQL in a name that is uploaded")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        for text in (one for one in _SQL if one.strip("_")):
-            yield answer(upload(client, text))
-
-
-@case("SQL in a cursor or a limit")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        for text in _SQL:
-            for param in ("after", "limit"):
-                yield answer(client.get(LIST, params={param: text}))
-
-
-@case("SQL in a key")
-def _(victim: Victim) -> Iterator[str]:
-    with stranger(victim) as client:
-        for text in _SQL:
-            yield answer(client.get(LIST, headers={"Authorization": f"Bearer {text}"}))
-            yield answer(client.get(LIST, headers={"Authorization": f"Bearer vk_{text}"}))
-
-
 # --- cursors ---------------------------------------------------------------------------------------------------------
 
 
-@case("a cursor that was made up, or is another list's")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        for after in (NO_ID, victim.run, "1", "", "rf_", "\0", "é" * 27, "a" * 5000, "../x"):
-            yield answer(client.get(LIST, params={"after": after}))
-            yield answer(client.get("/v1/runs", params={"after": after if after != victim.run else NO_ID}))
+_CURSORS = (NO_ID, "1", "", "rf_", "\0", "é" * 27, "a" * 5000, "../x")
+asks(
+    "a cursor that was made up, or is another list's",
+    *(("GET", path, {"after": after}) for after in _CURSORS for path in (LIST, "/v1/runs")),
+)
+_NUMBERS = ("0", "-1", "101", "1e3", "9" * 40, "9" * 5000, "NaN", "\uff11")
+asks(
+    "a number out of all bounds",
+    *(("GET", LIST, {"limit": number}) for number in _NUMBERS),
+    *(("GET", "/v1/runs/{run}/metrics", {param: "9" * 40}) for param in ("after", "limit")),
+    *(("GET", "/v1/runs/{run}/rollouts", {param: "-1e999"}) for param in ("step", "group", "min_reward")),
+)
 
 
 @case("a cursor of another query")
@@ -148,17 +118,6 @@ def _(victim: Victim) -> Iterator[str]:
         for changed in ("step=2", "step=1&sort=reward", "step=1&q=x", "limit=1"):
             yield answer(client.get(f"{path}?{changed}&after={cursor}"))
         yield answer(client.get(path, params={"step": 1, "after": cursor[:-2] + "AA"}))
-
-
-@case("a number out of all bounds")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        for number in ("0", "-1", "101", "1e3", "9" * 40, "9" * 5000, "NaN", "\uff11"):
-            yield answer(client.get(LIST, params={"limit": number}))
-        for param in ("after", "limit"):
-            yield answer(client.get(f"/v1/runs/{victim.run}/metrics", params={param: "9" * 40}))
-        for param in ("step", "group", "min_reward"):
-            yield answer(client.get(f"/v1/runs/{victim.run}/rollouts", params={param: "-1e999"}))
 
 
 # --- headers ---------------------------------------------------------------------------------------------------------
@@ -197,12 +156,7 @@ def _(victim: Victim) -> Iterator[str]:
 
 @case("what is no HTTP/1.1")
 def _(victim: Victim) -> Iterator[str]:
-    for sent in (
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"\0" * 100 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\n\r\n",
-    ):
+    for sent in (b"\x16\x03\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"\0" * 100 + b"\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"):
         yield from exchange(victim, sent)
 
 
@@ -215,21 +169,21 @@ def _(victim: Victim) -> Iterator[str]:
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
-@case("a key that was never made, or is none")
-def _(victim: Victim) -> Iterator[str]:
-    with stranger(victim) as client:
-        for secret in ("vk_" + "a" * 40, "vk_" + "a" * 30_000, victim.secret[:-1], victim.secret.swapcase()):
-            yield answer(client.get(LIST, headers={"Authorization": f"Bearer {secret}"}))
-        yield answer(client.get(LIST, headers={"Authorization": f"Basic {victim.secret}"}))
-
-
-@case("a key anywhere but in its header")
-def _(victim: Victim) -> Iterator[str]:
-    with stranger(victim) as client:
-        for param in ("key", "access_token", "Authorization"):
-            yield answer(client.get(LIST, params={param: victim.secret}))
-        yield answer(client.get(LIST, headers={"X-API-Key": victim.secret}))
-        yield answer(client.get(LIST, headers={"Cookie": f"agent_tunix_session={victim.secret}"}))
+asks(
+    "a key that was never made, or is none",
+    ("GET", LIST, {"Authorization": f"Bearer vk_{'a' * 40}"}),
+    ("GET", LIST, {"Authorization": f"Bearer vk_{'a' * 30_000}"}),
+    ("GET", LIST, {"Authorization": "Bearer {secret}x"}),
+    ("GET", LIST, {"Authorization": "Basic {secret}"}),
+    has_key=False,
+)
+asks(
+    "a key anywhere but in its header",
+    *(("GET", f"{LIST}?{param}={{secret}}", {}) for param in ("key", "access_token", "Authorization")),
+    ("GET", LIST, {"X-API-Key": "{secret}"}),
+    ("GET", LIST, {"Cookie": "agent_tunix_session={secret}"}),
+    has_key=False,
+)
 
 
 @case("one key after another that is not valid")

@@ -1,4 +1,4 @@
-"""What an attack is, and what it saw."""
+"""Attacks, and what they see."""
 
 import contextlib
 import itertools
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import httpx
 
 from tests.service.abuse.victim import PLANTED, Victim
+from tests.service.support import upload
 
 # Instead of a status where a connection ended without one.
 NO_ANSWER = "no answer"
@@ -26,13 +27,9 @@ Act = Callable[[Victim], Iterable[str]]
 
 @dataclass(frozen=True)
 class Case:
-    """An attack.
+    """An attack, under its name on the page.
 
-    Attributes:
-        name: As the page has it.
-        act: Makes it, and gives every answer, as `404 path_not_found`; raises AssertionError where an answer has what
-            it may not have.
-        is_slow: Whether it takes longer than a few seconds.
+    `act` makes it and yields every answer, as `404 path_not_found`. It raises AssertionError for a forbidden answer.
     """
 
     name: str
@@ -44,7 +41,7 @@ CASES: dict[str, Case] = {}
 
 
 def case(name: str, slow: bool = False) -> Callable[[Act], Act]:
-    """Makes an attack of a function."""
+    """Make an attack of a function."""
 
     def add(act: Act) -> Act:
         assert name not in CASES
@@ -54,17 +51,57 @@ def case(name: str, slow: bool = False) -> Callable[[Act], Act]:
     return add
 
 
+def raw(name: str, *requests: tuple[str, ...], secret: str | None = None) -> None:
+    """Make an attack of requests that are sent as they stand: method, target and further lines."""
+
+    def act(victim: Victim) -> Iterator[str]:
+        for method, target, *lines in requests:
+            yield from exchange(victim, request(victim, method, target, *lines, secret=secret))
+
+    case(name)(act)
+
+
+def asks(name: str, *requests: tuple[str, str, dict[str, str]], has_key: bool = True) -> None:
+    """Make an attack of requests of a client: method, path and parameters; without a key, the parameters are headers.
+
+    `{run}` in a path is the id of a run, `{secret}` in a path or header the key of alice.
+    """
+
+    def act(victim: Victim) -> Iterator[str]:
+        with victim.client() if has_key else stranger(victim) as client:
+            for method, path, given in requests:
+                path = path.replace("{run}", victim.run).replace("{secret}", victim.secret)
+                if has_key:
+                    yield answer(client.request(method, path, params=given))
+                else:
+                    headers = {key: value.replace("{secret}", victim.secret) for key, value in given.items()}
+                    yield answer(client.request(method, path, headers=headers))
+
+    case(name)(act)
+
+
+def uploads(name: str, *names: str) -> None:
+    """Make an attack of uploads under some names."""
+
+    def act(victim: Victim) -> Iterator[str]:
+        with victim.client() as client:
+            for text in names:
+                yield answer(upload(client, text))
+
+    case(name)(act)
+
+
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
 def answer(response: httpx.Response) -> str:
-    """What a response is in the table."""
+    """Return a response as the table writes it."""
     (found,) = answers(f"HTTP/1.1 {response.status_code} x\r\n\r\n".encode() + response.content)
     return found
 
 
 def answers(said: bytes) -> list[str]:
-    """What the bytes of responses are in the table."""
+    """Return the bytes of responses as the table writes them."""
     for secret in _SECRETS:
         assert secret.lower() not in said.lower(), f"{secret!r} is in {said[:2000]!r}"
     found = []
@@ -84,7 +121,7 @@ def request(victim: Victim, method: str, target: str, *lines: str, secret: str |
 
 
 def exchange(victim: Victim, *sent: bytes) -> list[str]:
-    """What comes of bytes on a connection of their own, until the server ends it."""
+    """Send bytes on a new connection; return the answers until the server ends it."""
     return exchange_pieces(victim, sent)[0]
 
 
@@ -100,7 +137,7 @@ def exchange_pieces(victim: Victim, pieces: Iterable[bytes]) -> tuple[list[str],
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """What a server says until it ends the connection."""
+    """Read until the server ends the connection."""
     said = b""
     with contextlib.suppress(ConnectionError):
         while data := connection.recv(1 << 16):
@@ -118,5 +155,5 @@ def noise(num_bytes: int) -> Iterator[bytes]:
 def stranger(victim: Victim) -> Iterator[httpx.Client]:
     """Somebody without a key, from an address that nobody has come from."""
     transport = httpx.HTTPTransport(local_address=f"127.0.1.{next(_addresses)}")
-    with httpx.Client(transport=transport, base_url=victim.url, timeout=60) as client:
+    with httpx.Client(transport=transport, base_url=victim.url, timeout=600) as client:
         yield client

@@ -17,7 +17,7 @@ _ERROR = re.compile(r"\w*[Ee]rror\b")
 
 
 def attempt(victim: Victim, body: str) -> str:
-    """What becomes of a completion whose reward is this code; where it fails by itself, by which error."""
+    """Return the outcome of a completion whose reward is this code, with the class of an error of its own."""
     code = f"def reward(completions, **kwargs):\n{textwrap.indent(textwrap.dedent(body), '    ')}\n    return [1.0]\n"
     with victim.client() as client:
         id = upload(client, new_name(), code.encode()).json()["id"]
@@ -188,7 +188,10 @@ def _(victim: Victim) -> Iterator[str]:
     yield attempt(victim, f"raise RuntimeError(open({str(secret)!r}).read())")
     yield attempt(victim, f"open({str(database)!r}, 'rb')")
     url = victim.store.engine.url.render_as_string(hide_password=False)
-    yield attempt(victim, f"from agent_tunix.store import open_store; open_store({url!r})")
+    opened = (
+        f"from agent_tunix.store import open_store\nif not open_store({url!r}).keys.list(): raise FileNotFoundError"
+    )
+    yield attempt(victim, opened)  # in a /tmp of its own, code may make another store of that name
 
 
 @case("an upload that asks the server itself")

@@ -31,7 +31,7 @@ def _(victim: Victim) -> Iterator[str]:
 
 
 def _trickle(victim: Victim, begun: bytes, piece: bytes) -> list[str]:
-    """What a connection is told that sends a piece each second."""
+    """Send a piece each second; return the answers."""
     with victim.connected() as connection:
         connection.sendall(begun)
         connection.settimeout(1.0)

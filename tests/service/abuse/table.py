@@ -20,14 +20,7 @@ _MODULES = (addresses, pages, bodies, floods, code)  # which make the cases
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a case.
-
-    Attributes:
-        name: Of the case.
-        documented: The answers that the page gives.
-        seen: Those that came.
-        faults: What else was not as it should be, of the answers and of the server afterwards.
-    """
+    """The answers of a case, those that the page gives for it, and what else is wrong."""
 
     name: str
     documented: frozenset[str]
@@ -36,7 +29,7 @@ class Seen:
 
     @property
     def holds(self) -> bool:
-        """Whether all that came is documented, and the server is as it was."""
+        """True if every answer is documented and the server is as before."""
         return bool(self.seen) and self.seen <= self.documented and not self.faults
 
     @property

@@ -1,4 +1,4 @@
-"""The quick attacks of the table; `scripts/proofs.py "service: abuse"` makes the slow ones too, and on PostgreSQL."""
+"""The quick attacks of the table; `scripts/proofs.py "service: abuse"` makes all of them, also on PostgreSQL."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,8 @@ import pytest
 from agent_tunix.rewards.isolation import problems
 from tests.service.abuse.table import CASES, UPLOADS, attack, read_table
 from tests.service.abuse.victim import Victim, attacked
+
+pytestmark = pytest.mark.slow
 
 QUICK = [case.name for case in CASES.values() if not case.is_slow]
 

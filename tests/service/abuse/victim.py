@@ -1,4 +1,4 @@
-"""`agent-tunix serve` as a process of its own, and how it is doing, seen from outside."""
+"""A server as a process of its own, and its state as seen from outside."""
 
 import contextlib
 import os
@@ -22,9 +22,17 @@ LIST = "/v1/reward_functions"
 # In the server's environment, and nowhere else.
 PLANTED = "planted-s3cret"
 
-_SERVE = "from agent_tunix.cli import main; main()"
-_PATIENT_S = 60.0
-_SETTLE_S = 20.0
+# `agent-tunix serve`, but a try has time enough on a busy machine.
+_SERVE = """
+import sys
+from pathlib import Path
+from agent_tunix.service import Settings, TryLimits
+from agent_tunix.service.serving import serve
+tries = TryLimits(timeout_s=20, total_timeout_s=60)
+serve(Settings(port=0, runs=(Path(sys.argv[1]),), tries=tries), lambda url: print(url, flush=True))
+"""
+_PATIENT_S = 120.0
+_SETTLE_S = 60.0
 # Connections of the store that its pool opens as they are needed, and keeps.
 _SPARE_DESCRIPTORS = 10
 _SPARE_MB = 128.0
@@ -32,14 +40,7 @@ _SPARE_MB = 128.0
 
 @dataclass(frozen=True)
 class Signs:
-    """How a server is doing.
-
-    Attributes:
-        descriptors: That it has open.
-        processes: That it has started, they themselves included.
-        files: In its temporary directory.
-        memory_mb: That it holds.
-    """
+    """The resources that a server holds: open descriptors, processes, temporary files and memory."""
 
     descriptors: int
     processes: frozenset[int]
@@ -49,14 +50,7 @@ class Signs:
 
 @dataclass(frozen=True)
 class Victim(Server):
-    """A server to be attacked.
-
-    Attributes:
-        process: It.
-        run: Id of a run that it shows.
-        temporary: Its temporary directory.
-        home: Its home.
-    """
+    """A server to be attacked, with the id of a run that it shows, and its directories."""
 
     process: subprocess.Popen[str]
     run: str
@@ -70,7 +64,7 @@ class Victim(Server):
             yield connection
 
     def signs(self) -> Signs:
-        """How it is doing now."""
+        """Return the resources that it holds now."""
         place = Path(f"/proc/{self.process.pid}")
         resident = int((place / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return Signs(
@@ -81,7 +75,7 @@ class Victim(Server):
         )
 
     def check(self, before: Signs) -> list[str]:
-        """What is not as it was, now or after a moment; [] where it answers and has left nothing behind."""
+        """Return what is still different after a while; [] if it answers and has left nothing behind."""
         if self.process.poll() is not None:
             return [f"the server has ended with status {self.process.returncode}"]
         with self.client() as client:
@@ -110,7 +104,7 @@ def attacked(url: str, directory: Path) -> Iterator[Victim]:
         "MY_PASSWORD": PLANTED,
         "WANDB_API_KEY": PLANTED,
     }
-    command = [sys.executable, "-c", _SERVE, "serve", "--port", "0", "--runs", str(directory / "runs")]
+    command = [sys.executable, "-c", _SERVE, str(directory / "runs")]
     with contextlib.ExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="abuse_", dir="/tmp")))
         temporary.chmod(0o711)  # as /tmp itself, it must be passable for the users that workers become

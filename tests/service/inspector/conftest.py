@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.chromium import CHROMIUM, OPTIONS
+from tests.service.inspector.support import PATIENT_MS
+
+expect.set_options(timeout=PATIENT_MS)
 
 
 @pytest.fixture(scope="module")

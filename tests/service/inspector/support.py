@@ -1,5 +1,6 @@
 """Browsers and programs that look at the inspector of a real server."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,17 +19,14 @@ EVIL = (
     "<script>window.hacked=1</script><img src=https://example.invalid/x onerror=window.hacked=1></textarea></pre>"
     "<svg onload=window.hacked=1><style>*{display:none}</style><!--"
 )
+PATIENT_MS = 120_000
+QUESTIONS = Path(__file__).with_name("readable.js").read_text(encoding="utf-8")
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """A program that is logged in, as a browser is.
-
-    Attributes:
-        client: With the session's cookie.
-        csrf: The session's token; "" for who is not logged in.
-    """
+    """A client with the cookie and the token of a session; the token is "" without one."""
 
     client: httpx.Client
     csrf: str
@@ -66,14 +64,7 @@ def serving(directory: Path, runs: Path | None = None, settings: Settings | None
 
 @dataclass
 class Seen:
-    """A tab, and what happened in it.
-
-    Attributes:
-        page: The tab.
-        url: Of the server.
-        messages: Of its console, uncaught errors, dialogs and what its policy refused.
-        requests: Addresses that it asked for.
-    """
+    """A tab, the messages of its console and policy, and the addresses that it asked for."""
 
     page: Page
     url: str
@@ -97,6 +88,24 @@ class Seen:
         self.page.get_by_role("button", name="Log out").wait_for()
         self.page.wait_for_load_state()  # with its style: a button may be there before
 
+    def assert_readable(self) -> None:
+        """With all its details open, the page has contrast, names for controls and headings in order."""
+        page = self.page
+        page.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
+        for question in ("lowContrast", "nameless", "repeatedIds"):
+            assert page.evaluate(f"({QUESTIONS}).{question}()") == [], (question, page.url)
+        levels = page.evaluate(f"({QUESTIONS}).headings()")
+        assert (levels[0], levels.count(1)) == (1, 1), page.url
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), (page.url, levels)
+        assert page.title().endswith("· agent_tunix"), page.url
+        assert page.evaluate("document.documentElement.lang") == "en", page.url
+
+    def assert_fits(self) -> None:
+        """The page is no wider than the window."""
+        assert self.page.viewport_size is not None
+        width = self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= self.page.viewport_size["width"], (self.page.url, width)
+
     def assert_quiet(self) -> None:
         """Nothing was refused or went wrong, nothing planted ran, and no other address was asked for."""
         assert self.messages == []
@@ -105,11 +114,16 @@ class Seen:
 
 
 @contextmanager
-def looking(browser: Browser, server: Server, width: int = 1280, scheme: str = "light") -> Iterator[Seen]:
-    """A tab in a window of some width; nobody is logged in yet."""
+def looking(
+    browser: Browser, server: Server, width: int = 1280, scheme: str = "light", *, scripts: bool = True
+) -> Iterator[Seen]:
+    """Open a tab in a window of some width; nobody is logged in yet."""
     context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+        java_script_enabled=scripts,
     )
+    context.set_default_timeout(PATIENT_MS)
     context.add_init_script(
         "document.addEventListener('securitypolicyviolation', (e) => console.error('refused', e.violatedDirective))"
     )

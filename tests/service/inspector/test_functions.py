@@ -1,4 +1,4 @@
-"""The pages of reward functions, without a browser: who may do what, and what each form says."""
+"""The pages of reward functions, without a browser: permissions, and what each form says."""
 
 import hashlib
 import html
@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from agent_tunix.service import Settings, TryLimits
+from agent_tunix.service.inspector import functions
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.store.uploads import MAX_BYTES
 from tests.service.inspector.support import EVIL, Visitor, serving, visiting
@@ -17,7 +18,7 @@ from tests.service.replaying.support import DOUBLED, POLITENESS, PROMPT, G, save
 from tests.service.support import Server, new_name
 
 HOSTILE = f'"""{EVIL}"""\n\n\ndef reward(completions, **kwargs):\n    raise ValueError({EVIL!r})\n'
-LIMITS = ReplayLimits(timeout_s=1.0, total_timeout_s=20.0, max_completions=1000)
+TRIES, REPLAYS = TryLimits(timeout_s=60, total_timeout_s=300), ReplayLimits(timeout_s=60, total_timeout_s=300)
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     # Trained with a file of other bytes under the name `politeness`, and with the very bytes that are uploaded here.
     write_run(runs / "polite", num_steps=2, source=saved(POLITENESS))
     write_run(runs / "<b>hostile", "math", num_steps=1)
-    settings = Settings(runs=(runs,), tries=TryLimits(timeout_s=1.0, total_timeout_s=20.0), replays=LIMITS)
-    with serving(directory, settings=settings) as server:
+    with serving(directory, settings=Settings(runs=(runs,), tries=TRIES, replays=REPLAYS)) as server:
         yield server
 
 
@@ -39,7 +39,7 @@ def alice(server: Server) -> Iterator[Visitor]:
 
 
 def upload(visitor: Visitor, source: bytes | str = POLITENESS, name: str | None = None, format: str = "trl") -> str:
-    """Where the page of a new function is."""
+    """Upload a function; return the path of its page."""
     answer = send(visitor, source, new_name() if name is None else name, format)
     assert answer.status_code == 303, told(answer)
     return answer.headers["location"].removesuffix("?new=1")
@@ -50,13 +50,13 @@ def send(visitor: Visitor, source: bytes | str, name: str, format: str = "trl") 
 
 
 def told(answer: httpx.Response) -> str:
-    """What a page says is wrong."""
+    """Return the error on a page."""
     found = re.search(r'role="alert"[^>]*>(.*?)</p>', answer.text, re.DOTALL)
     return html.unescape(found[1]) if found else answer.text
 
 
 def text(answer: httpx.Response) -> str:
-    """What a page says, without its markup."""
+    """Return the text of a page without its markup."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
 
 
@@ -74,33 +74,33 @@ def sha256(source: str) -> str:
 # --- the list, and uploading -----------------------------------------------------------------------------------------
 
 
-def test_an_uploaded_function_is_listed_and_has_a_page_with_its_source(alice: Visitor) -> None:
-    name = new_name()
-    path = upload(alice, POLITENESS, name)
-    assert name in text(alice.get("/functions"))
-    page = alice.get(f"{path}?new=1")
-    assert 'completion.count("please") / 4' in html.unescape(page.text)
-    assert f"training.reward_function={path.removeprefix('/functions/')}" in page.text
-
-
-def test_a_name_of_ones_own_again_is_its_next_version(alice: Visitor) -> None:
+def test_versions_are_listed_shown_and_deleted(alice: Visitor) -> None:
     name = new_name()
     first, second = upload(alice, POLITENESS, name), upload(alice, DOUBLED, name)
-    assert f'href="{first}"' in alice.get(second).text
+    assert name in text(alice.get("/functions"))
     listed = alice.get(f"/functions?name={name}").text
     assert re.findall(r'data-label="Version" class="number">(\d+)', listed) == ["2", "1"]
+    page = alice.get(f"{second}?new=1").text
+    assert f'href="{first}"' in page
+    assert 'completion.count("please") / 2' in html.unescape(page)
+    assert f"training.reward_function={second.removeprefix('/functions/')}" in page
+    assert alice.post(f"{second}/delete").headers["location"] == "/functions"
+    assert alice.get(second).status_code == 404
 
 
-def test_pages_of_the_list_follow_one_another(alice: Visitor) -> None:
+def test_the_list_has_pages(alice: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "_A_PAGE", 2)
     name = new_name()
-    for _ in range(51):
+    for _ in range(3):
         upload(alice, POLITENESS, name)
     first = alice.get(f"/functions?name={name}").text
     after = re.search(r'href="([^"]+)" rel="next"', first)
     assert after is not None
     second = alice.get(html.unescape(after[1])).text
-    assert [page.count(" data-item>") for page in (first, second)] == [50, 1]
+    assert [page.count(" data-item>") for page in (first, second)] == [2, 1]
     assert 'rel="next"' not in second
+    for cursor in ("x", "rf_" + "a" * 24):
+        assert alice.get(f"/functions?after={cursor}").status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -108,28 +108,21 @@ def test_pages_of_the_list_follow_one_another(alice: Visitor) -> None:
     [
         (b"def reward(completions:\n", "a", "trl", 400, "line 1"),
         (b"x = 1\n", "a", "trl", 400, "def reward("),
-        (b"async def reward(completions): return []\n", "a", "trl", 400, "async"),
         (POLITENESS, "no name!", "trl", 400, "cannot name a reward function"),
-        (POLITENESS, "", "trl", 400, "cannot name a reward function"),
         (POLITENESS, "a", "exe", 400, "format must be trl or miles"),
         (b"#" * (MAX_BYTES + 1), "a", "trl", 413, "at most 262,144"),
-        (b"\xff\xfe", "a", "trl", 400, "UTF-8"),
-        (b"", "a", "trl", 400, "empty"),
     ],
 )
-def test_a_refused_upload_says_why_and_keeps_what_was_typed(
+def test_a_refused_upload_says_why_and_keeps_the_form(
     alice: Visitor, source: bytes, name: str, format: str, status: int, said: str
 ) -> None:
     answer = send(alice, source, name, format)
     assert (answer.status_code, said in told(answer)) == (status, True), told(answer)
     assert f'name="name" value="{name}"' in answer.text
-
-
-def test_an_upload_without_a_file_says_so(alice: Visitor) -> None:
     assert "choose a file" in told(alice.post("/functions", {"name": "a", "format": "trl"}))
 
 
-def test_a_name_of_anothers_is_refused(server: Server, alice: Visitor) -> None:
+def test_the_name_of_another_owner_is_refused(server: Server, alice: Visitor) -> None:
     name = new_name()
     path = upload(alice, POLITENESS, name)
     with visiting(server, server.new_key()) as bob:
@@ -146,28 +139,17 @@ def test_a_name_of_anothers_is_refused(server: Server, alice: Visitor) -> None:
     assert alice.get(path).status_code == 200
 
 
-def test_a_version_of_ones_own_is_deleted(alice: Visitor) -> None:
-    path = upload(alice)
-    assert alice.post(f"{path}/delete").headers["location"] == "/functions"
-    assert alice.get(path).status_code == 404
-
-
-@pytest.mark.parametrize("id", ["rf_" + "a" * 24, "rf_x", "..%2F..%2Fetc%2Fpasswd", "' OR 1=1 --", "%00"])
-def test_what_is_no_function_is_not_found(alice: Visitor, id: str) -> None:
+@pytest.mark.parametrize("id", ["rf_" + "a" * 24, "..%2F..%2Fetc%2Fpasswd", "%00"])
+def test_an_unknown_function_is_not_found(alice: Visitor, id: str) -> None:
     for work in ("", "/try", "/replay", "/review", "/save", "/delete"):
         answer = alice.post(f"/functions/{id}{work}") if work else alice.get(f"/functions/{id}")
         assert answer.status_code == 404, work
 
 
-@pytest.mark.parametrize("query", ["after=x", "after=rf_" + "a" * 24])
-def test_a_forged_cursor_is_refused(alice: Visitor, query: str) -> None:
-    assert alice.get(f"/functions?{query}").status_code == 400
-
-
 # --- trying ----------------------------------------------------------------------------------------------------------
 
 
-def test_completions_that_are_typed_are_scored_with_the_source_in_the_editor(alice: Visitor) -> None:
+def test_completions_are_scored_with_the_edited_source(alice: Visitor) -> None:
     path = upload(alice)
     source = DOUBLED.decode().replace("\n", "\r\n")
     form: dict[str, Any] = {"source": source, "completion": ["please", "", "please please"]}
@@ -175,13 +157,10 @@ def test_completions_that_are_typed_are_scored_with_the_source_in_the_editor(ali
     assert re.findall(r'<td class="number">([^<]+)</td>\s+<td class="said">', page.text) == ["0.5", "1"]
     assert ">please please</textarea>" in page.text.replace("\n", "")
     assert "/ 2" in html.unescape(page.text)
-
-
-def test_a_function_gets_prompt_reference_and_columns(alice: Visitor) -> None:
     value = "len(prompts[0]) + float(answer[0]) + level[0]"
     source = f"def reward(completions, prompts, answer, level, **kwargs):\n    return [{value}]\n"
     form = {"source": source, "completion": "x", "prompt": "abc", "answer": "40", "columns": '{"level": 0.5}'}
-    assert ">43.5<" in alice.post(f"{upload(alice)}/try", form).text
+    assert ">43.5<" in alice.post(f"{path}/try", form).text
 
 
 @pytest.mark.parametrize(
@@ -190,41 +169,26 @@ def test_a_function_gets_prompt_reference_and_columns(alice: Visitor) -> None:
         ({"completion": ["", ""]}, "at least one completion"),
         ({"completion": "x", "columns": "{"}, "no JSON"),
         ({"completion": "x", "columns": "[1]"}, "an object of JSON"),
-        ({"completion": "x", "columns": '{"a":' * 3000}, "no JSON"),
         ({"completion": ["x"] * 33}, "at most 32 completions"),
         ({"completion": "x", "source": "def reward(:"}, "line 1"),
         ({"completion": "x", "source": "def reward(completions, rubric): return [1]"}, "rubric"),
     ],
 )
-def test_what_cannot_be_tried_is_told_and_nothing_typed_is_lost(
-    alice: Visitor, form: dict[str, str], said: str
-) -> None:
+def test_a_failed_try_says_why_and_keeps_the_form(alice: Visitor, form: dict[str, str], said: str) -> None:
     answer = alice.post(f"{upload(alice)}/try", {"source": "def reward(completions): return []"} | form)
     assert answer.status_code == 400
     assert said in told(answer)
     assert form.get("columns", "") in html.unescape(answer.text)
 
 
-@pytest.mark.parametrize(
-    ("body", "outcome", "said"),
-    [
-        ("while True: pass", "timeout", ""),
-        ("import os; os.fork(); return [1.0] * len(completions)", "error", "PermissionError"),
-        ("return [float(len(open('/etc/passwd').read()))] * len(completions)", "error", "/etc/passwd"),
-        ("import os; os.kill(os.getppid(), 9); return [1.0]", "error", ""),
-    ],
-)
-def test_hostile_code_gets_its_outcome_and_the_server_lives(alice: Visitor, body: str, outcome: str, said: str) -> None:
+@pytest.mark.slow
+def test_code_of_a_page_runs_isolated(alice: Visitor) -> None:
     path = upload(alice)
-    source = f"def reward(completions, **kwargs):\n    {body}\n"
-    tried = text(alice.post(f"{path}/try", {"source": source, "completion": "x"}))
-    assert outcome in tried
-    assert said in tried
-    run = run_id(alice, path, "polite")
-    replayed = alice.post(f"{path}/replay", {"source": source, "run": run, "last": "1"})
-    assert replayed.status_code == 200, told(replayed)
-    counted = rf'<th scope="row">{outcome}</th><td class="number">0</td><td class="number">12</td>'
-    assert re.search(counted, replayed.text)
+    source = "def reward(completions, **kwargs):\n    import os; os.kill(os.getppid(), 9); return [1.0]\n"
+    assert "error" in text(alice.post(f"{path}/try", {"source": source, "completion": "x"}))
+    replayed = alice.post(f"{path}/replay", {"source": source, "run": run_id(alice, path, "polite"), "last": "1"})
+    counted = r'<th scope="row">error</th><td class="number">0</td><td class="number">12</td>'
+    assert re.search(counted, replayed.text), told(replayed)
     assert alice.get("/functions").status_code == 200
 
 
@@ -235,7 +199,9 @@ def test_a_change_is_replayed_and_saved_as_the_next_version(alice: Visitor) -> N
     name = new_name()
     path = upload(alice, POLITENESS, name)
     source = DOUBLED.decode()
-    page = alice.post(f"{path}/replay", {"source": source, "run": run_id(alice, path, "polite")})
+    run = run_id(alice, path, "polite")
+    assert f'<option value="{run}" selected>' in alice.get(f"{path}?run={run}&first=1").text
+    page = alice.post(f"{path}/replay", {"source": source, "run": run})
     said = text(page)
     assert f"{2 * 3 * G} completions of 2 steps (1 to 2) of polite" in said
     assert "trained with this very source" in said
@@ -251,14 +217,13 @@ def test_a_change_is_replayed_and_saved_as_the_next_version(alice: Visitor) -> N
     assert "version 2" in text(alice.get(made.headers["location"]))
 
 
-def test_the_unchanged_source_has_no_difference_and_is_not_offered_to_be_saved(alice: Visitor) -> None:
-    path = upload(alice)
-    page = alice.post(f"{path}/replay", {"source": POLITENESS.decode(), "run": run_id(alice, path, "polite")})
-    assert "the same, to the last bit" in text(page)
+def test_an_unchanged_source_cannot_be_saved(alice: Visitor) -> None:
+    page = alice.post(f"{upload(alice)}/review", {"source": POLITENESS.decode()})
+    assert page.status_code == 200
     assert "data-save" not in page.text
 
 
-def test_what_was_not_looked_at_is_not_saved(alice: Visitor) -> None:
+def test_a_difference_that_was_not_shown_is_not_saved(alice: Visitor) -> None:
     path = upload(alice)
     for seen in ("", sha256("another"), "ü"):
         answer = alice.post(f"{path}/save", {"source": DOUBLED.decode(), "seen": seen})
@@ -277,27 +242,21 @@ def test_a_difference_is_shown_without_a_run_and_with_advice(alice: Visitor) -> 
     [
         ({"run": ""}, "choose the run"),
         ({"first": "x"}, "first must be a whole number"),
-        ({"most": "9" * 20}, "most must be a whole number"),
         ({"first": "7"}, "those of 1 to 2 are stored"),
         ({"against": "nothing"}, "no component 'nothing'"),
         ({"most": "2"}, "a replay takes at most 2"),
-        ({"source": "def reward(:"}, "line 1"),
-        ({"source": "def reward(completions, rubric): return [1]"}, "rubric"),
     ],
 )
-def test_what_cannot_be_replayed_is_told(alice: Visitor, form: dict[str, str], said: str) -> None:
+def test_an_impossible_replay_says_why(alice: Visitor, form: dict[str, str], said: str) -> None:
     path = upload(alice)
     form = {"source": POLITENESS.decode(), "run": run_id(alice, path, "polite")} | form
     answer = alice.post(f"{path}/replay", form)
     assert (answer.status_code, said in told(answer)) == (400, True), told(answer)
+    form["run"] = "run_" + "a" * 24
+    assert alice.post(f"{path}/replay", form).status_code == 404
 
 
-def test_a_run_that_is_none_is_not_found(alice: Visitor) -> None:
-    answer = alice.post(f"{upload(alice)}/replay", {"source": POLITENESS.decode(), "run": "run_" + "a" * 24})
-    assert answer.status_code == 404
-
-
-def test_a_script_gets_what_came_of_it_alone(alice: Visitor) -> None:
+def test_a_script_gets_the_result_alone(alice: Visitor) -> None:
     path = upload(alice)
     headers = {"Accept": "application/json"}
     form = {"source": DOUBLED.decode(), "completion": "please", "run": run_id(alice, path, "polite")}
@@ -320,7 +279,7 @@ def test_a_script_gets_what_came_of_it_alone(alice: Visitor) -> None:
         (("read", "write"), {"review", "save", "delete", "upload"}),
     ],
 )
-def test_what_a_key_may_not_do_is_neither_offered_nor_done(
+def test_a_key_without_a_scope_is_neither_offered_nor_allowed_its_calls(
     server: Server, alice: Visitor, scopes: tuple[str, ...], allowed: set[str]
 ) -> None:
     path = upload(alice)
@@ -336,15 +295,11 @@ def test_what_a_key_may_not_do_is_neither_offered_nor_done(
         assert (send(bob, POLITENESS, new_name()).status_code == 403) is ("upload" not in allowed)
 
 
-def test_without_the_sessions_token_nothing_is_changed(alice: Visitor) -> None:
+def test_changes_need_a_session_and_its_token(server: Server, alice: Visitor) -> None:
     path = upload(alice)
     for work in ("try", "replay", "review", "save", "delete"):
         assert alice.client.post(f"{path}/{work}", data={"source": DOUBLED.decode()}).status_code == 403
     assert alice.client.post("/functions", data={"name": "a"}).status_code == 403
-
-
-def test_nobody_gets_anything(server: Server, alice: Visitor) -> None:
-    path = upload(alice)
     with visiting(server, None) as nobody:
         for place in ("/functions", path):
             assert nobody.get(place).headers["location"].startswith("/login")
@@ -354,7 +309,7 @@ def test_nobody_gets_anything(server: Server, alice: Visitor) -> None:
 # --- markup ----------------------------------------------------------------------------------------------------------
 
 
-def test_no_source_and_nothing_that_is_typed_is_markup(alice: Visitor) -> None:
+def test_no_source_and_no_input_is_markup(alice: Visitor) -> None:
     path = upload(alice, HOSTILE)
     run = run_id(alice, path, "<b>hostile")
     form = {"source": f"# {EVIL}\n{HOSTILE}", "run": run, "against": "saved"}
@@ -362,7 +317,7 @@ def test_no_source_and_nothing_that_is_typed_is_markup(alice: Visitor) -> None:
     pages = [
         alice.get(path),
         alice.post(f"{path}/try", form | {"completion": EVIL, "prompt": EVIL, "columns": f'{{"{EVIL}": 1}}'}),
-        alice.post(f"{path}/replay", form),
+        alice.post(f"{path}/replay", form | {"against": "total"}),
         alice.post(f"{path}/replay", form | typed),
         alice.post(f"{path}/review", form),
         alice.post(f"{path}/save", form | {"seen": EVIL}),
@@ -378,7 +333,7 @@ def test_no_source_and_nothing_that_is_typed_is_markup(alice: Visitor) -> None:
 
 
 @pytest.mark.parametrize("first", ["\n\n", "\r\n", "  \n", "\t\n", "\ufeff"])
-def test_a_source_is_shown_from_its_first_character_on(alice: Visitor, first: str) -> None:
+def test_a_source_is_shown_from_its_first_character(alice: Visitor, first: str) -> None:
     page = alice.get(upload(alice, (first + POLITENESS.decode()).encode())).text
     shown = re.search(r"<textarea id=\"source\"[^>]*>(.*?)</textarea>", page, re.DOTALL)
     assert shown is not None
@@ -387,19 +342,10 @@ def test_a_source_is_shown_from_its_first_character_on(alice: Visitor, first: st
     assert html.unescape(shown[1]).removeprefix("\n") == expected
 
 
+@pytest.mark.slow
 def test_a_source_of_a_hundred_thousand_lines_has_a_page(alice: Visitor) -> None:
     source = POLITENESS.decode() + "\n" * 130_000
     path = upload(alice, source)
     page = alice.post(f"{path}/review", {"source": source.replace("\n\n", "\n#\n")[: MAX_BYTES - 10] + "\n"})
     assert page.status_code == 200, told(page)
     assert "further lines are not shown" in page.text
-
-
-def test_the_run_of_an_address_is_chosen(alice: Visitor) -> None:
-    path = upload(alice)
-    run = run_id(alice, path, "polite")
-    assert f'<option value="{run}" selected>' in alice.get(f"{path}?run={run}&first=1").text
-
-
-def test_pages_are_no_part_of_the_api_document(server: Server, alice: Visitor) -> None:
-    assert not any(path.startswith("/functions") for path in alice.get("/openapi.json").json()["paths"])

@@ -8,13 +8,12 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from agent_tunix.service import ReplayLimits, Settings, TryLimits
-from agent_tunix.store import SCOPES
 from tests.chromium import needs_chromium
 from tests.service.inspector.support import EVIL, Seen, looking, serving
 from tests.service.replaying.support import DOUBLED, POLITENESS, G, saved, write_run
 from tests.service.support import Server, new_name
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 BEFORE, AFTER = (source.decode().splitlines()[1] for source in (POLITENESS, DOUBLED))
 HOSTILE = f'"""{EVIL}"""\n\n\ndef reward(completions, **kwargs):\n    raise ValueError({EVIL!r})\n'
@@ -25,9 +24,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("service")
     runs = directory / "runs"
     write_run(runs / "polite", num_steps=2, source=saved(POLITENESS))
-    limits = ReplayLimits(timeout_s=1.0, total_timeout_s=20.0)
-    settings = Settings(runs=(runs,), tries=TryLimits(timeout_s=1.0, total_timeout_s=20.0), replays=limits)
-    with serving(directory, settings=settings) as server:
+    tries, replays = TryLimits(timeout_s=60, total_timeout_s=300), ReplayLimits(timeout_s=60, total_timeout_s=300)
+    with serving(directory, settings=Settings(runs=(runs,), tries=tries, replays=replays)) as server:
         yield server
 
 
@@ -93,7 +91,7 @@ def test_a_function_is_uploaded_tried_replayed_with_a_change_and_saved(seen: See
     choose_run(page)
     page.get_by_role("button", name="Replay", exact=True).click()
     replayed = page.locator("#replayed")
-    expect(replayed.get_by_role("heading", name=f"{2 * 3 * G} completions of 2 steps")).to_be_visible(timeout=30_000)
+    expect(replayed.get_by_role("heading", name=f"{2 * 3 * G} completions of 2 steps")).to_be_visible()
     expect(replayed).to_contain_text("0.375 → 0.75")
     expect(replayed.locator("del")).to_have_text([BEFORE])
     expect(replayed.locator("ins")).to_have_text([AFTER])
@@ -108,7 +106,7 @@ def test_a_function_is_uploaded_tried_replayed_with_a_change_and_saved(seen: See
     seen.assert_quiet()
 
 
-def test_what_was_looked_at_no_longer_holds_once_the_source_changes(page: Page, seen: Seen) -> None:
+def test_a_difference_is_withdrawn_when_the_source_changes(page: Page, seen: Seen) -> None:
     source_of(page).fill(DOUBLED.decode())
     page.get_by_role("button", name="Show the difference").click()
     save = page.get_by_role("button", name="Save as the next version")
@@ -121,7 +119,7 @@ def test_what_was_looked_at_no_longer_holds_once_the_source_changes(page: Page, 
     seen.assert_quiet()
 
 
-def test_what_is_wrong_is_told_beside_what_was_asked(page: Page, seen: Seen) -> None:
+def test_errors_stand_beside_the_form_they_belong_to(page: Page, seen: Seen) -> None:
     source_of(page).fill("def reward(")
     page.get_by_label("Completion 1").fill("x")
     for button, into in (("Try", "tried"), ("Replay", "replayed"), ("Show the difference", "review")):
@@ -129,27 +127,6 @@ def test_what_is_wrong_is_told_beside_what_was_asked(page: Page, seen: Seen) -> 
         expect(page.locator(f"#{into}").get_by_role("alert")).to_contain_text("line 1")
     assert source_of(page).input_value() == "def reward("
     seen.messages.clear()  # Chromium tells of the 400s
-    seen.assert_quiet()
-
-
-@pytest.mark.parametrize(
-    ("body", "outcome"),
-    [
-        ("while True: pass", "timeout"),
-        ("import os; os.fork(); return [1.0] * len(completions)", "error"),
-        ("open('/etc/passwd').read(); return [1.0] * len(completions)", "error"),
-    ],
-)
-def test_hostile_code_gets_its_outcome(page: Page, seen: Seen, body: str, outcome: str) -> None:
-    source_of(page).fill(f"def reward(completions, **kwargs):\n    {body}\n")
-    page.get_by_label("Completion 1").fill("x")
-    page.get_by_role("button", name="Try", exact=True).click()
-    expect(page.locator("#tried .chip")).to_have_text(outcome, timeout=30_000)
-    choose_run(page)
-    page.get_by_label("to step").fill("1")
-    page.get_by_role("button", name="Replay", exact=True).click()
-    row = page.locator("#replayed .outcomes tr", has_text=outcome)
-    expect(row.locator("td.number")).to_have_text(["0", str(3 * G)], timeout=45_000)
     seen.assert_quiet()
 
 
@@ -176,15 +153,11 @@ def test_tab_indents_and_after_escape_leaves(page: Page) -> None:
     expect(source).to_have_value("if x:\ny")
 
 
-def test_a_new_line_is_indented_as_the_one_before_it(page: Page) -> None:
+def test_new_lines_are_indented_and_numbered(page: Page) -> None:
     source = source_of(page)
     source.fill("")
     source.press_sequentially("def f():\nif x:\ny")
     expect(source).to_have_value("def f():\n    if x:\n        y")
-
-
-def test_lines_are_numbered(page: Page) -> None:
-    source_of(page).fill("a\nb\nc")
     expect(page.locator(".gutter")).to_have_text("1\n2\n3")
 
 
@@ -207,20 +180,19 @@ def test_a_change_is_not_lost_without_a_question(page: Page) -> None:
     assert asked.value.type == "beforeunload"
 
 
-# --- markup, widths, and who may -------------------------------------------------------------------------------------
+# --- markup, forms and scripts ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_planted_markup_does_nothing_and_no_page_is_wider_than_the_screen(
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_every_page_is_readable_and_planted_markup_does_nothing(
     browser: Browser, server: Server, width: int, scheme: str
 ) -> None:
     with looking(browser, server, width, scheme) as seen:
         page = seen.page
         seen.log_in(server.secret)
         seen.go("/functions")
-        page.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
-        assert page.evaluate("document.documentElement.scrollWidth") == width
+        seen.assert_readable()
+        seen.assert_fits()
         open_new(seen, server, HOSTILE.encode())
         expect(source_of(page)).to_have_value(HOSTILE)
         source_of(page).fill(f"# {EVIL}\n{HOSTILE}")
@@ -231,29 +203,18 @@ def test_planted_markup_does_nothing_and_no_page_is_wider_than_the_screen(
         choose_run(page)
         page.get_by_label("to step").fill("1")
         page.get_by_role("button", name="Replay", exact=True).click()
-        expect(page.locator("#replayed .outcomes")).to_contain_text("</textarea>", timeout=30_000)
+        expect(page.locator("#replayed .outcomes")).to_contain_text("</textarea>")
         expect(page.locator("#replayed ins")).to_contain_text("<script>")
-        page.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
-        assert page.evaluate("document.documentElement.scrollWidth") == width
+        seen.assert_readable()
+        seen.assert_fits()
         seen.assert_quiet()
 
 
-@pytest.mark.parametrize("scopes", [("read",), ("read", "try"), ("read", "write"), SCOPES])
-def test_what_a_key_may_not_do_is_not_offered(browser: Browser, server: Server, scopes: tuple[str, ...]) -> None:
-    with looking(browser, server) as seen:
-        seen.log_in(server.new_key(*scopes))
-        open_new(seen, server)
-        for button, scope in (("Try", "try"), ("Replay", "try"), ("Show the difference", "write")):
-            assert seen.page.get_by_role("button", name=button, exact=True).count() == (scope in scopes)
-        assert source_of(seen.page).is_editable() is (len(scopes) > 1)
-        seen.assert_quiet()
-
-
-def test_enter_does_what_stands_beside_the_field(page: Page, seen: Seen) -> None:
+def test_enter_submits_the_form_of_its_field(page: Page, seen: Seen) -> None:
     choose_run(page)
     page.get_by_label("to step").fill("1")
     page.get_by_label("to step").press("Enter")
-    expect(page.locator("#replayed .outcomes")).to_be_visible(timeout=30_000)
+    expect(page.locator("#replayed .outcomes")).to_be_visible()
     expect(page.locator("#tried")).to_be_empty()
     seen.assert_quiet()
 
@@ -267,19 +228,17 @@ def test_two_clicks_save_one_version(page: Page, server: Server) -> None:
     assert [one.version for one in server.store.reward_functions.versions(name).data] == [2, 1]
 
 
-def test_without_scripts_the_page_does_the_same(browser: Browser, server: Server) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    seen = Seen(context.new_page(), server.url)
-    page = seen.page
-    seen.log_in(server.secret)
-    open_new(seen, server)
-    source_of(page).fill(DOUBLED.decode())
-    page.get_by_label("Completion 1").fill("please")
-    page.get_by_role("button", name="Try", exact=True).click()
-    expect(page.locator("#tried td.number")).to_have_text(["0.5"])
-    page.get_by_role("button", name="Show the difference").click()
-    expect(page.locator("#review ins")).to_have_text([AFTER])
-    page.get_by_role("button", name="Save as the next version").click()
-    expect(page.get_by_role("status").filter(has_text="Saved as version 2")).to_be_visible()
-    expect(source_of(page)).to_have_value(DOUBLED.decode())
-    context.close()
+def test_the_page_works_without_scripts(browser: Browser, server: Server) -> None:
+    with looking(browser, server, scripts=False) as seen:
+        page = seen.page
+        seen.log_in(server.secret)
+        open_new(seen, server)
+        source_of(page).fill(DOUBLED.decode())
+        page.get_by_label("Completion 1").fill("please")
+        page.get_by_role("button", name="Try", exact=True).click()
+        expect(page.locator("#tried td.number")).to_have_text(["0.5"])
+        page.get_by_role("button", name="Show the difference").click()
+        expect(page.locator("#review ins")).to_have_text([AFTER])
+        page.get_by_role("button", name="Save as the next version").click()
+        expect(page.get_by_role("status").filter(has_text="Saved as version 2")).to_be_visible()
+        expect(source_of(page)).to_have_value(DOUBLED.decode())

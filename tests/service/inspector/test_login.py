@@ -1,4 +1,4 @@
-"""Logging in and out: who gets in, what a session may do, and when it ends."""
+"""Logging in and out: keys, sessions, tokens and headers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.store import Key
 from agent_tunix.store.keys import Keys
 from tests.service.inspector.support import BROWSER, serving, visiting
-from tests.service.support import BREVITY, Server
+from tests.service.support import Server
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +35,7 @@ def nobody(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_key_opens_a_session_whose_cookie_no_script_and_no_other_site_gets(
-    server: Server, nobody: httpx.Client
-) -> None:
+def test_the_cookie_of_a_session_is_hidden_from_scripts_and_other_sites(server: Server, nobody: httpx.Client) -> None:
     answer = log_in(nobody, f"  {server.secret}\n")
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs")
     cookie = answer.headers["set-cookie"].lower()
@@ -48,16 +46,13 @@ def test_a_key_opens_a_session_whose_cookie_no_script_and_no_other_site_gets(
     assert "domain" not in cookie
     assert server.secret.lower() not in cookie
     assert nobody.get("/runs").status_code == 200
+    for forwarded in ("https", "HTTPS", "https, http"):
+        answer = nobody.post("/login", data={"key": server.secret}, headers={"X-Forwarded-Proto": forwarded})
+        assert "secure" in answer.headers["set-cookie"].lower()
 
 
-@pytest.mark.parametrize("forwarded", ["https", "HTTPS", "https, http"])
-def test_behind_https_the_cookie_stays_there(server: Server, nobody: httpx.Client, forwarded: str) -> None:
-    answer = nobody.post("/login", data={"key": server.secret}, headers={"X-Forwarded-Proto": forwarded})
-    assert "secure" in answer.headers["set-cookie"].lower()
-
-
-@pytest.mark.parametrize("secret", ["", "vk_", "vk_" + "a" * 40, "Bearer x", "' OR 1=1 --", "\x00", "ü" * 2000])
-def test_what_is_no_key_opens_nothing_and_is_not_repeated(nobody: httpx.Client, secret: str) -> None:
+@pytest.mark.parametrize("secret", ["", "vk_" + "a" * 40, "\x00", "ü" * 2000])
+def test_an_invalid_key_is_refused_and_not_repeated(nobody: httpx.Client, secret: str) -> None:
     answer = log_in(nobody, secret)
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
@@ -72,17 +67,14 @@ def test_what_is_no_key_opens_nothing_and_is_not_repeated(nobody: httpx.Client, 
         ("https://evil.example/runs", "/runs"),
         ("//evil.example", "/runs"),
         ("/\\evil.example", "/runs"),
-        ("\\\\evil.example", "/runs"),
         ("/\t/evil.example", "/runs"),
         ("/runs\r\nSet-Cookie: a=b", "/runs"),
-        ("javascript:alert(1)", "/runs"),
-        ("runs", "/runs"),
         ("", "/runs"),
         ("/login?next=/login", "/runs"),
         ("/" + "a" * 5000, "/runs"),
     ],
 )
-def test_after_logging_in_one_is_on_this_site(server: Server, nobody: httpx.Client, wanted: str, place: str) -> None:
+def test_logging_in_leads_to_a_page_of_this_site(server: Server, nobody: httpx.Client, wanted: str, place: str) -> None:
     assert log_in(nobody, server.secret, next=wanted).headers["location"] == place
 
 
@@ -107,24 +99,22 @@ def test_a_revoked_key_is_out_at_once_and_its_successor_does_not_bring_it_back(s
         assert carol.get("/runs").status_code == 303
 
 
-def test_logging_out_ends_the_session_for_whoever_kept_the_cookie(server: Server) -> None:
+def test_logging_out_or_in_again_ends_the_session(server: Server) -> None:
     with visiting(server) as alice:
-        kept = dict(alice.client.cookies)
+        first = dict(alice.client.cookies)
+        log_in(alice.client, server.secret)
+        second = dict(alice.client.cookies)
+        assert alice.get("/runs").status_code == 200
+    with visiting(server) as alice:
+        third = dict(alice.client.cookies)
         answer = alice.post("/logout")
         assert (answer.status_code, answer.headers["location"]) == (303, "/login")
         assert not alice.client.cookies
-        assert httpx.get(f"{server.url}/runs", headers=BROWSER, cookies=kept).status_code == 303
+    for cookies, status in ((first, 303), (second, 200), (third, 303)):
+        assert httpx.get(f"{server.url}/runs", headers=BROWSER, cookies=cookies).status_code == status
 
 
-def test_a_new_log_in_ends_the_session_before(server: Server) -> None:
-    with visiting(server) as alice:
-        before = dict(alice.client.cookies)
-        log_in(alice.client, server.secret)
-        assert httpx.get(f"{server.url}/runs", headers=BROWSER, cookies=before).status_code == 303
-        assert alice.get("/runs").status_code == 200
-
-
-def test_who_is_logged_in_is_led_on_by_the_form(server: Server) -> None:
+def test_the_form_redirects_a_logged_in_browser(server: Server) -> None:
     with visiting(server) as alice:
         answer = alice.get("/login?next=/runs%3Fafter%3Dx")
         assert (answer.status_code, answer.headers["location"]) == (303, "/runs?after=x")
@@ -145,12 +135,10 @@ def test_a_key_that_may_not_look_gets_a_page_that_says_so(server: Server, nobody
     ("headers", "token", "status"),
     [
         ({}, None, 403),
-        ({}, "", 403),
         ({}, "x" * 43, 403),
         ({"Origin": "https://evil.example"}, "own", 403),
         ({"Origin": "null"}, "own", 403),
         ({"Origin": "http://[evil"}, "own", 403),
-        ({"Origin": ""}, "own", 403),
         ({"Sec-Fetch-Site": "cross-site"}, "own", 403),
         ({"Sec-Fetch-Site": "same-site"}, "own", 403),  # another port of this machine
         ({"X-CSRF-Token": "wrong"}, "own", 403),
@@ -168,12 +156,9 @@ def test_a_change_needs_the_sessions_token_and_this_sites_origin(
         assert (alice.get("/runs").status_code == 200) is (status == 403)
 
 
-def test_the_token_of_another_session_is_none_of_this_one(server: Server) -> None:
+def test_a_token_counts_for_its_own_session_and_site(server: Server, nobody: httpx.Client) -> None:
     with visiting(server) as alice, visiting(server, server.new_key()) as bob:
         assert alice.client.post("/logout", data={"csrf": bob.csrf}).status_code == 403
-
-
-def test_nobody_is_logged_in_from_another_site(server: Server, nobody: httpx.Client) -> None:
     answer = nobody.post("/login", data={"key": server.secret}, headers={"Origin": "https://evil.example"})
     assert answer.status_code == 403
     assert "set-cookie" not in answer.headers
@@ -191,22 +176,10 @@ def test_failed_attempts_are_limited_by_address_and_a_valid_key_passes(tmp_path:
         assert log_in(client, server.secret).status_code == 303
 
 
-def test_who_is_no_longer_logged_in_is_told_so_of_a_large_source(nobody: httpx.Client) -> None:
-    answer = nobody.post("/functions/rf_x/try", data={"source": "#" * 20_000})
-    assert answer.status_code == 413
-    assert "log in" in answer.text
-
-
-def test_who_is_logged_in_may_send_as_much_as_the_api_takes(server: Server) -> None:
-    with visiting(server) as alice:
-        answer = alice.post("/functions", {"name": "n" * 100_000, "format": "trl"}, files={"file": ("a.py", BREVITY)})
-        assert answer.status_code == 400
-
-
 @pytest.mark.parametrize(
     "path", ["/", "/login", "/runs", "/nothing", "/static/inspector.css", "/static/nothing.js", "/login/status"]
 )
-def test_every_answer_says_what_a_browser_may_do_with_it(server: Server, path: str) -> None:
+def test_every_answer_has_the_security_headers(server: Server, path: str) -> None:
     with visiting(server) as alice:
         answer = alice.get(path)
         assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
@@ -227,7 +200,7 @@ def test_errors_are_pages_for_people_and_json_for_programs(server: Server) -> No
     assert httpx.get(f"{server.url}/v1/nothing", headers=BROWSER).headers["content-type"] == "application/json"
 
 
-def test_a_store_that_is_away_is_told_on_a_page(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_reported_on_a_page(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with visiting(server) as alice:
 
         def away(self: Keys, id: str) -> Key:
@@ -242,7 +215,7 @@ def test_a_store_that_is_away_is_told_on_a_page(server: Server, monkeypatch: pyt
         assert alice.get("/runs").status_code == 200
 
 
-def test_a_defect_is_told_on_a_page_that_holds_nothing_of_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_reported_on_a_page_without_internals(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: RunIndex, limit: int, after: str | None) -> None:
         raise RuntimeError("something inside")
 
@@ -274,9 +247,10 @@ def test_no_other_file_is_an_asset(server: Server, name: str) -> None:
     assert httpx.get(f"{server.url}/static/{name}").status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/login", "/functions", "/nothing"])
-def test_who_is_not_logged_in_sends_little(server: Server, path: str) -> None:
+@pytest.mark.parametrize("path", ["/login", "/functions", "/functions/rf_x/try", "/nothing"])
+def test_a_large_body_needs_a_session(server: Server, path: str) -> None:
     with visiting(server, None) as stranger:
-        assert stranger.post(path, {"source": "x" * 20_000}).status_code == 413
+        answer = stranger.post(path, {"source": "x" * 20_000})
+        assert (answer.status_code, "log in" in answer.text) == (413, True)
     with visiting(server) as alice:
         assert alice.post(path, {"source": "x" * 20_000}).status_code != 413

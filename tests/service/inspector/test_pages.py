@@ -1,4 +1,4 @@
-"""The pages of runs, without a browser: what they show, and that nothing of what they show is markup."""
+"""The pages of runs, without a browser: what they show, and that no text of a run is markup."""
 
 import html
 import json
@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.service.inspector.support import EVIL, Visitor, serving, visiting
 from tests.tracking.report.support import plain_response, write_run
@@ -74,7 +72,7 @@ def anchors(page: str) -> list[str]:
     return re.findall(r'<article class="rollout" id="([^"]+)"', page)
 
 
-def test_runs_are_listed_with_what_became_of_them(alice: Visitor, ids: dict[str, str]) -> None:
+def test_runs_are_listed_with_their_state(alice: Visitor, ids: dict[str, str]) -> None:
     assert {"one", *ODD} < set(ids)
     page = alice.get("/runs").text
     assert 'class="state stopped"' in page
@@ -101,7 +99,7 @@ def test_a_run_is_shown_with_its_findings_and_configuration(alice: Visitor, run:
     assert re.search(r"<dt>num_generations</dt><dd><code>\d+</code>", page)
 
 
-def test_curves_are_given_once_until_there_is_more(alice: Visitor, run: str) -> None:
+def test_curves_are_sent_once_until_there_is_more(alice: Visitor, run: str) -> None:
     first = alice.get(f"{run}/curves.json").json()
     assert (first["state"], first["step"], first["is_whole"]) == ("stopped", 6, True)
     titles = [chart["title"] for section in first["sections"] for chart in section["charts"]]
@@ -156,35 +154,13 @@ def test_pages_of_rollouts_follow_one_another_and_share_by_their_address(alice: 
     assert len(seen) == len(set(seen)) == 6 * 7  # all but the one of each step that says something else
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "step=-1",
-        "step=x",
-        "step=99999999999",
-        "step=1e3",
-        "group=²",
-        "outcome=fine",
-        "sort=random",
-        "min_reward=much",
-        "min_reward=nan",
-        "max_reward=inf",
-        f"q={'a' * 201}",
-        "after=x",
-        "after=W10",
-    ],
-)
-def test_what_cannot_be_asked_is_told_on_a_page(alice: Visitor, run: str, asked: str) -> None:
+@pytest.mark.parametrize("asked", ["step=1e3", "outcome=fine", "min_reward=nan", f"q={'a' * 201}", "after=x"])
+def test_an_impossible_query_is_explained_on_a_page(alice: Visitor, run: str, asked: str) -> None:
     page = alice.get(f"{run}/rollouts?{asked}")
     assert page.status_code == 400
     assert 'role="alert"' in page.text
     if not asked.startswith("after"):  # which nobody types
         assert 'role="search"' in page.text
-
-
-def test_a_page_can_be_asked_for_its_head_alone(alice: Visitor, run: str) -> None:
-    head = alice.client.head(f"{run}/rollouts")
-    assert (head.status_code, head.content) == (200, b"")
 
 
 def test_what_the_verifier_extracts_is_marked(alice: Visitor, run: str) -> None:
@@ -193,17 +169,13 @@ def test_what_the_verifier_extracts_is_marked(alice: Visitor, run: str) -> None:
     assert '<mark class="hit">reason</mark>' in page
 
 
-def test_a_group_is_shown_with_advantages(alice: Visitor, run: str) -> None:
+def test_a_group_is_shown_with_advantages_and_the_deviation_that_divides_them(alice: Visitor, run: str) -> None:
     page = alice.get(f"{run}/steps/2/groups/1").text
     assert anchors(page) == [f"r-2_1_{place}" for place in range(4)]
     assert "Mean reward" in page
     assert page.count('<svg class="bar"') == 8
     assert f'rel="prev" href="{run}/steps/2/groups/0"' in page
     assert 'rel="next"' not in page
-
-
-def test_a_group_tells_the_standard_deviation_that_advantages_are_divided_by(alice: Visitor, run: str) -> None:
-    page = alice.get(f"{run}/steps/2/groups/1").text
     rows = re.findall(r'<th scope="row"><a href="#r-[^>]*>[^<]*</a></th><td class="number">([^<]*)', page)
     totals = [float(text.replace("\N{MINUS SIGN}", "-")) for text in rows if text.strip() != "–"]
     told = re.search(r"<dt>Standard deviation</dt><dd>([^<]*)<", page)
@@ -223,62 +195,28 @@ def test_two_steps_are_compared_by_the_prompts_they_share(alice: Visitor, run: s
     assert "no prompt in common" in alice.get(f"{run}/compare?step=1&other=77").text
 
 
-NAMES = (
-    "step",
-    "group",
-    "outcome",
-    "min_reward",
-    "max_reward",
-    "q",
-    "sort",
-    "after",
-    "other",
-    "prompt",
-    "version",
-    "x",
-)
-ASKED = st.one_of(
-    st.text(max_size=40),
-    st.integers().map(str),
-    st.floats().map(str),
-    st.sampled_from(["1", "-reward", "timeout", "W10"]),
-)
-
-
-@given(
-    path=st.sampled_from(["/rollouts", "/compare", "/curves.json", "/steps/1/groups/0", ""]),
-    asked=st.dictionaries(st.sampled_from(NAMES), ASKED, max_size=4),
-)
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_question_breaks_a_page(alice: Visitor, run: str, path: str, asked: dict[str, str]) -> None:
-    assert alice.get(run + path, params=asked).status_code in (200, 400)
-
-
 @pytest.mark.parametrize(
     ("path", "status"),
     [
         ("/steps/2/groups/9", 404),
         ("/steps/77/groups/0", 404),
-        ("/steps/-1/groups/0", 400),
         ("/steps/x/groups/0", 400),
         ("/steps/99999999999/groups/0", 400),
         ("/compare?step=x", 400),
         ("/nothing", 404),
     ],
 )
-def test_what_is_not_there(alice: Visitor, run: str, path: str, status: int) -> None:
+def test_a_missing_page_has_its_status(alice: Visitor, run: str, path: str, status: int) -> None:
     assert alice.get(run + path).status_code == status
 
 
-@pytest.mark.parametrize(
-    "id", ["run_", "run_" + "a" * 24, "%2e%2e", "%2e%2e%2fone", "one", "run_' OR 1=1 --", "a" * 5000, "%00"]
-)
+@pytest.mark.parametrize("id", ["run_" + "a" * 24, "%2e%2e%2fone", "one", "a" * 5000, "%00"])
 def test_only_ids_of_runs_lead_to_runs(alice: Visitor, id: str) -> None:
     for path in ("", "/rollouts", "/curves.json", "/compare", "/steps/1/groups/0"):
         assert alice.get(f"/runs/{id}{path}").status_code == 404
 
 
-def test_damaged_files_are_told_and_hide_nothing_else(tmp_path: Path) -> None:
+def test_damaged_files_are_reported_and_hide_nothing_else(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     write_run(runs / "one", 2)
@@ -298,18 +236,13 @@ def test_damaged_files_are_told_and_hide_nothing_else(tmp_path: Path) -> None:
         assert "None of those that can be read match." in rollouts.text
 
 
-@pytest.mark.parametrize(
-    "name", ["<script>window.hacked=1<", '"><img src=x onerror=x>', "a&amp;b", "{{ 7 * 7 }}", "\udcff"]
-)
-def test_a_hostile_name_of_a_directory_is_text(tmp_path: Path, name: str) -> None:
-    runs = tmp_path / "runs"
-    runs.mkdir()
-    write_run(runs / name, 1)
-    with serving(tmp_path, runs) as server, visiting(server) as alice:
-        page = alice.get("/runs")
-        assert page.status_code == 200
-        found = re.search(r'href="(/runs/run_[a-z2-7]{24})" data-item>([^<]*)<', page.text)
-        assert found is not None
-        assert html.unescape(found[2]) == name.replace("\udcff", "\ufffd")
-        assert alice.get(found[1]).status_code == 200
-        assert alice.get(f"{found[1]}/rollouts").status_code == 200
+def test_a_hostile_name_of_a_directory_is_text(tmp_path: Path) -> None:
+    names = ["<script>window.hacked=1<", '"><img src=x onerror=x>', "a&amp;b", "{{ 7 * 7 }}", "\udcff"]
+    for name in names:
+        write_run(tmp_path / "runs" / name, 1)
+    with serving(tmp_path, tmp_path / "runs") as server, visiting(server) as alice:
+        links = re.findall(r'href="(/runs/run_[a-z2-7]{24})" data-item>([^<]*)<', alice.get("/runs").text)
+        assert {html.unescape(name) for _, name in links} == {name.replace("\udcff", "\ufffd") for name in names}
+        for path, _ in links:
+            assert alice.get(path).status_code == 200
+            assert alice.get(f"{path}/rollouts").status_code == 200

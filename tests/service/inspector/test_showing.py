@@ -1,4 +1,4 @@
-"""What is marked in a response is what verifiers extract, and what was searched for."""
+"""Responses as shown: the extracted answer and the hits of a search are marked."""
 
 from typing import Any
 
@@ -69,24 +69,22 @@ def row(**changed: Any) -> dict[str, Any]:
     return plain | changed
 
 
-def test_what_a_component_logged_and_wants_shown_stands_by_it() -> None:
+def test_logs_and_extras_are_shown_with_their_component_or_else_the_reward() -> None:
     logged = '{"correct": {"text": "looked at it", "metrics": {"calls": 2}}}'
-    (part,) = show(row(logged=logged, extras='{"correct": {"why": "so"}}'), 100).parts
+    shown = show(row(logged=logged, extras='{"correct": {"why": "so"}, "note": 1}'), 100)
+    (part,) = shown.parts
     assert part.log == "looked at it"
     assert '"calls": 2' in part.more
     assert '"why": "so"' in part.more
-
-
-def test_what_belongs_to_no_component_is_shown_as_the_rewards() -> None:
-    assert '"note"' in show(row(extras='{"note": 1}'), 100).more
+    assert '"note"' in shown.more
 
 
 @pytest.mark.parametrize("stored", ["", "null", "[]", "{", '{"a":' * 5000, '{"answer": NaN}', '{"correct": 5}'])
-def test_stored_json_that_is_none_is_passed_over(stored: str) -> None:
+def test_invalid_stored_json_is_skipped(stored: str) -> None:
     show(row(columns=stored, extras=stored, logged=stored), 100)
 
 
-def test_of_a_long_response_the_ends_are_shown() -> None:
+def test_a_long_response_is_shown_by_its_ends() -> None:
     shown = show(row(response="a" * 500 + "<answer>7</answer>"), 100)
     text = "".join(piece.text for piece in shown.response)
     assert "characters left out" in text

@@ -79,17 +79,17 @@ def write_run(
     on_failure: str = "exclude",
     columns: Mapping[str, Any] | None = None,
 ) -> RunView:
-    """A run whose completions were scored by a reward, in workers where it is an uploaded one.
+    """Write a run whose completions are scored by a reward, in workers if it is uploaded.
 
     Args:
         root: Its directory.
-        spec: What `training.reward_function` said; None: the uploaded function alone.
+        spec: `training.reward_function`; None: the uploaded function alone.
         num_steps: Steps.
-        groups: Of each step.
-        source: What `rf_…` means in it; None: `saved()`.
+        groups: Groups of each step.
+        source: The function `rf_…`; None: `saved()`.
         scaling: `grpo.advantage_scaling`.
         on_failure: `rewards.on_failure`.
-        columns: Of the dataset, besides `answer` and `level`.
+        columns: Columns of the dataset, besides `answer` and `level`.
     """
     root.mkdir(parents=True)
     (root / "config.yaml").write_text(to_yaml(Config()), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a changed function is set beside."""
+"""The component or total that a changed function is compared with."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 
 from agent_tunix.rewards.replay import Unreplayable
 from agent_tunix.service.replaying.stored_reward import choose_counterpart
+from tests.raising import raises
 from tests.service.replaying.support import saved
 
 OTHER = {"function": "agent_tunix.rewards.builtin.correctness.math_reward", "source": "0" * 16, "files": {"a": "b"}}
@@ -26,7 +27,9 @@ OWN_FILE = {"function": "politeness.reward", "source": "2" * 16, "files": {"poli
         ({}, "total", "politeness", "no component"),
     ],
 )
-def test_the_first_that_there_is(components: dict[str, Any], kind: str, name: str, reason: str) -> None:
+def test_the_closest_component_is_the_counterpart(
+    components: dict[str, Any], kind: str, name: str, reason: str
+) -> None:
     found = choose_counterpart(components, saved())
     assert (found.kind, found.name) == (kind, name)
     assert reason in found.reason
@@ -36,15 +39,13 @@ def test_the_first_that_there_is(components: dict[str, Any], kind: str, name: st
     ("asked", "kind", "name"),
     [("a", "component", "a"), ("total", "total", "politeness"), ("saved", "saved", "politeness")],
 )
-def test_what_is_asked_for_goes_first(asked: str, kind: str, name: str) -> None:
+def test_a_counterpart_can_be_asked_for(asked: str, kind: str, name: str) -> None:
     found = choose_counterpart({"a": OTHER, "b": THIS_SOURCE}, saved(), asked)
     assert (found.kind, found.name) == (kind, name)
+    assert choose_counterpart({asked: OTHER}, saved(), asked).kind == "component"
 
 
-def test_a_component_that_is_called_total_can_be_asked_for() -> None:
-    assert choose_counterpart({"total": OTHER}, saved(), "total").kind == "component"
-
-
-def test_a_component_that_there_is_not_is_told_of_with_those_that_there_are() -> None:
-    with pytest.raises(Unreplayable, match="no component 'x'; there are: a, b"):
+def test_an_unknown_component_is_refused_with_the_known_ones() -> None:
+    with raises(Unreplayable, "unknown_component") as caught:
         choose_counterpart({"a": OTHER, "b": OTHER}, saved(), "x")
+    assert "a, b" in str(caught.value)

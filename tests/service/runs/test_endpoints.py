@@ -1,5 +1,6 @@
 """The endpoints under `/v1/runs`, at a real server."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -8,7 +9,6 @@ import httpx
 import pytest
 
 from agent_tunix.service import Settings
-from agent_tunix.service.api import run_models
 from agent_tunix.service.api.models import ErrorResponse
 from agent_tunix.store import open_store
 from tests.service.runs.test_index import HOSTILE
@@ -51,15 +51,7 @@ def run(client: httpx.Client) -> str:
     return f"/v1/runs/{client.get('/v1/runs').json()['data'][0]['id']}"
 
 
-def test_answers_are_what_the_models_say(client: httpx.Client, run: str) -> None:
-    run_models.RunList.model_validate_json(client.get("/v1/runs").content)
-    run_models.RunDetail.model_validate_json(client.get(run).content)
-    run_models.MetricsList.model_validate_json(client.get(f"{run}/metrics").content)
-    run_models.RolloutList.model_validate_json(client.get(f"{run}/rollouts").content)
-    run_models.FindingList.model_validate_json(client.get(f"{run}/findings").content)
-
-
-def test_a_run_is_told_with_its_configuration(client: httpx.Client, run: str) -> None:
+def test_a_run_has_its_configuration(client: httpx.Client, run: str) -> None:
     found = client.get(run).json()
     assert (found["name"], found["step"], found["config"]["grpo"]["loss"]) == ("one", 6, "grpo")
     assert (found["first_rollouts"], found["last_rollouts"]) == (1, 6)
@@ -83,23 +75,23 @@ def test_rollouts_are_paged_by_their_cursor(client: httpx.Client, run: str) -> N
     assert sorted(seen) == [f"2_{group}_{one}" for group in range(2) for one in range(4)]
 
 
-def test_findings_are_told(client: httpx.Client, run: str) -> None:
+def test_findings_are_listed(client: httpx.Client, run: str) -> None:
     assert client.get(f"{run}/findings").json()["data"] == [{"object": "finding", **FINDING}]
 
 
-def test_a_key_that_may_not_look_sees_no_run(server: Server) -> None:
+def test_runs_need_the_scope_read(server: Server) -> None:
     with server.client(server.new_key("try")) as client:
         assert client.get("/v1/runs").status_code == 403
     with server.client("") as client:
         assert client.get("/v1/runs").status_code == 401
 
 
-@pytest.mark.parametrize("id", [id for id in HOSTILE if id not in ("", "..")])
-@pytest.mark.parametrize("part", ["", "/metrics", "/rollouts", "/findings"])
-def test_a_hostile_id_opens_nothing(client: httpx.Client, id: str, part: str) -> None:
-    answer = client.get(f"/v1/runs/{quote(id, safe='')}{part}")
-    assert answer.status_code == 404
-    ErrorResponse.model_validate_json(answer.content)
+def test_a_hostile_id_opens_nothing(client: httpx.Client) -> None:
+    for id, part in itertools.product(HOSTILE, ["", "/metrics", "/rollouts", "/findings"]):
+        if id not in ("", ".."):
+            answer = client.get(f"/v1/runs/{quote(id, safe='')}{part}")
+            assert answer.status_code == 404
+            ErrorResponse.model_validate_json(answer.content)
 
 
 @pytest.mark.parametrize(
@@ -120,27 +112,29 @@ def test_a_hostile_id_opens_nothing(client: httpx.Client, id: str, part: str) ->
         ("/rollouts", {"after": "AAAA"}, "after"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
+def test_an_impossible_query_is_refused(
     client: httpx.Client, run: str, part: str, params: dict[str, str | int], param: str
 ) -> None:
     answer = client.get(f"{run}{part}" if part else "/v1/runs", params=params)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
-def test_a_damaged_run_is_told_and_no_failure(tmp_path: Path) -> None:
+def test_a_damaged_run_is_reported(tmp_path: Path) -> None:
     root = tmp_path / "runs" / "one"
     root.parent.mkdir()
     write_run(root)
     for path in (root / "config.yaml", root / "metrics.jsonl", *(root / "rollouts").iterdir()):
         path.write_bytes(b"\xff\x00{[\n" * 50)
     settings = Settings(runs=(tmp_path / "runs",))
-    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
-        client = server.client()
-        with client:
-            (found,) = client.get("/v1/runs").json()["data"]
-            assert (found["step"], found["reward"], found["method"]) == (None, None, None)
-            assert client.get(f"/v1/runs/{found['id']}").json()["config"] is None
-            assert client.get(f"/v1/runs/{found['id']}/metrics").json()["damaged"] == 50
-            page = client.get(f"/v1/runs/{found['id']}/rollouts").json()
+    with (
+        open_store(f"sqlite:///{tmp_path / 'store.db'}") as store,
+        running(store, settings) as server,
+        server.client() as client,
+    ):
+        (found,) = client.get("/v1/runs").json()["data"]
+        assert (found["step"], found["reward"], found["method"]) == (None, None, None)
+        assert client.get(f"/v1/runs/{found['id']}").json()["config"] is None
+        assert client.get(f"/v1/runs/{found['id']}/metrics").json()["damaged"] == 50
+        page = client.get(f"/v1/runs/{found['id']}/rollouts").json()
     assert page["data"] == []
     assert len(page["problems"]) == 1

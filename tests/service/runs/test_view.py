@@ -46,7 +46,7 @@ def test_pages_hold_every_row_once(tmp_path: Path) -> None:
     assert third.next is None
 
 
-def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_read_once_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1, "a": 1}\n{"step": 2, "a"')
     tail = MetricsTail(path)
@@ -68,7 +68,7 @@ def test_a_file_that_a_resume_has_cut_is_read_anew(tmp_path: Path) -> None:
     assert after.version != before.version
 
 
-def test_lines_that_are_no_rows_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_damaged_lines_are_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(
         b'{"step": 1}\n\xff\n[]\n{"step": "x"}\n{"step": -1}\n{"step": 10000000000000000000}\n'
@@ -80,7 +80,7 @@ def test_lines_that_are_no_rows_are_left_out_and_counted(tmp_path: Path) -> None
     assert page.damaged == 6
 
 
-def test_a_line_too_long_for_a_row_is_passed_over_once(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_skipped_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     _write(path, 1)
     tail = MetricsTail(path)
@@ -93,19 +93,7 @@ def test_a_line_too_long_for_a_row_is_passed_over_once(tmp_path: Path) -> None:
     assert (_steps(tail), tail.page().damaged) == ([1, 2], 1)
 
 
-def test_only_what_is_new_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    _write(path, *range(1000))
-    tail = MetricsTail(path)
-    tail.page(999)
-    size = path.stat().st_size
-    with path.open("r+b") as file:  # what was read once is not looked at again
-        file.write(b"x" * (size - 1))
-    _write(path, 1000)
-    assert _steps(tail, after=999) == [1000]
-
-
-def test_evaluations_are_kept_as_they_are_read_and_forgotten_with_the_file(tmp_path: Path) -> None:
+def test_only_new_rows_are_read_and_evaluations_are_forgotten_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     with MetricsFile(path) as file:
         for step in range(10):
@@ -114,7 +102,7 @@ def test_evaluations_are_kept_as_they_are_read_and_forgotten_with_the_file(tmp_p
     seen = [{"step": 0, "eval/accuracy": 0.0}, {"step": 5, "eval/accuracy": 0.5}]
     assert tail.evaluations() == seen
     size = path.stat().st_size
-    with path.open("r+b") as damaged:
+    with path.open("r+b") as damaged:  # what was read is not read again
         damaged.write(b"x" * (size - 1))
     with MetricsFile(path) as file:
         file.write(10, {"eval/accuracy": 1.0, "note": "eval/"})
@@ -124,9 +112,7 @@ def test_evaluations_are_kept_as_they_are_read_and_forgotten_with_the_file(tmp_p
     assert tail.evaluations() == []
 
 
-def test_of_very_many_evaluations_the_first_and_the_last_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_and_the_last_of_many_evaluations_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "MAX_EVALUATIONS", 4)
     path = tmp_path / "metrics.jsonl"
     with MetricsFile(path) as file:
@@ -145,7 +131,7 @@ def test_components_evaluations_and_configuration(tmp_path: Path) -> None:
     assert view.config["grpo"]["loss"] == "grpo"
 
 
-def test_findings_are_those_of_the_run_without_damaged_lines(tmp_path: Path) -> None:
+def test_damaged_findings_are_left_out_and_counted(tmp_path: Path) -> None:
     write_run(tmp_path / "run", num_steps=1)
     path = tmp_path / "run" / "findings.jsonl"
     finding = Finding("dead_component", next(iter(Severity)), 3, "It is dead.", "brevity", {"share": 0.5}, ("3_0_1",))

@@ -73,7 +73,8 @@ def choose_counterpart(
     if asked is not None:
         names = ", ".join(components) or "none that its fingerprint tells of"
         raise Unreplayable(
-            f"the run has no component {asked!r}; there are: {names}; `{TOTAL}` and `{SAVED}` can be asked for too"
+            f"the run has no component {asked!r}; there are: {names}; `{TOTAL}` and `{SAVED}` can be asked for too",
+            code="unknown_component",
         )
     for name, of in components.items():
         if of.get("source") == saved.sha256[:_HASH_LENGTH]:
@@ -105,7 +106,9 @@ class StoredReward:
         try:
             self._components = [_component(key, of, reward) for key, of in components.items()]
         except (RewardError, AttributeError, TypeError) as error:
-            raise Unreplayable(f"the run's environment.json does not say what its reward was: {error}") from error
+            raise Unreplayable(
+                f"the run's environment.json does not say what its reward was: {error}", code="unreadable_fingerprint"
+            ) from error
         self._on_failure = on_failure
 
     def at(self, recorded: RecordedStep) -> Mixture:
@@ -118,7 +121,8 @@ class StoredReward:
         if terms.keys() != {component.name for component in self._components}:
             raise Unreplayable(
                 f"the completions of step {recorded.step} were scored by {', '.join(terms) or 'nothing known'}, which"
-                " are not the components of the run's environment.json; compare with the total"
+                " are not the components of the run's environment.json; compare with the total",
+                code="unmatched_components",
             )
         weights = {name: term.weight for name, term in terms.items()}
         components = [
@@ -128,7 +132,9 @@ class StoredReward:
         try:
             return _Weighed(components, weights, self._on_failure)
         except RewardError as error:
-            raise Unreplayable(f"the run's environment.json does not say what its reward was: {error}") from error
+            raise Unreplayable(
+                f"the run's environment.json does not say what its reward was: {error}", code="unreadable_fingerprint"
+            ) from error
 
 
 def _component(name: str, of: Mapping[str, Any], reward: Reward) -> Component:

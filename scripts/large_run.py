@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.config.compose import to_yaml
-from agent_tunix.config.schema import Config
 from tests.service.inspector.support import serving, visiting
 from tests.service.runs.support import write_many
+
+from agent_tunix.config.compose import to_yaml
+from agent_tunix.config.schema import Config
 
 STEPS = 2000
 ROWS = 20_000
