@@ -6,6 +6,7 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.conventions import EnvironmentReward, Settings
+from tests.raising import raises
 
 from .shapes import samples
 
@@ -45,7 +46,7 @@ def test_components_have_weights_and_stay_unscaled() -> None:
     (score,) = mine.score(samples("4"))
     assert (score.value, score.components) == (1.5, {"correct": 1.0, "shortest": 1.0})
     assert score.detail == "2 × correct 1 + -0.5 × shortest 1"
-    with pytest.raises(RewardError, match="weights must map components to numbers"):
+    with raises(RewardError, "invalid_weights"):
         EnvironmentReward(Both, "mine", {"weights": {"correct": "much"}})
 
 

@@ -6,6 +6,7 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
 from agent_tunix.rewards.conventions import Settings, TrlReward
+from tests.raising import raises
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 
 from .shapes import samples
@@ -85,9 +86,10 @@ def test_an_argument_from_configuration_wins_over_a_column() -> None:
 
 
 def test_the_functions_own_names_cannot_be_set() -> None:
-    with pytest.raises(RewardError, match="no argument 'completions' to set; it has: scale"):
+    with raises(RewardError, "unknown_argument") as caught:
         TrlReward(lambda completions, scale=1: [], "mine", {"completions": []})
-    with pytest.raises(RewardError, match="no argument 'sacle' to set"):
+    assert "it has: scale" in str(caught.value)
+    with raises(RewardError, "unknown_argument"):
         TrlReward(lambda completions, scale=1: [], "mine", {"sacle": 2})
 
 
