@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="needs the optional group `trl`: pip install
 pytest.importorskip("trl", reason="needs the optional group `trl`: pip install -e '.[trl]'")
 
 # What TRL and its own dependencies warn of is theirs.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 WORDS = ["<pad>", "<eos>", "<unk>", "What", "is", "plus", "?", *map(str, range(10)), "user", "assistant", ":"]
 

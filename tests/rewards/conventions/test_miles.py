@@ -18,7 +18,7 @@ async def reads_everything(args: Any, sample: Any, **kwargs: Any) -> Any:
 
 
 def test_a_sample_has_the_documented_fields() -> None:
-    async def reward(args: Any, sample: MilesSample) -> Any:
+    async def reward(args: Any, sample: MilesSample) -> float:
         assert sample.prompt == "2 + 2?"
         assert sample.response == "It is 4"
         assert sample.label == "4"
@@ -115,16 +115,18 @@ def test_what_a_reward_does_to_its_sample_is_not_seen_by_the_next() -> None:
 
 def test_calls_run_concurrently_up_to_the_limit() -> None:
     running = most = 0
+    barrier = asyncio.Barrier(10)
 
     async def reward(args: Any, sample: Any) -> float:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.02)
+        await barrier.wait()
         running -= 1
         return float(sample.response)
 
-    scores = asyncio.run(MilesReward(reward, "mine").score_async(samples(*map(str, range(40))), limit=10))
+    scoring = MilesReward(reward, "mine").score_async(samples(*map(str, range(40))), limit=10)
+    scores = asyncio.run(asyncio.wait_for(scoring, 60.0))
     assert [score.value for score in scores] == list(map(float, range(40)))
     assert most == 10
 
@@ -153,8 +155,6 @@ def test_scoring_works_inside_a_running_loop() -> None:
 
 
 def test_a_function_that_is_not_async_is_called_as_it_is() -> None:
-    def reward(args: Any, sample: Any) -> float:
-        return float(sample.response == "a")
-
-    assert not MilesReward(reward, "mine").is_async
-    assert [score.value for score in MilesReward(reward, "mine").score(samples("a", "b"))] == [1.0, 0.0]
+    mine = MilesReward(lambda args, sample: float(sample.response == "a"), "mine")
+    assert not mine.is_async
+    assert [score.value for score in mine.score(samples("a", "b"))] == [1.0, 0.0]
