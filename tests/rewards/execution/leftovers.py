@@ -1,11 +1,11 @@
-"""What this process holds and has started, to be compared before and after."""
+"""Inventory of what this process holds and has started, to be compared before and after."""
 
 import contextlib
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -26,7 +26,7 @@ _NOTHING = Holdings((), (), ())
 
 
 def take_stock() -> Holdings:
-    """What there is now."""
+    """Return what there is now."""
     descriptors = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -37,23 +37,28 @@ def take_stock() -> Holdings:
 
 
 def workers_and_descendants(owner: int | None = None) -> list[str]:
-    """Every process that began in a pool of workers of a process, of this one if none is named."""
+    """Return every process that began in a pool of workers of a process, of this one if none is named."""
     return sorted(_marked(owner or os.getpid()))
 
 
-def check_nothing_left(before: Holdings, within_s: float = 5.0) -> None:
-    """Fail unless all there is was there before, at the latest after a moment.
+def check_nothing_left(before: Holdings) -> None:
+    """Wait until all there is was there before.
 
     What others held before may go meanwhile: a thread of an earlier run, say, ends when that run is collected.
     """
-    deadline = time.monotonic() + within_s
-    while (left := _beyond(before)) != _NOTHING and time.monotonic() < deadline:
+    wait_until(lambda: _beyond(before) == _NOTHING)
+    assert _beyond(before) == _NOTHING
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; only what hangs keeps it from coming true in a minute."""
+    deadline = time.monotonic() + 60.0
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert left == _NOTHING
 
 
 def _beyond(before: Holdings) -> Holdings:
-    """What there is now and was not before, each as often as there is more of it."""
+    """Return what there is now and was not before, each as often as there is more of it."""
     now = take_stock()
     return Holdings(
         *(
@@ -64,7 +69,7 @@ def _beyond(before: Holdings) -> Holdings:
 
 
 def _processes() -> Iterator[str]:
-    """Children of this process and what bears its mark."""
+    """Yield the children of this process and what bears its mark."""
     own = {int(pid) for pid in _marked(os.getpid())}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
