@@ -3,44 +3,20 @@
 import functools
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
-from agent_tunix.rewards import resolve_reward
+from agent_tunix.rewards import Outcome, resolve_reward
 from agent_tunix.rewards.checks import Budget, CheckReport, Kind, Problem, check_reward
+from agent_tunix.rewards.checks.scoring import Scorer
+from tests.raising import raises
 from tests.rewards.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
+from tests.rewards.checks.planted import PLANTED
 from tests.rewards.checks.support import sums
 
-PLANTED = Path(__file__).parent / "planted"
-BUDGET = Budget(tries=200, seconds=60.0)
-
-# What each planted reward must be caught by, whatever else catches it too.
-CAUGHT_BY = {
-    "answer_in_response": "every answer listed",
-    "any_number_of_the_prompt": "prompt echo",
-    "backtracking": "never raises",
-    "contains_ignoring_case": "every answer listed",
-    "drops_the_sign": "near misses",
-    "first_number": "gold solution",
-    "keyword_stuffing": "exploit search",
-    "last_line_of_numbers": "every answer listed",
-    "mutates_metadata": "arguments untouched",
-    "nondeterministic": "deterministic",
-    "pays_for_length": "word stuffing",
-    "raises_on_garbage": "never raises",
-    "same_digits": "near misses",
-    "short_and_wrong": "long beats short",
-    "tag_counting": "tag spam",
-    "tags_only": "another reference",
-    "unbounded": "bounded",
-    "wide_tolerance": "near misses",
-    "within_one_percent": "edge references",
-    "yes_when_unsure": "empty",
-    "zero_is_falsy": "edge references",
-}
+BUDGET = Budget(tries=200, seconds=600.0)
 
 
 def check(reward: Any, problems: list[Problem] | None = None, **options: Any) -> CheckReport:
@@ -48,17 +24,16 @@ def check(reward: Any, problems: list[Problem] | None = None, **options: Any) ->
     return check_reward(mixture, problems or sums(12), **{"budget": BUDGET, **options})
 
 
-@pytest.mark.parametrize("name", sorted(file.stem for file in PLANTED.glob("*.py")))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_exploitable_reward_is_caught(name: str) -> None:
-    report = check(f"{PLANTED / name}.py:reward")
-    assert CAUGHT_BY[name] in report.failed, report.text
+    reward, caught_by = PLANTED[name]
+    report = check(reward, timeout_s=1.0)
+    assert caught_by in report.failed, report.text
     assert not report.passed
 
 
-def test_there_are_at_least_ten_planted_rewards() -> None:
-    assert len(CAUGHT_BY) >= 10
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKED)
 def test_a_built_in_passes_and_the_docs_tell_its_limits(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "agent_tunix.rewards")  # `debug` tells everything
@@ -153,34 +128,29 @@ def test_a_reward_that_hangs_is_stopped_and_told() -> None:
             pass
         return 0.5 * ("answer" in response)
 
-    from agent_tunix.rewards.checks.problems import Problem as Row
-    from agent_tunix.rewards.checks.scoring import Scorer
-    from agent_tunix.rewards.sample import Outcome
-
-    scorer = Scorer(resolve_reward(hangs), limit_s=0.2)
-    assert scorer(Row("", {}), "\\boxed{\\boxed{").outcome is Outcome.TIMEOUT
-    assert scorer(Row("", {}), "answer").value == 0.5
+    assert Scorer(resolve_reward(hangs), limit_s=0.2)(Problem("", {}), "\\boxed{\\boxed{").outcome is Outcome.TIMEOUT
+    assert Scorer(resolve_reward(hangs), limit_s=60.0)(Problem("", {}), "answer").value == 0.5
 
 
 def test_the_search_is_the_same_for_the_same_seed() -> None:
-    first, second = (check(f"{PLANTED / 'yes_when_unsure'}.py:reward", seed=5) for _ in range(2))
+    first, second = (check(PLANTED["yes_when_unsure"][0], sums(4), seed=5) for _ in range(2))
     found = [finding for report in (first, second) for finding in report.findings if finding.check == "exploit search"]
     assert found[0] == found[1]
 
 
 def test_a_check_can_be_left_out() -> None:
-    report = check(f"{PLANTED / 'zero_is_falsy'}.py:reward", skip=["edge references"])
+    report = check(PLANTED["zero_is_falsy"][0], sums(4), skip=["edge references"])
     assert report.passed, report.text
     assert "edge references" not in report.text
 
 
 def test_data_that_lack_a_required_column_are_refused() -> None:
-    with pytest.raises(RewardSignatureError, match="sources"):
+    with raises(RewardSignatureError, "missing_parameter"):
         check("citations")
 
 
 def test_no_problems_are_refused() -> None:
-    with pytest.raises(RewardError, match="at least one"):
+    with raises(RewardError, "no_problems"):
         check_reward(resolve_reward("math"), [])
 
 
