@@ -1,4 +1,3 @@
-import time
 from fractions import Fraction
 from typing import Any
 
@@ -72,6 +71,15 @@ from agent_tunix.rewards.answers import Verdict, compare_answers, extract_answer
         ("about 3 × 10⁴ of them", "3 × 10⁴"),
         ("it is 2½", "2½"),
         ("Final answer: 50%", "50%"),
+        # What follows a thought decides before the thought.
+        (r"<think>perhaps \boxed{12}</think> The answer is 18.", "18"),
+        (r"<think><answer>12</answer></think>\boxed{18}", "18"),
+        ("<think>perhaps #### 12</think> It is 18.", "18"),
+        ("12 eggs</think>\n18", "18"),
+        ("<think>The answer is 18</think>", "18"),
+        ("<think>The answer is 18</think> I am sure.", "18"),
+        ("<think>12</think> 15 <think>16</think> 18", "18"),
+        ("<think>perhaps <answer>12</answer>", "12"),
     ],
 )
 def test_the_answer_of_a_response(response: str, answer: str | None) -> None:
@@ -344,59 +352,30 @@ def test_any_decimal_is_read_back(number: Any) -> None:
     assert parse_number(f"{number:f}") == Fraction(number)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["1", "1,", "111,", "1,111,1111", "1/", "1 ", "-", "--1", "$", "1e", "1.", " ", "{"])
+def test_a_long_run_of_signs_of_numbers_is_read(unit: str) -> None:
+    read_at_length(unit)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [
-        "1",
-        "1,",
-        "111,",
-        "1,111,1111",
-        "1/",
-        "1 ",
-        "-",
-        "--1",
-        "$",
-        "1e",
-        "1.",
-        " ",
-        "{",
-        "\\boxed{",
-        "\\boxed{1}",
-        "\\boxed ",
-        "<answer>",
-        "</answer>",
-        "<answer></answer>",
-        "####",
-        "**",
-        "\\frac{1}",
-        "=",
-        "−",
+        *(r"\boxed{", r"\boxed{1}", r"\boxed ", "<answer>", "</answer>", "<answer></answer>", "####", "**"),
+        *(r"\frac{1}", "=", "−"),
     ],
 )
-def test_a_megabyte_takes_linear_time(unit: str) -> None:
-    text = unit * (1_000_000 // len(unit))
-    started = time.process_time()
+def test_a_long_run_of_marks_is_read(unit: str) -> None:
+    read_at_length(unit)
+
+
+def read_at_length(unit: str) -> None:
+    """Read a text for which quadratic time would be a hang."""
+    text = unit * (500_000 // len(unit))
     extract_answer(text)
     extract_answer(text + "1111")
     parse_number(text)
-    assert time.process_time() - started < 5.0  # quadratic time would be hours
-
-
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
-        (r"<think>perhaps \boxed{12}</think> The answer is 18.", "18"),
-        (r"<think><answer>12</answer></think>\boxed{18}", "18"),
-        ("<think>perhaps #### 12</think> It is 18.", "18"),
-        ("12 eggs</think>\n18", "18"),
-        ("<think>The answer is 18</think>", "18"),
-        ("<think>The answer is 18</think> I am sure.", "18"),
-        ("<think>12</think> 15 <think>16</think> 18", "18"),
-        ("<think>perhaps <answer>12</answer>", None),
-    ],
-)
-def test_what_follows_a_thought_decides_before_the_thought(response: str, answer: str | None) -> None:
-    assert extract_answer(response) == (answer if answer is not None else "12")
 
 
 @pytest.mark.parametrize(
