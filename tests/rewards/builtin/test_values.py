@@ -1,0 +1,328 @@
+"""Tables of what each built-in reward pays for a response. The reference is 4 where a row gives none."""
+
+from typing import Any
+
+import pytest
+
+from agent_tunix.rewards import Outcome
+from tests.rewards.builtin.cases import FULL, score
+
+WRONG = FULL.replace("4<", "9<")
+TAGS = "<reasoning></reasoning><answer></answer>"
+THOUGHT = "<think>2 + 2</think><answer>4</answer>"
+
+# Reward → response → value.
+VALUES: dict[str, dict[str, float]] = {
+    "check_numbers": {"4": 1.5, "4.00": 1.5, "<answer>4</answer>": 1.5, "4.1": 0.0, "-4": 0.0, "": 0.0},
+    "format": {
+        FULL: 1.0,
+        "\n<reasoning>\n2 + 2\n</reasoning>\n<answer>\n4\n</answer>\n": 1.0,
+        "Sure! " + FULL: 0.8,
+        FULL + " Bye.": 0.8,
+        "<reasoning>2 + 2</reasoning> so <answer>4</answer>": 0.8,
+        "<reasoning>2 + 2</reasoning><answer> </answer>": 0.7,
+        TAGS: 0.7,
+        "Sure! " + TAGS: 0.5,
+        "<answer>4</answer><reasoning>2 + 2</reasoning>": 0.25,
+        "<reasoning>2 + 2<answer>4</answer></reasoning>": 0.375,
+        "<reasoning>2 + 2<answer>4</answer>": 0.375,
+        "<answer>4</answer>": 0.25,
+        "<reasoning>2 + 2": 0.125,
+        "": 0.0,
+        "4": 0.0,
+        FULL * 2: 0.0,
+        TAGS * 100: 0.0,
+        "<answer>" * 5 + "4</answer>": 0.125,
+        "<ANSWER>4</ANSWER>": 0.0,
+    },
+    "format_and_content": {
+        FULL: 1.0,
+        "Sure! " + FULL: 0.8,
+        FULL.replace("4</answer>", "5</answer>"): 0.0,
+        "<answer>4</answer>": 0.0,
+        "<reasoning></reasoning><answer>4</answer>": 0.0,
+        "4": 0.0,
+    },
+    "match_format_exactly": {FULL: 3.0, FULL + ".": 0.0, FULL * 2: 0.0, "": 0.0},
+    "match_format_approximately": {
+        FULL: 2.0,
+        FULL * 2: -2.0,
+        "": -2.0,
+        "<answer>4</answer>": 0.0,
+        "</answer>4<answer>": 0.0,
+    },
+    "think_format": {
+        THOUGHT: 1.0,
+        "\n<think>\n2 + 2\n</think>\n4": 1.0,
+        "2 + 2</think>4": 1.0,
+        "<think></think>4": 0.0,
+        "<think>2 + 2</think>": 0.0,
+        "<think>2 + 2": 0.0,
+        "<think>a</think>b</think>c": 0.0,
+        "<think><think>a</think>b": 0.0,
+        "so <think>a</think>b": 0.0,
+        "": 0.0,
+    },
+    "tag_count": {
+        THOUGHT: 1.0,
+        f" {THOUGHT}\n": 1.0,
+        "so " + THOUGHT: 0.75,
+        THOUGHT + ".": 0.75,
+        THOUGHT * 2: 0.0,
+        "<answer>4</answer><think>2</think>": 0.25,
+        "<think>" * 100: 0.0,
+        "": 0.0,
+    },
+    "reasoning_tags": {
+        "<reasoning>2 + 2</reasoning><answer>4</answer>": 1.0,
+        "<reasoning><b>2</b> + 2</reasoning> so <answer>4</answer>": 1.0,
+        "<reasoning>2 + 2</reasoning>": 0.5,
+        "<reasoning>2 + 2</reasoning><answer></answer>": 0.5,
+        "<answer>4</answer><reasoning>2 + 2</reasoning>": 0.5,
+        "<reasoning>2<answer>4</reasoning></answer>": 0.0,
+        "<reasoning>2</reasoning><answer>4</answer></answer>": 0.5,
+        "<reasoning>a</reasoning>" * 2 + "<answer>4</answer>": 0.5,
+        "</reasoning><reasoning>": 0.0,
+        "<reasoning>" * 1000: 0.0,
+    },
+    "step_format": {
+        "1. add\n2. multiply\n3. done": 1.0,
+        "Step 1: a\nStep 1: b\nStep 1: c": 1 / 3,
+        "- a\n- a\n- a": 1 / 3,
+        "First, add two.\nThen double it.\nFinally, stop.": 1.0,
+        "1.\n2.\n3.": 0.0,
+        "": 0.0,
+    },
+    "multi_line": {"a\nb\nc": 1.0, "a\na\na\n\n": 0.0, "": 0.0},
+    "response_structure": {
+        "<reasoning>two and two make four</reasoning><answer>4</answer>": 1.0,
+        "#### 4": 0.7,
+        "two and two make four, so #### 4\n" + "bla " * 50: 0.7,
+        "two and two make 4": 0.0,
+    },
+    "conciseness": {
+        "4": 0.7 + 0.3 * 0.99,
+        "word " * 49 + "4": 0.85,
+        "word " * 99 + "4": 0.7,
+        "word " * 999 + "4": 0.7,
+        "4.2": 0.5 * (0.7 + 0.3 * 0.99),
+        "5": 0.0,
+        "": 0.0,
+    },
+    "response_length": {
+        "word " * 20: 1.0,
+        "word " * 300: 1.0,
+        "word " * 10: 0.5,
+        "word " * 450: 0.5,
+        "word " * 900: 0.0,
+        "": 0.0,
+    },
+    "ngram_repetition": {"the cat and the dog": 0.0, "So it is so it is so it is": -4 / 7, "": 0.0},
+    "language_consistency": {
+        "two and two": 1.0,
+        "дважды два": 0.0,
+        r"\alpha θ = `x` ```四```": 1.0,
+        "42": 0.0,
+        "": 0.0,
+    },
+    "multi_aspect": {
+        FULL: 1.0,
+        "4": 0.5 + 0.1 + 0.15,
+        "": 0.0,
+        "5": 0.1,
+        WRONG: 0.35,
+        "word " * 400 + "4": 0.5 + 0.1 * (1 - 396 / 398) + 0.075,
+    },
+    "shaped": {
+        "4": 1.0,
+        "5": 0.0,
+        "so it is 5": 0.05,
+        "sofa 5": 0.0,
+        "FIRST 5": 0.05,
+        "so so so so so so so so 5": 0.0,
+        WRONG: 0.1,
+        FULL: 1.0,
+        "a a a a a a a a 4": 0.95,
+    },
+    "diverse": {"4": 1.0, "a b c d e f 4": 1.0, "a a a a a 4": 0.7 + 0.3 * 2 / 3, "5": 0.0, "": 0.0},
+}
+
+# Reward → response, reference, value.
+REFERENCED: dict[str, list[tuple[str, Any, float]]] = {
+    "math": [
+        ("<answer>4</answer>", "4", 1.0),
+        ("the answer is 4.", "4", 1.0),
+        (r"\boxed{4}", "4", 1.0),
+        ("#### 4", "4", 1.0),
+        ("0", "0", 1.0),
+        ("0.00", "0", 1.0),
+        ("1", "0", 0.0),
+        ("0.0000001", "0", 0.0),
+        ("-7", "-7", 1.0),
+        ("7", "-7", 0.0),
+        ("-7", "7", 0.0),
+        ("-7.5", "-7", 0.5),
+        ("12-5", "5", 1.0),
+        ("5,600", "5600", 1.0),
+        ("5600", "5,600", 1.0),
+        ("$1,234.50", "1234.5", 1.0),
+        ("0.5", "1/2", 1.0),
+        ("50%", "50%", 1.0),
+        ("30000", "3e4", 1.0),
+        ("25", "5", 0.0),
+        ("110", "100", 0.5),
+        ("90", "100", 0.5),
+        ("111", "100", 0.0),
+        ("", "4", 0.0),
+        ("four", "4", 0.0),
+        ("1 2 3 4 5", "4", 0.0),
+        ("4 <answer>5</answer>", "4", 0.0),
+        ("<answer>3, 4, 5</answer>", "4", 0.0),
+        ("<answer>1e999999999</answer>", "4", 0.0),
+    ],
+    "check_answer": [
+        ("<answer>4</answer>", "4", 3.0),
+        ("<answer>4</answer>", 4, 3.0),
+        ("<answer> 4\n</answer>", "4", 1.5),
+        ("<answer>4.0</answer>", "4", 1.5),
+        ("<answer>1,234</answer>", "1,234", 3.0),
+        ("<answer>$1,234</answer>", "1234", 1.5),
+        ("<answer>0</answer>", "0", 3.0),
+        ("<answer>0.1</answer>", "0", -1.0),
+        ("<answer>-4</answer>", "4", -1.0),
+        ("<answer>109</answer>", "100", 0.5),
+        ("<answer>110</answer>", "100", 0.5),
+        ("<answer>111</answer>", "100", 0.25),
+        ("<answer>80</answer>", "100", 0.25),
+        ("<answer>79</answer>", "100", -1.0),
+        ("<answer>-110</answer>", "-100", 0.5),
+        ("<answer>four</answer>", "4", -0.5),
+        ("<answer>3 or 4</answer>", "4", -0.5),
+        ("<answer></answer>", "4", 0.0),
+        ("4", "4", 0.0),
+        ("<answer>4", "4", 0.0),
+        ("", "4", 0.0),
+    ],
+    "exact_match": [
+        ("The Eiffel Tower.", "eiffel tower", 1.0),
+        ("<answer>Eiffel Tower</answer> I think", "Eiffel Tower", 1.0),
+        ("Tower Eiffel", "Eiffel Tower", 0.0),
+        ("", "Eiffel Tower", 0.0),
+        ("4", 4, 1.0),
+    ],
+    "f1": [
+        ("Eiffel Tower", "Eiffel Tower", 1.0),
+        ("tower tower tower", "Eiffel Tower", 0.4),
+        ("", "Eiffel Tower", 0.0),
+    ],
+    "answer_correctness": [
+        ("so #### 0.50", "1/2", 1.0),
+        (r"\boxed{\text{Evelyn}}", r"\text{Evelyn}", 1.0),
+        (r"<answer>2\sqrt{2}</answer>", r"\sqrt{8}", 1.0),
+        ("<answer>4.2</answer>", "4", 0.0),
+        ("Evelyn and Bob", "Evelyn", 0.0),
+    ],
+    "overlap": [("it opened", "opened in May", 1 / 3), ("", "opened in May", 0.0)],
+}
+
+# Reward, response, arguments, value.
+WITH_ARGUMENTS: list[tuple[str, str, dict[str, Any], float]] = [
+    *(("soft_overlong", "short", {"num_tokens": n}, v) for n, v in [(1, 0.0), (768, 0.0), (896, -0.5), (1024, -1.0)]),
+    *(("soft_overlong", "short", {"num_tokens": n}, -1.0) for n in (1025, 10**6)),
+    *(("curriculum", WRONG, {"step": step}, 1.0) for step in (0, 1, 999)),
+    *(("curriculum", WRONG, {"step": step}, 0.3) for step in (1000, 4999)),
+    *(("curriculum", WRONG, {"step": step}, 0.35) for step in (5000, 9999)),
+    *(("curriculum", FULL, {"step": step}, 1.0) for step in (1, 1000, 5000)),
+    ("curriculum", WRONG, {"step": 9, "format_until": 10, "correctness_until": 20}, 1.0),
+    ("curriculum", WRONG, {"step": 10, "format_until": 10, "correctness_until": 20}, 0.3),
+    ("curriculum", WRONG, {"step": 19, "format_until": 10, "correctness_until": 20}, 0.3),
+    ("curriculum", WRONG, {"step": 20, "format_until": 10, "correctness_until": 20}, 0.35),
+    ("conciseness", "word " * 9 + "4", {"limit": 10}, 0.7),
+    ("language_consistency", "дважды два", {"language": "ru"}, 1.0),
+    ("language_consistency", "二かけるに", {"language": "ja"}, 1.0),
+    ("reasoning_tags", THOUGHT, {"tags": "think,answer"}, 1.0),
+    ("tag_count", THOUGHT.replace("think", "reasoning"), {"thinking": "reasoning"}, 1.0),
+    ("multiple_choice", "Answer: H", {"answer": "H", "letters": "ABCDEFGH"}, 1.0),
+    ("citations", "[Source: a] and [b]", {"sources": ["a", "b"]}, 1.0),
+    ("citations", "[a, b]", {"sources": [{"id": "a"}, {"id": "b"}]}, 1.0),
+    ("citations", "[a][c]", {"sources": ["a", "b"]}, 0.5),
+    ("citations", "none", {"sources": ["a"]}, 0.0),
+    ("citations", "".join(f"[{n}]" for n in range(100)), {"sources": ["1"]}, 2 / 101),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "response", "value"),
+    [(name, response, value) for name, rows in VALUES.items() for response, value in rows.items()],
+)
+def test_a_response_earns_its_value(name: str, response: str, value: float) -> None:
+    assert score(name, response).value == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "response", "answer", "value"), [(name, *row) for name, rows in REFERENCED.items() for row in rows]
+)
+def test_a_response_earns_its_value_for_a_reference(name: str, response: str, answer: Any, value: float) -> None:
+    assert score(name, response, answer).value == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "response", "args", "value"), WITH_ARGUMENTS)
+def test_arguments_decide_what_a_response_earns(name: str, response: str, args: dict[str, Any], value: float) -> None:
+    assert score(name, response, **args).value == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("conciseness", {"limit": 0}),
+        ("cosine_length", {"right_long": -0.9}),
+        ("cosine_length", {"right_short": 2.0}),
+        ("soft_overlong", {"buffer_tokens": 0}),
+        ("soft_overlong", {"buffer_tokens": 9, "max_tokens": 8}),
+        ("response_length", {"fewest": 9, "most": 8}),
+        ("ngram_repetition", {"size": 0}),
+        ("ngram_repetition", {"penalty": 2}),
+        ("language_consistency", {"language": "klingon"}),
+        ("step_format", {"enough": 0}),
+        ("multi_line", {"enough": 1}),
+        ("reasoning_tags", {"tags": " "}),
+    ],
+)
+def test_arguments_that_make_no_sense_are_errors(name: str, args: dict[str, Any]) -> None:
+    assert score(name, "4", **args).outcome is Outcome.ERROR
+
+
+NUMERIC = (
+    *("math", "debug", "check_answer", "check_numbers", "format_and_content"),
+    *("conciseness", "multi_aspect", "shaped", "diverse"),
+)
+BAD: list[tuple[tuple[str, ...], tuple[Any, ...]]] = [
+    (NUMERIC, ("", " ", "n/a", None, [4])),
+    (("exact_match", "f1", "answer_correctness", "overlap"), ("", " ", "?!", None, ["x"], True)),
+    (("multiple_choice",), ("Paris", "", "F", None, 4)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [(name, answer) for names, answers in BAD for name in names for answer in answers]
+)
+def test_a_bad_reference_is_never_a_score(name: str, answer: Any) -> None:
+    result = score(name, "<answer>4</answer>", answer)
+    assert (result.value, result.outcome) == (None, Outcome.BAD_REFERENCE)
+    assert name not in NUMERIC or "is not a number" in result.detail
+
+
+@pytest.mark.parametrize("sources", [[], None, 4, [None]])
+def test_no_source_is_a_bad_reference(sources: Any) -> None:
+    assert score("citations", "[a]", sources=sources).outcome is Outcome.BAD_REFERENCE
+
+
+@pytest.mark.parametrize("name", ["format", "match_format_exactly", "match_format_approximately"])
+def test_the_form_is_scored_whatever_the_reference(name: str) -> None:
+    assert score(name, FULL, answer="").outcome is Outcome.SCORED
+
+
+@pytest.mark.parametrize("name", ["conciseness", "multi_aspect"])
+def test_a_correct_long_answer_beats_a_wrong_short_one(name: str) -> None:
+    assert (score(name, "word " * 9999 + "4").value or 0) > (score(name, WRONG).value or 0)
+    assert (score(name, "word " * 999 + "4").value or 0) > (score(name, "5").value or 0)
