@@ -6,21 +6,8 @@ from agent_tunix.rewards import get_reward_function
 from agent_tunix.rewards.answers.surfaces import find_misjudged, neighbours, surface_forms
 
 REFERENCES = [
-    "0",
-    "1",
-    "-1",
-    "7",
-    "10",
-    "18",
-    "100",
-    "999",
-    "1000",
-    "5,600",
-    "1,234,567",
-    "-42",
-    "3.5",
-    "0.05",
-    "-2.25",
+    *("0", "1", "-1", "7", "10", "18", "100", "999", "1000", "5,600"),
+    *("1,234,567", "-42", "3.5", "0.05", "-2.25"),
 ]
 
 
