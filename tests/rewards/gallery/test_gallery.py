@@ -23,12 +23,9 @@ RESPONSES = (
 
 # What the five responses above earn.
 EXPECTED: dict[str, list[float | None]] = {
-    "plain/tag_format": [1.0, 0.5, 0.0, 0.0, 0.0],
     "plain/echo_penalty": [0.0, 0.0, 0.0, 0.0, None],
     "trl/open_r1_format": [0.0, 1.0, 0.0, 0.0, 0.0],
-    "trl/code_fence": [0.0, 0.0, 0.0, 1.0, 0.0],
     "miles/exact_match": [1.0, 1.0, 0.0, 0.0, 0.0],
-    "environment/old_batch": [1.0, 1.0, 1.0, 1.0, 0.0],
     "environment/group_diversity": [1.1, 1.1, 1.1, 1.1, 0.1],
     "classes/answer_correctness": [1.0, 1.0, 1.0, 1.0, 0.0],
 }
