@@ -113,20 +113,15 @@ def train(rewards: list[Any], directory: Path) -> list[dict[str, Any]]:
     return [row for row in trainer.state.log_history if "reward" in row]
 
 
-def test_instances_are_reward_functions_of_trl(tmp_path: Path) -> None:
+def test_instances_and_pickled_functions_are_reward_functions_of_trl(tmp_path: Path) -> None:
     digits = Digits(DigitsConfig(scale=0.5))
-    rows = train([digits, Answered(RewardConfig(name="answered"))], tmp_path)
+    pickled = pickle.loads(pickle.dumps(Digits(DigitsConfig(name="pickled")).as_fn()))
+    rows = train([digits, Answered(RewardConfig(name="answered")), pickled], tmp_path)
     assert len(rows) == 2
     assert all(0.0 <= row["rewards/digits/mean"] <= 0.5 for row in rows), json.dumps(rows)
-    assert all(0.0 <= row["rewards/answered/mean"] <= 1.0 for row in rows)
+    assert all(0.0 <= row[f"rewards/{name}/mean"] <= 1.0 for row in rows for name in ("answered", "pickled"))
     prompts, completions, names = digits.seen[0]
     assert len(prompts) == len(completions) == 4
     assert prompts[0][0]["role"] == "user"
     assert completions[0][0]["role"] == "assistant"
     assert {"answer", "completion_ids", "trainer_state"} <= set(names)
-
-
-def test_so_are_their_functions_after_pickling(tmp_path: Path) -> None:
-    function = pickle.loads(pickle.dumps(Digits().as_fn()))
-    rows = train([function], tmp_path)
-    assert [sorted(row) for row in rows if "rewards/digits/mean" not in row] == []

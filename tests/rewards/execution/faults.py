@@ -24,7 +24,9 @@ from agent_tunix.rewards import BadReferenceError, BaseReward, Mixture, Outcome,
 MEMORY_MB = 256
 
 SCORED, ERROR, TIMEOUT = (Outcome.SCORED,), (Outcome.ERROR,), (Outcome.TIMEOUT,)
-DIED_OR_LATE = (Outcome.ERROR, Outcome.TIMEOUT)
+DIED_OR_LATE, BAD_REFERENCE = (Outcome.ERROR, Outcome.TIMEOUT), (Outcome.BAD_REFERENCE,)
+
+_kept: list[Any] = []
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,25 @@ def fault(name: str, outcomes: tuple[Outcome, ...], detail: str = "", **in_conve
     return enter
 
 
+def then_score(do: Callable[[], Any]) -> Callable[[], float]:
+    """Return a fault that does something and scores as if nothing had been."""
+
+    def act() -> float:
+        do()
+        return 1.0
+
+    return act
+
+
+def raising(make: Callable[[], BaseException]) -> Callable[[], NoReturn]:
+    """Return a fault that raises an error."""
+
+    def act() -> NoReturn:
+        raise make()
+
+    return act
+
+
 # --- what raises or returns nonsense ---------------------------------------------------------------------------------
 
 
@@ -72,45 +93,25 @@ class OddError(BaseException):
         raise RuntimeError("cannot be printed")
 
 
-@fault("raises", ERROR, r"ValueError: no good \(.*faults\.py:\d+: raise ValueError|ValueError: no good")
-def raise_error() -> NoReturn:
-    raise ValueError("no good")
-
-
-@fault("raises what cannot be printed", ERROR, "OddError")
-def raise_odd() -> NoReturn:
-    raise OddError
-
-
-@fault("raises a message without end", ERROR, "ValueError: xxx")
-def raise_long() -> NoReturn:
-    raise ValueError("x" * 10_000_000)
-
-
-@fault("raises KeyboardInterrupt", ERROR, "KeyboardInterrupt")
-def raise_interrupt() -> NoReturn:
-    raise KeyboardInterrupt
-
-
-@fault("recurses without end", ERROR, "RecursionError")
 def recurse() -> float:
     return recurse() + 1
 
 
-@fault("bad reference", (Outcome.BAD_REFERENCE,), "the row has no answer")
-def bad_reference() -> NoReturn:
-    raise BadReferenceError("the row has no answer")
-
-
-@fault("extras that cannot be pickled", SCORED, environment=ERROR)  # a component is a number
-def odd_extras() -> Score:
-    return Score(1.0, extras={"lock": threading.Lock(), "itself": act, "text": "\ud800"})
-
-
+fault("raises", ERROR, r"ValueError: no good \(.*faults\.py:\d+: raise ")(raising(lambda: ValueError("no good")))
+fault("raises what cannot be printed", ERROR, "OddError")(raising(OddError))
+fault("raises a message without end", ERROR, "ValueError: xxx")(raising(lambda: ValueError("x" * 10_000_000)))
+fault("raises KeyboardInterrupt", ERROR, "KeyboardInterrupt")(raising(KeyboardInterrupt))
+fault("recurses without end", ERROR, "RecursionError")(recurse)
+fault("bad reference", BAD_REFERENCE, "the row has no answer")(
+    raising(lambda: BadReferenceError("the row has no answer"))
+)
 fault("sys.exit", ERROR, "SystemExit")(sys.exit)
 fault("None", (Outcome.NOT_APPLICABLE,))(lambda: None)
 fault("NaN", ERROR, "nan")(lambda: float("nan"))
 fault("an object", ERROR, "object")(object)
+fault("extras that cannot be pickled", SCORED, environment=ERROR)(  # a component is a number
+    lambda: Score(1.0, extras={"lock": threading.Lock(), "itself": act, "text": "\ud800"})
+)
 
 
 # --- what never ends -------------------------------------------------------------------------------------------------
@@ -120,11 +121,6 @@ fault("an object", ERROR, "object")(object)
 def loop() -> NoReturn:
     while True:
         pass
-
-
-@fault("an exploding regular expression", TIMEOUT, r"took longer than \S+ s .*faults\.py")
-def explode() -> Any:
-    return re.match(r"(a+)+$", "a" * 40 + "b")
 
 
 @fault("loops and swallows every exception", TIMEOUT)
@@ -141,12 +137,6 @@ def deadlock() -> None:
     lock.acquire()
 
 
-@fault("stops itself", TIMEOUT)
-def stop_self() -> float:
-    os.kill(os.getpid(), signal.SIGSTOP)
-    return 1.0
-
-
 @fault("kills its parent", DIED_OR_LATE)
 def kill_parent() -> float:
     os.kill(os.getppid(), signal.SIGKILL)
@@ -155,14 +145,13 @@ def kill_parent() -> float:
 
 
 fault("sleeps for ever", TIMEOUT, r"took longer than \S+ s")(lambda: time.sleep(1000))
+fault("stops itself", TIMEOUT)(then_score(lambda: os.kill(os.getpid(), signal.SIGSTOP)))
+fault("an exploding regular expression", TIMEOUT, r"took longer than \S+ s .*faults\.py")(
+    lambda: re.match(r"(a+)+$", "a" * 40 + "b")
+)
 
 
 # --- what takes too much or dies -------------------------------------------------------------------------------------
-
-
-@fault("allocates 8 GB", ERROR, r"MemoryError.*rewards\.memory_mb")
-def allocate_at_once() -> float:
-    return float(len(bytearray(8 << 30)))
 
 
 @fault("allocates bit by bit", ERROR)
@@ -188,12 +177,6 @@ def overflow_stack() -> float:
     return float(len(json.loads("[" * 10**6)))
 
 
-@fault("kills itself", ERROR, "SIGKILL|closed its connection")
-def kill_self() -> float:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return 1.0
-
-
 @fault("kills its process group", ERROR, "SIGTERM")
 def kill_group() -> float:
     os.killpg(0, signal.SIGTERM)
@@ -201,18 +184,14 @@ def kill_group() -> float:
     return 1.0
 
 
+fault("allocates 8 GB", ERROR, r"MemoryError.*rewards\.memory_mb")(lambda: len(bytearray(8 << 30)))
+fault("kills itself", ERROR, "SIGKILL|closed its connection")(lambda: os.kill(os.getpid(), signal.SIGKILL))
 fault("os._exit", ERROR, "exited with status 7")(lambda: os._exit(7))
 fault("os.abort", ERROR, "SIGABRT")(os.abort)
 fault("segmentation fault", ERROR, "SIGSEGV")(lambda: ctypes.string_at(0))
 
 
 # --- what is left behind or broken -----------------------------------------------------------------------------------
-
-
-@fault("an alarm left behind", SCORED)
-def set_alarm() -> float:
-    signal.setitimer(signal.ITIMER_REAL, 0.02)
-    return 1.0
 
 
 @fault("closes stdout", SCORED)
@@ -236,36 +215,11 @@ def replace_stdout() -> float:
     return 1.0
 
 
-@fault("closes every descriptor", ERROR, "connection|exited")
-def close_all() -> float:
-    os.closerange(0, 65536)
-    return 1.0
-
-
 @fault("writes to every descriptor", ERROR, "connection")
 def write_everywhere() -> float:
     for number in range(1024):
         with contextlib.suppress(OSError):
             os.write(number, b"nonsense " * 10)
-    return 1.0
-
-
-@fault("prints much", SCORED)
-def print_much() -> float:
-    print("much\n" * 20_000)
-    print(os.urandom(1000), "\x00")
-    return 1.0
-
-
-@fault("changes the directory", SCORED)
-def change_directory() -> float:
-    os.chdir("/")
-    return 1.0
-
-
-@fault("a thread left behind", SCORED)
-def leave_thread() -> float:
-    threading.Thread(target=time.sleep, args=(1000,)).start()
     return 1.0
 
 
@@ -276,22 +230,16 @@ def leave_busy_thread() -> float:
     return 1.0
 
 
-@fault("a child process left behind", SCORED)
-def leave_child() -> float:
-    leave_child.kept = subprocess.Popen(["sleep", "1000"])  # type: ignore[attr-defined]
-    return 1.0
-
-
-@fault("a daemon left behind", SCORED)
-def leave_daemon() -> float:
-    subprocess.run(["sh", "-c", "setsid sleep 1000 > /dev/null 2>&1 &"], check=True)
-    return 1.0
-
-
-@fault("forks and returns", SCORED)
-def fork_and_return() -> float:
-    os.fork()
-    return 1.0
+fault("closes every descriptor", ERROR, "connection|exited")(then_score(lambda: os.closerange(0, 65536)))
+fault("prints much", SCORED)(then_score(lambda: print("much\n" * 20_000, os.urandom(1000), "\x00")))
+fault("changes the directory", SCORED)(then_score(lambda: os.chdir("/")))
+fault("an alarm left behind", SCORED)(then_score(lambda: signal.setitimer(signal.ITIMER_REAL, 0.02)))
+fault("a thread left behind", SCORED)(then_score(lambda: threading.Thread(target=time.sleep, args=(1000,)).start()))
+fault("a child process left behind", SCORED)(then_score(lambda: _kept.append(subprocess.Popen(["sleep", "1000"]))))
+fault("a daemon left behind", SCORED)(
+    then_score(lambda: subprocess.run(["sh", "-c", "setsid sleep 1000 > /dev/null 2>&1 &"], check=True))
+)
+fault("forks and returns", SCORED)(then_score(os.fork))
 
 
 # --- the rewards -----------------------------------------------------------------------------------------------------
