@@ -9,7 +9,7 @@ import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome, resolve_reward
-from agent_tunix.rewards.checks import Budget, CheckReport, Kind, Problem, check_reward
+from agent_tunix.rewards.checks import Budget, CheckReport, Kind, Problem, check_reward, measure_speed
 from agent_tunix.rewards.checks.scoring import Scorer
 from tests.raising import raises
 from tests.rewards.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
@@ -158,3 +158,16 @@ def test_a_report_is_ready_for_json() -> None:
     data = check("check_numbers", sums(4)).to_data()
     assert data["passed"] is True
     assert {finding["status"] for finding in data["findings"]} <= {"passed", "noted", "skipped"}
+
+
+def test_every_sort_of_completion_is_measured_with_its_outcome() -> None:
+    speeds = measure_speed(resolve_reward("math"), sums(4), count=4, repeats=2)
+    assert {speed.sort: speed.outcome for speed in speeds} == {
+        "right": "scored",
+        "wrong": "scored",
+        "no answer": "scored",
+        "long": "scored",
+        "bad reference": "bad_reference",
+        "all": "scored, bad_reference",
+    }
+    assert all(speed.per_second >= speed.slowest > 0 for speed in speeds)

@@ -1,4 +1,7 @@
+import contextvars
 import logging
+import types
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -6,6 +9,7 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.conventions import EnvironmentReward, Settings
+from agent_tunix.rewards.conventions.capture import attributed
 from tests.raising import raises
 
 from .shapes import samples
@@ -167,3 +171,22 @@ def test_a_sample_without_a_conversation_gets_one() -> None:
             return {"turns": float(len(messages))}
 
     assert EnvironmentReward(Environment, "mine").score([Sample("a", prompt="p")])[0].value == 2.0
+
+
+def test_a_call_that_was_given_up_may_be_closed_in_another_context() -> None:
+    """As the garbage collector does with one that could not be cancelled, in whatever context it runs."""
+
+    @types.coroutine
+    def pause() -> Generator[None]:
+        yield
+
+    async def call() -> None:
+        with attributed():
+            await pause()
+
+    coroutine = call()
+    contextvars.copy_context().run(coroutine.send, None)
+    with attributed() as lines:
+        coroutine.close()
+        print("not heard, for nobody listens")
+    assert lines == []
