@@ -11,22 +11,11 @@ from agent_tunix.rewards import BaseReward, get_reward_function, register_reward
 from agent_tunix.rewards.conventions import Settings, adapt, detect
 from tests.raising import raises
 
+from . import shapes
 from .shapes import ALL, samples
 
 
-async def async_plain(response: str) -> float:
-    return 1.0
-
-
-async def async_trl(completions: Any, **kwargs: Any) -> Any:
-    return [1.0 for _ in completions]
-
-
-async def miles(args: Any, sample: Any, **kwargs: Any) -> float:
-    return 1.0
-
-
-class Callable:
+class Batch:
     def __call__(self, completions: Any, **kwargs: Any) -> Any:
         return [1.0 for _ in completions]
 
@@ -39,38 +28,27 @@ class PerResponse:
         return self.value
 
 
-class Environment:
-    async def compute_reward(self, rollout_id: Any, messages: Any, task: Any, **kwargs: Any) -> Any:
-        return {"a": 1.0}
+DETECTED: dict[str, list[Any]] = {
+    "plain": [
+        *(shapes.plain(float), shapes.plain_async(float), PerResponse, PerResponse()),
+        *(lambda completion, answer="": 1.0, lambda response, completion: 1.0),
+    ],
+    "trl": [
+        *(shapes.SEVERAL["trl"](float), shapes.SEVERAL["trl_async"](float), Batch, Batch()),
+        *(lambda prompts, completions, **kwargs: [], lambda prompts, **kwargs: [], lambda completion_ids, **kwargs: []),
+        lambda completions, ground_truths: [],
+    ],
+    "miles": [shapes.miles(float), lambda args, sample: 1.0, lambda args, samples, **kwargs: []],
+    "environment": [
+        *(shapes.environment(float), shapes.environment_sync(float), lambda rollout_id, messages, task: {}),
+        *(lambda messages, task, **kwargs: {}, lambda rollout_id, completion, ground_truth: {}),
+        lambda rollout_ids, completions, ground_truths: [],
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("given", "convention"),
-    [
-        (lambda response: 1.0, "plain"),
-        (lambda completion, answer="": 1.0, "plain"),
-        (lambda response, completion: 1.0, "plain"),
-        (async_plain, "plain"),
-        (PerResponse, "plain"),
-        (PerResponse(), "plain"),
-        (lambda completions, answer=None, **kwargs: [], "trl"),
-        (lambda prompts, completions, **kwargs: [], "trl"),
-        (lambda prompts, **kwargs: [], "trl"),
-        (lambda completion_ids, **kwargs: [], "trl"),
-        (lambda completions, ground_truths: [], "trl"),
-        (async_trl, "trl"),
-        (Callable, "trl"),
-        (Callable(), "trl"),
-        (miles, "miles"),
-        (lambda args, sample: 1.0, "miles"),
-        (lambda args, samples, **kwargs: [], "miles"),
-        (Environment, "environment"),
-        (Environment(), "environment"),
-        (lambda rollout_id, messages, task: {}, "environment"),
-        (lambda messages, task, **kwargs: {}, "environment"),
-        (lambda rollout_id, completion, ground_truth: {}, "environment"),
-        (lambda rollout_ids, completions, ground_truths: [], "environment"),
-    ],
+    ("given", "convention"), [(given, convention) for convention, all_given in DETECTED.items() for given in all_given]
 )
 def test_the_signature_tells_the_convention(given: Any, convention: str) -> None:
     assert detect(given, "mine") == convention
@@ -210,12 +188,14 @@ def test_a_wrapper_that_passes_all_on_is_called_as_what_it_wraps() -> None:
     assert [score.value for score in reward.score(samples("4", "5"))] == [1.0, 0.0]
 
 
-@pytest.mark.parametrize(("function", "value"), [(async_plain, 1.0), (async_trl, 1.0), (miles, 1.0)])
-def test_a_wrapper_may_have_awaited_what_it_wraps(function: Any, value: float) -> None:
+@pytest.mark.parametrize("convention", ["plain_async", "trl_async", "miles"])
+def test_a_wrapper_may_have_awaited_what_it_wraps(convention: str) -> None:
+    function = ALL[convention](len)
+
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(asyncio.run, function(*args, **kwargs)).result()
 
-    (score,) = adapt(wrapper, "mine", settings=Settings(completions="text")).score(samples("a"))
-    assert score.value == value
+    (score,) = adapt(wrapper, "mine", settings=Settings(completions="text")).score(samples("abc"))
+    assert score.value == 3.0
