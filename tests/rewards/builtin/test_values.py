@@ -125,82 +125,65 @@ VALUES: dict[str, dict[float, list[str]]] = {
     },
 }
 
-# Reward → response, reference, value.
-REFERENCED: dict[str, list[tuple[str, Any, float]]] = {
-    "math": [
-        ("<answer>4</answer>", "4", 1.0),
-        ("the answer is 4.", "4", 1.0),
-        (r"\boxed{4}", "4", 1.0),
-        ("#### 4", "4", 1.0),
-        ("0", "0", 1.0),
-        ("0.00", "0", 1.0),
-        ("1", "0", 0.0),
-        ("0.0000001", "0", 0.0),
-        ("-7", "-7", 1.0),
-        ("7", "-7", 0.0),
-        ("-7", "7", 0.0),
-        ("-7.5", "-7", 0.5),
-        ("12-5", "5", 1.0),
-        ("5,600", "5600", 1.0),
-        ("5600", "5,600", 1.0),
-        ("$1,234.50", "1234.5", 1.0),
-        ("0.5", "1/2", 1.0),
-        ("50%", "50%", 1.0),
-        ("30000", "3e4", 1.0),
-        ("25", "5", 0.0),
-        ("110", "100", 0.5),
-        ("90", "100", 0.5),
-        ("111", "100", 0.0),
-        ("", "4", 0.0),
-        ("four", "4", 0.0),
-        ("1 2 3 4 5", "4", 0.0),
-        ("4 <answer>5</answer>", "4", 0.0),
-        ("<answer>3, 4, 5</answer>", "4", 0.0),
-        ("<answer>1e999999999</answer>", "4", 0.0),
-    ],
-    "check_answer": [
-        ("<answer>4</answer>", "4", 3.0),
-        ("<answer>4</answer>", 4, 3.0),
-        ("<answer> 4\n</answer>", "4", 1.5),
-        ("<answer>4.0</answer>", "4", 1.5),
-        ("<answer>1,234</answer>", "1,234", 3.0),
-        ("<answer>$1,234</answer>", "1234", 1.5),
-        ("<answer>0</answer>", "0", 3.0),
-        ("<answer>0.1</answer>", "0", -1.0),
-        ("<answer>-4</answer>", "4", -1.0),
-        ("<answer>109</answer>", "100", 0.5),
-        ("<answer>110</answer>", "100", 0.5),
-        ("<answer>111</answer>", "100", 0.25),
-        ("<answer>80</answer>", "100", 0.25),
-        ("<answer>79</answer>", "100", -1.0),
-        ("<answer>-110</answer>", "-100", 0.5),
-        ("<answer>four</answer>", "4", -0.5),
-        ("<answer>3 or 4</answer>", "4", -0.5),
-        ("<answer></answer>", "4", 0.0),
-        ("4", "4", 0.0),
-        ("<answer>4", "4", 0.0),
-        ("", "4", 0.0),
-    ],
-    "exact_match": [
-        ("The Eiffel Tower.", "eiffel tower", 1.0),
-        ("<answer>Eiffel Tower</answer> I think", "Eiffel Tower", 1.0),
-        ("Tower Eiffel", "Eiffel Tower", 0.0),
-        ("", "Eiffel Tower", 0.0),
-        ("4", 4, 1.0),
-    ],
-    "f1": [
-        ("Eiffel Tower", "Eiffel Tower", 1.0),
-        ("tower tower tower", "Eiffel Tower", 0.4),
-        ("", "Eiffel Tower", 0.0),
-    ],
-    "answer_correctness": [
-        ("so #### 0.50", "1/2", 1.0),
-        (r"\boxed{\text{Evelyn}}", r"\text{Evelyn}", 1.0),
-        (r"<answer>2\sqrt{2}</answer>", r"\sqrt{8}", 1.0),
-        ("<answer>4.2</answer>", "4", 0.0),
-        ("Evelyn and Bob", "Evelyn", 0.0),
-    ],
-    "overlap": [("it opened", "opened in May", 1 / 3), ("", "opened in May", 0.0)],
+# Reward → reference → value → responses that earn it.
+REFERENCED: dict[str, dict[Any, dict[float, list[str]]]] = {
+    "math": {
+        "4": {
+            1.0: ["<answer>4</answer>", "the answer is 4.", r"\boxed{4}", "#### 4"],
+            0.0: [
+                *("", "four", "1 2 3 4 5", "4 <answer>5</answer>", "<answer>3, 4, 5</answer>"),
+                "<answer>1e999999999</answer>",
+            ],
+        },
+        "0": {1.0: ["0", "0.00"], 0.0: ["1", "0.0000001"]},
+        "-7": {1.0: ["-7"], 0.0: ["7"], 0.5: ["-7.5"]},
+        "7": {0.0: ["-7"]},
+        "5": {1.0: ["12-5"], 0.0: ["25"]},
+        "5600": {1.0: ["5,600"]},
+        "5,600": {1.0: ["5600"]},
+        "1234.5": {1.0: ["$1,234.50"]},
+        "1/2": {1.0: ["0.5"]},
+        "50%": {1.0: ["50%"]},
+        "3e4": {1.0: ["30000"]},
+        "100": {0.5: ["110", "90"], 0.0: ["111"]},
+    },
+    "check_answer": {
+        "4": {
+            3.0: ["<answer>4</answer>"],
+            1.5: ["<answer> 4\n</answer>", "<answer>4.0</answer>"],
+            -1.0: ["<answer>-4</answer>"],
+            -0.5: ["<answer>four</answer>", "<answer>3 or 4</answer>"],
+            0.0: ["<answer></answer>", "4", "<answer>4", ""],
+        },
+        4: {3.0: ["<answer>4</answer>"]},
+        "1,234": {3.0: ["<answer>1,234</answer>"]},
+        "1234": {1.5: ["<answer>$1,234</answer>"]},
+        "0": {3.0: ["<answer>0</answer>"], -1.0: ["<answer>0.1</answer>"]},
+        "100": {
+            0.5: ["<answer>109</answer>", "<answer>110</answer>"],
+            0.25: ["<answer>111</answer>", "<answer>80</answer>"],
+            -1.0: ["<answer>79</answer>"],
+        },
+        "-100": {0.5: ["<answer>-110</answer>"]},
+    },
+    "exact_match": {
+        "eiffel tower": {1.0: ["The Eiffel Tower."]},
+        "Eiffel Tower": {1.0: ["<answer>Eiffel Tower</answer> I think"], 0.0: ["Tower Eiffel", ""]},
+        4: {1.0: ["4"]},
+    },
+    "f1": {
+        "Eiffel Tower": {1.0: ["Eiffel Tower"], 0.4: ["tower tower tower"], 0.0: [""]},
+    },
+    "answer_correctness": {
+        "1/2": {1.0: ["so #### 0.50"]},
+        r"\text{Evelyn}": {1.0: [r"\boxed{\text{Evelyn}}"]},
+        r"\sqrt{8}": {1.0: [r"<answer>2\sqrt{2}</answer>"]},
+        "4": {0.0: ["<answer>4.2</answer>"]},
+        "Evelyn": {0.0: ["Evelyn and Bob"]},
+    },
+    "overlap": {
+        "opened in May": {1 / 3: ["it opened"], 0.0: [""]},
+    },
 }
 
 # Reward, response, arguments, value.
@@ -238,7 +221,14 @@ def test_a_response_earns_its_value(name: str, response: str, value: float) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "response", "answer", "value"), [(name, *row) for name, rows in REFERENCED.items() for row in rows]
+    ("name", "response", "answer", "value"),
+    [
+        (name, response, answer, value)
+        for name, references in REFERENCED.items()
+        for answer, rows in references.items()
+        for value in rows
+        for response in rows[value]
+    ],
 )
 def test_a_response_earns_its_value_for_a_reference(name: str, response: str, answer: Any, value: float) -> None:
     assert score(name, response, answer).value == pytest.approx(value, abs=1e-9)

@@ -224,16 +224,6 @@ def test_a_class_of_a_file_is_made_with_its_arguments_and_gets_messages(tmp_path
     assert mixture.score(samples("banana"))[0].value == (2.0 if args else 3.0)
 
 
-def test_an_argument_that_neither_class_nor_config_takes_is_refused() -> None:
-    class NoKeywords(BaseReward):
-        def __call__(self, prompts: list[Any], completions: list[Any]) -> list[float]:  # type: ignore[override]
-            return [0.0 for _ in completions]
-
-    with raises(RewardError, "unknown_argument") as caught:
-        adapt(NoKeywords, "mine", {"letters": "n"})
-    assert "it has: name" in str(caught.value)
-
-
 def test_in_a_run_a_bad_value_spoils_its_own_completion_only() -> None:
     scores = adapt(returning([1.0, math.nan]), "mine").score(samples("a", "b"))
     assert [score.outcome for score in scores] == [Outcome.SCORED, Outcome.ERROR]

@@ -150,10 +150,24 @@ def test_a_constructors_required_parameter_is_named_before_training() -> None:
     assert mixture.score(samples("a"))[0].value == 3.0
 
 
-def test_an_argument_that_nothing_takes_is_refused() -> None:
+class NoKeywords(BaseReward):
+    def __call__(self, prompts: list[Any], completions: list[Any]) -> list[float]:  # type: ignore[override]
+        return [0.0 for _ in completions]
+
+
+@pytest.mark.parametrize(
+    ("given", "argument", "settable"),
+    [
+        (PerResponse, "vlaue", "value"),
+        (NoKeywords, "letters", "name"),
+        (lambda completions, scale=1: [], "sacle", "scale"),
+        (lambda completions, scale=1: [], "completions", "scale"),  # the function's own names cannot be set
+    ],
+)
+def test_an_argument_that_nothing_takes_is_refused(given: Any, argument: str, settable: str) -> None:
     with raises(RewardError, "unknown_argument") as caught:
-        adapt(PerResponse, "mine", {"vlaue": 1.0})
-    assert "it has: value" in str(caught.value)
+        adapt(given, "mine", {argument: 1.0})
+    assert f"it has: {settable}." in str(caught.value)
 
 
 def in_batches(function: Any) -> Any:

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
 from agent_tunix.rewards.conventions import Settings, TrlReward
-from tests.raising import raises
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 
 from .shapes import samples
@@ -76,14 +74,6 @@ def test_a_column_that_a_row_lacks_is_none_there() -> None:
 
 def test_an_argument_from_configuration_wins_over_a_column() -> None:
     assert seen_by(lambda completions, answer: answer, answer="5") == "5"
-
-
-def test_the_functions_own_names_cannot_be_set() -> None:
-    with raises(RewardError, "unknown_argument") as caught:
-        TrlReward(lambda completions, scale=1: [], "mine", {"completions": []})
-    assert "it has: scale" in str(caught.value)
-    with raises(RewardError, "unknown_argument"):
-        TrlReward(lambda completions, scale=1: [], "mine", {"sacle": 2})
 
 
 def test_one_call_cannot_corrupt_the_next() -> None:

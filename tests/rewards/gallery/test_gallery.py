@@ -7,7 +7,8 @@ import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data import peek_example
-from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
+from agent_tunix.rewards import Outcome, resolve_reward, settle_completions
+from tests.rewards.conventions.shapes import samples
 
 HERE = Path(__file__).parent
 FILES = sorted(file for file in HERE.glob("*/*.py") if file.parent.name != "__pycache__")
@@ -29,19 +30,7 @@ EXPECTED: dict[str, list[float | None]] = {
     "environment/group_diversity": [1.1, 1.1, 1.1, 1.1, 0.1],
     "classes/answer_correctness": [1.0, 1.0, 1.0, 1.0, 0.0],
 }
-SAMPLES = [
-    Sample(
-        text,
-        prompt="What is 2 + 2?",
-        messages=({"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": text}),
-        columns={"question": "What is 2 + 2?", "answer": "4"},
-        step=1,
-        max_steps=3,
-        rollout_id=f"1_0_{number}",
-        num_tokens=len(text.split()),
-    )
-    for number, text in enumerate(RESPONSES)
-]
+SAMPLES = samples(*RESPONSES)
 
 
 def identify(file: Path) -> str:
