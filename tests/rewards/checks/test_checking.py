@@ -28,7 +28,7 @@ def check(reward: Any, problems: list[Problem] | None = None, **options: Any) ->
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_exploitable_reward_is_caught(name: str) -> None:
     reward, caught_by = PLANTED[name]
-    report = check(reward, timeout_s=1.0)
+    report = check(reward, timeout_s=1.0 if name == "backtracking" else 60.0)
     assert caught_by in report.failed, report.text
     assert not report.passed
 
@@ -46,34 +46,25 @@ def test_a_built_in_passes_and_the_docs_tell_its_limits(name: str, caplog: pytes
     )
 
 
-def test_a_response_that_is_slow_each_time_fails() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "fails"), [(1, False), (1000, True)])
+def test_only_a_response_that_is_slow_each_time_fails(times: int, fails: bool) -> None:
+    delays = [1.1] * times
+
     @functools.cache
     def parse(response: str) -> str:
-        time.sleep(1.1 if response.strip() == "①②" else 0.0)
+        if response.strip() == "①②" and delays:
+            time.sleep(delays.pop())
         return response.strip()
 
-    def slow(response: str) -> float:
+    def reward(response: str) -> float:
         """Range [0, 1]."""
         return 0.5 if parse(response) else 0.0
 
-    report = check(slow, sums(2))
-    assert "never raises" in report.failed
-    assert "circled digits took 1." in report.text
-
-
-def test_a_call_that_the_machine_held_up_once_does_not() -> None:
-    held_up: list[str] = []
-
-    def quick(response: str) -> float:
-        """Range [0, 1]."""
-        if response == "①②" and not held_up:
-            held_up.append(response)
-            time.sleep(1.1)
-        return 0.5
-
-    report = check(quick, sums(2))
-    assert held_up
-    assert "never raises" not in report.failed, report.text
+    report = check(reward, sums(2))
+    assert len(delays) < times
+    assert ("never raises" in report.failed) is fails, report.text
+    assert ("circled digits took" in report.text) is fails
 
 
 def test_a_mixture_of_built_ins_passes_as_a_composite() -> None:

@@ -8,7 +8,7 @@ from agent_tunix.rewards import Outcome, Sample, resolve_reward
 from agent_tunix.rewards.conventions import MilesReward, MilesSample, Settings
 from agent_tunix.rewards.execution import make_runner
 
-from .shapes import samples
+from .shapes import miles, samples
 
 
 async def reads_everything(args: Any, sample: Any, **kwargs: Any) -> Any:
@@ -145,11 +145,8 @@ def test_what_a_module_keeps_between_batches_stays_usable() -> None:
 
 
 def test_scoring_works_inside_a_running_loop() -> None:
-    async def reward(args: Any, sample: Any) -> float:
-        return 1.0
-
     async def notebook() -> float | None:
-        return MilesReward(reward, "mine").score(samples("a"))[0].value
+        return MilesReward(miles(float), "mine").score(samples("1"))[0].value
 
     assert asyncio.run(notebook()) == 1.0
 

@@ -6,23 +6,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 # Followed by the process that the workers belong to.
 _MARK = "AGENT_TUNIX_WORKERS={}-"
 
 
-@dataclass(frozen=True)
-class Holdings:
+class Holdings(NamedTuple):
     """Descriptors by what they lead to, threads by name, and processes, the workers' descendants included."""
 
     descriptors: tuple[str, ...]
     threads: tuple[str, ...]
     processes: tuple[str, ...]
-
-
-_NOTHING = Holdings((), (), ())
 
 
 def take_stock() -> Holdings:
@@ -46,8 +42,13 @@ def check_nothing_left(before: Holdings) -> None:
 
     What others held before may go meanwhile: a thread of an earlier run, say, ends when that run is collected.
     """
-    wait_until(lambda: _beyond(before) == _NOTHING)
-    assert _beyond(before) == _NOTHING
+
+    def left() -> list[str]:
+        pairs = zip(take_stock(), before, strict=True)
+        return [thing for now, then in pairs for thing in (Counter(now) - Counter(then)).elements()]
+
+    wait_until(lambda: left() == [])
+    assert left() == []
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -55,17 +56,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60.0
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
-
-
-def _beyond(before: Holdings) -> Holdings:
-    """Return what there is now and was not before, each as often as there is more of it."""
-    now = take_stock()
-    return Holdings(
-        *(
-            tuple((Counter(getattr(now, kind.name)) - Counter(getattr(before, kind.name))).elements())
-            for kind in fields(Holdings)
-        )
-    )
 
 
 def _processes() -> Iterator[str]:
