@@ -50,9 +50,9 @@ def verifiers(shared: Verifiers) -> Iterator[Verifiers]:
     set_thorough_runner(previous)
 
 
-def score(*answers: str, name: str = "math") -> list[Score]:
+def score(*answers: str) -> list[Score]:
     samples = [Sample(rf"\boxed{{{answer}}}", columns={"answer": "0.5"}) for answer in answers]
-    return get_reward_function(name).score(samples)
+    return get_reward_function("math").score(samples)
 
 
 def run(code: str) -> "subprocess.CompletedProcess[str]":

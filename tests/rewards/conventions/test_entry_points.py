@@ -1,4 +1,3 @@
-import logging
 from pathlib import Path
 
 import pytest
@@ -71,6 +70,7 @@ def test_two_packages_with_one_name_are_told(site: Path) -> None:
 )
 def test_a_package_that_is_broken_is_an_error_only_for_who_asks_for_it(site: Path, code: str, reason: str) -> None:
     install(site, f"broken{abs(hash(code)) % 10**6}", code, f"polite = broken{abs(hash(code)) % 10**6}:polite\n")
+    assert "polite" in list_reward_functions()  # for which nothing is imported
     assert resolve_reward("math").score(samples("4"))[0].value == 1.0
     with pytest.raises(RewardError, match=reason):
         resolve_reward("polite")
@@ -80,10 +80,3 @@ def test_an_unknown_name_lists_them_too(site: Path) -> None:
     install(site, "manners6", CODE, "polite = manners6:polite\n")
     with pytest.raises(UnknownRewardError, match="'polite'"):
         resolve_reward("polit")
-
-
-def test_listing_imports_nothing(site: Path, caplog: pytest.LogCaptureFixture) -> None:
-    install(site, "manners7", "import logging; logging.warning('imported')", "polite = manners7:polite\n")
-    with caplog.at_level(logging.WARNING):
-        assert "polite" in list_reward_functions()
-    assert not caplog.records

@@ -41,14 +41,6 @@ class Digits(BaseReward):
         return [self.config.scale * sum(word.isdigit() for word in words) / max(len(words), 1) for words in texts]
 
 
-class Answered(BaseReward):
-    """Whether the answer is there."""
-
-    def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float]:
-        pairs = zip(completions, kwargs["answer"], strict=True)
-        return [float(answer in completion[0]["content"]) for completion, answer in pairs]
-
-
 def make_tokenizer() -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -116,10 +108,10 @@ def train(rewards: list[Any], directory: Path) -> list[dict[str, Any]]:
 def test_instances_and_pickled_functions_are_reward_functions_of_trl(tmp_path: Path) -> None:
     digits = Digits(DigitsConfig(scale=0.5))
     pickled = pickle.loads(pickle.dumps(Digits(DigitsConfig(name="pickled")).as_fn()))
-    rows = train([digits, Answered(RewardConfig(name="answered")), pickled], tmp_path)
+    rows = train([digits, pickled], tmp_path)
     assert len(rows) == 2
     assert all(0.0 <= row["rewards/digits/mean"] <= 0.5 for row in rows), json.dumps(rows)
-    assert all(0.0 <= row[f"rewards/{name}/mean"] <= 1.0 for row in rows for name in ("answered", "pickled"))
+    assert all(0.0 <= row["rewards/pickled/mean"] <= 1.0 for row in rows)
     prompts, completions, names = digits.seen[0]
     assert len(prompts) == len(completions) == 4
     assert prompts[0][0]["role"] == "user"

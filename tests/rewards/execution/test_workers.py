@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -282,29 +283,24 @@ def test_auto_runs_built_ins_here_and_users_code_in_workers(write: Write) -> Non
 
 @pytest.mark.slow
 def test_threads_share_the_workers() -> None:
-    with make_runner(resolve_faulty(), "process", num_workers=2) as runner:
-        totals: dict[int, list[float | None]] = {}
+    with make_runner(resolve_faulty(), "process", num_workers=2) as runner, ThreadPoolExecutor(4) as pool:
 
-        def work(number: int) -> None:
+        def work(number: int) -> list[float | None]:
             responses = ["x" * (number + length) for length in range(20)]
-            totals[number] = [each.value for each in runner.reward.score(samples_of(responses))]
+            return [each.value for each in runner.reward.score(samples_of(responses))]
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert totals == {number: [float(number + length) for length in range(20)] for number in range(4)}
+        totals = list(pool.map(work, range(4)))
+    assert totals == [[float(number + length) for length in range(20)] for number in range(4)]
 
 
 @pytest.mark.slow
 def test_limits_hold_off_the_main_thread() -> None:
-    with make_runner(resolve_faulty(), "process", num_workers=1, timeout_s=0.2) as runner:
-        scores: list[Score] = []
-        thread = threading.Thread(target=lambda: scores.extend(runner.reward.score(samples_of(["loops for ever"]))))
-        thread.start()
-        thread.join()
-    assert scores[0].outcome is Outcome.TIMEOUT
+    with (
+        make_runner(resolve_faulty(), "process", num_workers=1, timeout_s=0.2) as runner,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        (scored,) = pool.submit(runner.reward.score, samples_of(["loops for ever"])).result()
+    assert scored.outcome is Outcome.TIMEOUT
 
 
 def test_a_closed_runner_says_so() -> None:
