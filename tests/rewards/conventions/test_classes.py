@@ -47,14 +47,11 @@ def returning(value: Any) -> BaseReward:
     return Returning()
 
 
-def test_a_config_is_a_frozen_dataclass_with_slots() -> None:
+def test_a_config_is_frozen_with_slots_and_the_base_is_abstract() -> None:
     config = RewardConfig()
     assert not hasattr(config, "__dict__")
     with pytest.raises(FrozenInstanceError):
         config.name = "other"  # type: ignore[misc]
-
-
-def test_the_base_is_abstract() -> None:
     with pytest.raises(TypeError, match="abstract"):
         BaseReward()  # type: ignore[abstract]
 

@@ -36,10 +36,8 @@ def test_a_sample_has_the_documented_fields() -> None:
 
 
 def test_a_completion_that_was_cut_is_truncated() -> None:
-    async def reward(args: Any, sample: Any) -> float:
-        return float(sample.status.value == "truncated")
-
-    first, second = MilesReward(reward, "mine").score([Sample("a", ended=False), Sample("b")])
+    mine = MilesReward(lambda args, sample: float(sample.status.value == "truncated"), "mine")
+    first, second = mine.score([Sample("a", ended=False), Sample("b")])
     assert (first.value, second.value) == (1.0, 0.0)
 
 
@@ -52,7 +50,7 @@ def test_the_prompt_comes_as_messages_where_the_configuration_says_so() -> None:
 
 
 def test_arguments_from_configuration_are_read_from_args_or_by_name() -> None:
-    async def reward(args: Any, sample: Any, scale: float = 1.0) -> float:
+    def reward(args: Any, sample: Any, scale: float = 1.0) -> float:
         return float(scale * args.threshold)
 
     assert MilesReward(reward, "mine", {"scale": 2.0, "threshold": 3.0}).score(samples("a"))[0].value == 6.0
