@@ -15,10 +15,6 @@ def is_judged_right(response: str, answer: str) -> bool:
     return get_reward_function("math")(response, answer=answer) == 1.0
 
 
-def test_there_are_more_than_ten_forms() -> None:
-    assert len(surface_forms(Fraction(18))) >= 10
-
-
 @pytest.mark.parametrize("reference", REFERENCES)
 def test_a_reference_is_right_in_every_form_and_no_neighbour_is(reference: str) -> None:
     assert list(find_misjudged([reference], is_judged_right)) == []
@@ -34,7 +30,8 @@ def test_a_judge_that_takes_the_last_digits_is_found_out() -> None:
     assert any(not one.is_right and one.form.startswith("other sign") for one in found)
 
 
-def test_a_neighbour_has_another_value() -> None:
+def test_there_are_many_forms_and_a_neighbour_has_another_value() -> None:
+    assert len(surface_forms(Fraction(18))) >= 10
     assert Fraction(0) not in neighbours(Fraction(0)).values()
     assert neighbours(Fraction(100))["without digit 3"] == 10
 

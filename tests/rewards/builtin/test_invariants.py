@@ -71,20 +71,18 @@ def test_a_long_response_is_scored(name: str) -> None:
         assert result.outcome is (Outcome.BAD_REFERENCE if name == "multiple_choice" else Outcome.SCORED), unit
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES.values())))
-def test_the_examples_of_the_docstrings_are_true(family: str) -> None:
-    module = importlib.import_module(f"agent_tunix.rewards.builtin.{family}")
+MODULES = [
+    *(f"builtin.{family}" for family in sorted(set(FAMILIES.values()))),
+    *("answers.extraction", "answers.numbers", "answers.thorough", "answers.surfaces", "transforms"),
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_the_docstrings_are_true(name: str) -> None:
+    module = importlib.import_module(f"agent_tunix.rewards.{name}")
     result = doctest.testmod(module, extraglobs={"get_reward_function": get_reward_function})
     assert result.attempted > 0
     assert result.failed == 0
-
-
-ANSWERS = [f"answers.{name}" for name in ("extraction", "numbers", "comparison", "thorough", "surfaces")]
-
-
-@pytest.mark.parametrize("module", [*ANSWERS, "transforms", "advantages"])
-def test_the_examples_of_other_docstrings_are_true(module: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"agent_tunix.rewards.{module}")).failed == 0
 
 
 def test_every_builtin_has_an_example() -> None:

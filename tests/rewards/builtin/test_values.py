@@ -171,9 +171,7 @@ REFERENCED: dict[str, dict[Any, dict[float, list[str]]]] = {
         "Eiffel Tower": {1.0: ["<answer>Eiffel Tower</answer> I think"], 0.0: ["Tower Eiffel", ""]},
         4: {1.0: ["4"]},
     },
-    "f1": {
-        "Eiffel Tower": {1.0: ["Eiffel Tower"], 0.4: ["tower tower tower"], 0.0: [""]},
-    },
+    "f1": {"Eiffel Tower": {1.0: ["Eiffel Tower"], 0.4: ["tower tower tower"], 0.0: [""]}},
     "answer_correctness": {
         "1/2": {1.0: ["so #### 0.50"]},
         r"\text{Evelyn}": {1.0: [r"\boxed{\text{Evelyn}}"]},
@@ -181,9 +179,7 @@ REFERENCED: dict[str, dict[Any, dict[float, list[str]]]] = {
         "4": {0.0: ["<answer>4.2</answer>"]},
         "Evelyn": {0.0: ["Evelyn and Bob"]},
     },
-    "overlap": {
-        "opened in May": {1 / 3: ["it opened"], 0.0: [""]},
-    },
+    "overlap": {"opened in May": {1 / 3: ["it opened"], 0.0: [""]}},
 }
 
 # Reward, response, arguments, value.

@@ -16,12 +16,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from agent_tunix.rewards import BadReferenceError, BaseReward, Mixture, Outcome, Sample, Score, resolve_reward
 
 MEMORY_MB = 256
+
+Act = Callable[[], Any]
+Outcomes = tuple[Outcome, ...]
 
 SCORED, ERROR, TIMEOUT = (Outcome.SCORED,), (Outcome.ERROR,), (Outcome.TIMEOUT,)
 DIED_OR_LATE, BAD_REFERENCE = (Outcome.ERROR, Outcome.TIMEOUT), (Outcome.BAD_REFERENCE,)
@@ -40,10 +43,10 @@ class Fault:
         in_convention: Other outcomes, where a convention documents another.
     """
 
-    act: Callable[[], Any]
-    outcomes: tuple[Outcome, ...]
-    detail: str = ""
-    in_convention: Mapping[str, tuple[Outcome, ...]] = field(default_factory=dict)
+    act: Act
+    outcomes: Outcomes
+    detail: str
+    in_convention: Mapping[str, Outcomes]
 
     @property
     def never_ends(self) -> bool:
@@ -54,17 +57,17 @@ class Fault:
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(name: str, outcomes: tuple[Outcome, ...], detail: str = "", **in_convention: tuple[Outcome, ...]) -> Any:
-    """Enter a function into the table."""
+def fault(name: str, outcomes: Outcomes, detail: str = "", **other: Outcomes) -> Callable[[Act], Act]:
+    """Enter a function into the table; `other` are outcomes in a convention that documents another."""
 
-    def enter(act: Callable[[], Any]) -> Callable[[], Any]:
-        FAULTS[name] = Fault(act, outcomes, detail, in_convention)
+    def enter(act: Act) -> Act:
+        FAULTS[name] = Fault(act, outcomes, detail, other)
         return act
 
     return enter
 
 
-def then_score(do: Callable[[], Any]) -> Callable[[], float]:
+def then_score(do: Act) -> Act:
     """Return a fault that does something and scores as if nothing had been."""
 
     def act() -> float:
@@ -74,7 +77,7 @@ def then_score(do: Callable[[], Any]) -> Callable[[], float]:
     return act
 
 
-def raising(make: Callable[[], BaseException]) -> Callable[[], NoReturn]:
+def raising(make: Callable[[], BaseException]) -> Act:
     """Return a fault that raises an error."""
 
     def act() -> NoReturn:
@@ -308,8 +311,7 @@ def check_score(score: Score, response: str, convention: str = "plain") -> None:
     """Fail unless a response has the outcome of the fault that it names, or the score that it deserves."""
     fault = FAULTS.get(response)
     if fault is None:
-        assert score.outcome is Outcome.SCORED, f"{response}: {score.outcome}: {score.detail}"
-        assert score.value == len(response)
+        assert (score.outcome, score.value) == (Outcome.SCORED, len(response)), f"{response}: {score.detail}"
         return
     expected = fault.in_convention.get(convention, fault.outcomes)
     assert score.outcome in expected, f"{response}: {score.outcome}: {score.detail}"

@@ -55,9 +55,8 @@ def test_a_call_that_waits_too_long_is_cancelled_and_the_others_are_not(place: s
         """
     )
     scores = score(spec, ["a", "slow", "aaa", "slow", "a"], place, timeout_s=LIMIT_S)
-    assert [each.outcome for each in scores] == [
-        Outcome.SCORED, Outcome.TIMEOUT, Outcome.SCORED, Outcome.TIMEOUT, Outcome.SCORED,
-    ]  # fmt: skip
+    assert [each.value for each in scores] == [1.0, None, 3.0, None, 1.0]
+    assert scores[1].outcome is scores[3].outcome is Outcome.TIMEOUT
     assert "rewards.timeout_s" in scores[1].detail
 
 

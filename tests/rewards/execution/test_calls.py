@@ -1,6 +1,7 @@
 """What a call takes: one completion, one group, or the whole batch."""
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,19 +17,13 @@ PLACES = pytest.mark.parametrize("place", ["inline", pytest.param("process", mar
 Write = Callable[[str], str]
 
 
-class Needs:
-    def __init__(self, group: bool, batch: bool) -> None:
-        self.needs_group = group
-        self.needs_batch = batch
-
-
 @pytest.mark.parametrize(
     ("reward", "calls"),
     [
         (object(), [(0,), (1,), (2,), (3,), (4,)]),
-        (Needs(group=True, batch=False), [(0, 2), (1, 3), (4,)]),
-        (Needs(group=True, batch=True), [(0, 1, 2, 3, 4)]),
-        (Needs(group=False, batch=True), [(0, 1, 2, 3, 4)]),
+        (SimpleNamespace(needs_group=True, needs_batch=False), [(0, 2), (1, 3), (4,)]),
+        (SimpleNamespace(needs_group=True, needs_batch=True), [(0, 1, 2, 3, 4)]),
+        (SimpleNamespace(needs_group=False, needs_batch=True), [(0, 1, 2, 3, 4)]),
     ],
 )
 def test_a_reward_is_called_with_what_it_needs(reward: object, calls: Sequence[Call]) -> None:
