@@ -9,7 +9,7 @@ from .shapes import samples
 
 
 def install(site: Path, package: str, code: str, entry_points: str) -> None:
-    """What an installer leaves of a distribution."""
+    """Write what an installer leaves of a distribution."""
     (site / f"{package}.py").write_text(code)
     info = site / f"{package}-1.0.dist-info"
     info.mkdir()

@@ -162,7 +162,7 @@ def test_a_sample_without_a_conversation_gets_one() -> None:
 
 
 def test_a_call_that_was_given_up_may_be_closed_in_another_context() -> None:
-    """As the garbage collector does with one that could not be cancelled, in whatever context it runs."""
+    """The garbage collector does so with one that could not be cancelled, in whatever context it runs."""
 
     @types.coroutine
     def pause() -> Generator[None]:

@@ -213,7 +213,7 @@ def test_a_score_is_finite_whatever_its_type(value: Any) -> None:
 
 @pytest.mark.parametrize("value", ["1", b"1", [1.0], object(), 1j])
 def test_a_score_of_no_number_says_what_it_takes(value: Any) -> None:
-    with pytest.raises(TypeError, match="the value of a score is a number or None, not"):
+    with pytest.raises(TypeError, match="a number or None"):
         Score(value)
 
 

@@ -77,7 +77,7 @@ def make_model() -> Any:
 
 
 def train(rewards: list[Any], directory: Path) -> list[dict[str, Any]]:
-    """What TRL logs of two steps."""
+    """Return what TRL logs of two steps."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 

@@ -14,7 +14,7 @@ TEXT, MESSAGES = Settings(completions="text"), Settings(completions="messages")
 
 
 def seen_by(function: Any, settings: Settings = TEXT, **args: Any) -> Any:
-    """What a function that returns its arguments was given, for two completions."""
+    """Return what a function that returns its arguments was given, for two completions."""
     seen: list[Any] = []
 
     def recording(**kwargs: Any) -> list[float]:

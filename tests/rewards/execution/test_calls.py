@@ -1,4 +1,4 @@
-"""What a call takes: one completion, one group, or the whole batch."""
+"""Calls take one completion, one group, or the whole batch."""
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
