@@ -11,8 +11,7 @@ import pytest
 
 from agent_tunix.rewards import BaseReward, RewardConfig
 
-pytest.importorskip("torch", reason="needs the optional group `trl`: pip install -e '.[trl]'")
-pytest.importorskip("trl", reason="needs the optional group `trl`: pip install -e '.[trl]'")
+pytest.importorskip("trl", reason="needs the optional group `trl`, which brings torch: pip install -e '.[trl]'")
 
 # What TRL and its own dependencies warn of is theirs.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -114,6 +113,5 @@ def test_instances_and_pickled_functions_are_reward_functions_of_trl(tmp_path: P
     assert all(0.0 <= row["rewards/pickled/mean"] <= 1.0 for row in rows)
     prompts, completions, names = digits.seen[0]
     assert len(prompts) == len(completions) == 4
-    assert prompts[0][0]["role"] == "user"
-    assert completions[0][0]["role"] == "assistant"
+    assert (prompts[0][0]["role"], completions[0][0]["role"]) == ("user", "assistant")
     assert {"answer", "completion_ids", "trainer_state"} <= set(names)
