@@ -39,8 +39,7 @@ def test_a_built_in_passes_and_the_docs_tell_its_limits(name: str, caplog: pytes
     caplog.set_level(logging.WARNING, "agent_tunix.rewards")  # `debug` tells everything
     report = check_builtin(name)
     assert report.passed, report.text
-    assert report.kind is not None
-    assert report.range is not None
+    assert None not in (report.kind, report.range)
     assert documented_rows().get(name) == row_of(name, report), (
         "run `python -m tests.rewards.checks.known_limits`, and read what changed"
     )

@@ -1,5 +1,6 @@
 """One reward in every convention, around a function of one response or of a list of them."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,7 @@ def trl(whole: Whole) -> Any:
 
 def trl_async(whole: Whole) -> Any:
     async def reward(completions: list[str], **kwargs: Any) -> Any:
+        await asyncio.sleep(0)
         return whole(completions)
 
     return reward

@@ -59,8 +59,7 @@ def test_a_config_is_frozen_with_slots_and_the_base_is_abstract() -> None:
 def test_an_instance_has_config_name_and_doc() -> None:
     reward = Length(LengthConfig(name="mine"))
     assert (reward.config.name, reward.__name__, reward.__doc__) == ("mine", "mine", "The length of each completion.")
-    assert returning([]).config == RewardConfig()
-    assert RewardConfig().name == "reward"
+    assert returning([]).config == RewardConfig(name="reward")
 
 
 def test_a_direct_call_gives_floats() -> None:
