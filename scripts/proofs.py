@@ -254,8 +254,8 @@ def prove_gsm8k() -> dict[str, Any]:
 
 def prove_faults() -> dict[str, Any]:
     """A thousand batches of faulty rewards in every convention: each in its outcome, and nothing left behind."""
-    endurance = _load("tests.rewards.execution.endurance")
-    return _asserting(lambda: endurance.run_endurance(1000))
+    faults = _load("scripts.prove_faults")
+    return _asserting(lambda: faults.prove_faults(1000))
 
 
 def prove_answers(name: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 import csv
 import logging
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from agent_tunix.rewards.answers import (
     set_thorough_runner,
     verify_thoroughly,
 )
+from tests.raising import raises
 
 ROOT = Path(__file__).parents[3]
 PAIRS = ROOT / "benchmarks" / "answer_pairs.tsv"
@@ -58,10 +59,6 @@ def sample(response: str, answer: str) -> Sample:
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def test_there_are_many_pairs() -> None:
-    assert len(read_pairs()) >= 250
-
-
 @pytest.mark.parametrize("pair", read_pairs(), ids=lambda pair: f"{pair['answer']} for {pair['reference']}")
 def test_the_verdict_of_a_pair(pair: dict[str, str]) -> None:
     assert compare_answers(pair["answer"] or None, read_reference(pair["reference"])).verdict == pair["verdict"]
@@ -77,11 +74,8 @@ def test_every_pair_that_differs_from_math_verify_is_documented_with_its_reason(
 
 
 def test_it_works_off_the_main_thread() -> None:
-    verdicts: list[Verdict] = []
-    thread = threading.Thread(target=lambda: verdicts.append(verify_thoroughly(r"\sin\frac{\pi}{6}", "0.5")))
-    thread.start()
-    thread.join()
-    assert verdicts == [Verdict.EQUAL]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(verify_thoroughly, r"\sin\frac{\pi}{6}", "0.5").result() is Verdict.EQUAL
 
 
 # --- who answers -----------------------------------------------------------------------------------------------------
@@ -162,6 +156,7 @@ def test_an_answer_over_which_math_verify_fails_is_an_error_and_is_asked_again(a
 
 def test_a_direct_call_raises_what_a_batch_has_as_an_outcome(asked: Asked) -> None:
     asked.says = Ruling(Verdict.UNDECIDED, "took too long", timed_out=True)
-    with pytest.raises(UndecidedAnswerError, match="took too long") as caught:
+    with raises(UndecidedAnswerError, "undecided_answer") as caught:
         get_reward_function("math")(HARD[0], answer=HARD[1])
     assert caught.value.timed_out
+    assert "took too long" in str(caught.value)

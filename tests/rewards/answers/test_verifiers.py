@@ -1,12 +1,13 @@
 """The processes in which math-verify runs: their limits hold, and nothing of them is left behind."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -15,32 +16,43 @@ from agent_tunix.rewards import Outcome, Sample, Score, get_reward_function, res
 from agent_tunix.rewards.answers import Question, Verdict, set_thorough_runner
 from agent_tunix.rewards.answers.verifiers import PATIENCE, Verifiers
 from agent_tunix.rewards.execution import make_runner
+from agent_tunix.rewards.execution.executor import Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock, workers_and_descendants
 
-ENDLESS = [
-    r"9^{9^{9^{9}}}",
-    r"10^{10^{10}}",
-    r"\sum_{k=1}^{10^9} \sin(k)",
-    r"\prod_{k=1}^{10^8} (1 + \frac{1}{k^2 + \sin k})",
-    r"(10^{10})!",
-]
+# Expressions that keep an interpreter of C, and one of Python, busy.
+ENDLESS = [r"9^{9^{9^{9}}}", r"\sum_{k=1}^{10^9} \sin(k)"]
 QUICK = Question(r"\sin\frac{\pi}{6}", "0.5")
+# Long beside what a quick answer takes, so that a machine that halts for a moment makes none of them late.
+LIMIT_S = 6.0
+
+_numbers = itertools.count(2)
 
 
-@pytest.fixture
-def verifiers() -> Iterator[Verifiers]:
-    """Processes of this test's own, to which all questions go."""
-    own = Verifiers(timeout_s=1.5)
-    previous = set_thorough_runner(own.rule)
+def quick() -> str:
+    """Return an expression that is 0.5 and that no test has asked about: what was ruled once is remembered."""
+    number = next(_numbers)
+    return rf"{QUICK.answer} + \cos {number} - \cos {number}"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Verifiers]:
+    own = Verifiers(timeout_s=LIMIT_S)
     yield own
-    set_thorough_runner(previous)
     own.close()
 
 
-def score(*answers: str, name: str = "math") -> list[Score]:
+@pytest.fixture
+def verifiers(shared: Verifiers) -> Iterator[Verifiers]:
+    """Processes of this module's own, to which all questions go."""
+    previous = set_thorough_runner(shared.rule)
+    yield shared
+    set_thorough_runner(previous)
+
+
+def score(*answers: str) -> list[Score]:
     samples = [Sample(rf"\boxed{{{answer}}}", columns={"answer": "0.5"}) for answer in answers]
-    return get_reward_function(name).score(samples)
+    return get_reward_function("math").score(samples)
 
 
 def run(code: str) -> "subprocess.CompletedProcess[str]":
@@ -51,17 +63,22 @@ def run(code: str) -> "subprocess.CompletedProcess[str]":
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ENDLESS)
-def test_what_never_ends_is_a_timeout_and_the_next_answer_is_judged(verifiers: Verifiers, text: str) -> None:
-    endless, quick = score(text, QUICK.answer)
-    assert (endless.value, endless.outcome) == (None, Outcome.TIMEOUT)
-    assert "math-verify took longer than 1.5 s" in endless.detail
-    assert quick.value == 1.0
+@pytest.mark.slow
+def test_what_never_ends_is_a_timeout_and_the_next_answer_is_judged_and_nothing_is_left(verifiers: Verifiers) -> None:
+    verifiers.close()
+    before = take_stock()
+    *endless, last = score(*ENDLESS, quick())
+    assert {(found.value, found.outcome) for found in endless} == {(None, Outcome.TIMEOUT)}
+    assert all(f"math-verify took longer than {LIMIT_S:g} s" in found.detail for found in endless)
+    assert last.value == 1.0
+    assert 1 <= len(workers_and_descendants()) <= 3  # two that verify, and the one that keeps them
+    verifiers.close()
+    check_nothing_left(before)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+@pytest.mark.slow
+def test_hostile_latex_has_an_outcome(verifiers: Verifiers) -> None:
+    hostile = [
         r"\frac{1}{" * 150 + "2" + "}" * 150,
         r"\sqrt{" * 250 + "2" + "}" * 250,
         "(" * 900 + "1" + ")" * 900,
@@ -70,58 +87,56 @@ def test_what_never_ends_is_a_timeout_and_the_next_answer_is_judged(verifiers: V
         "x" * 1999,
         r"\left" * 300,
         "\\\x00\ud800{",
-    ],
-)
-def test_hostile_latex_has_an_outcome(verifiers: Verifiers, text: str) -> None:
-    hostile, quick = score(text, QUICK.answer)
-    assert hostile.value == 0.0 or hostile.outcome in (Outcome.TIMEOUT, Outcome.ERROR)
-    assert quick.value == 1.0
+    ]
+    *found, last = score(*hostile, quick())
+    assert all(each.value == 0.0 or each.outcome in (Outcome.TIMEOUT, Outcome.ERROR) for each in found)
+    assert last.value == 1.0
 
 
-def test_the_processes_hold_at_their_number_and_leave_nothing_behind(verifiers: Verifiers) -> None:
-    before = take_stock()
-    score(*ENDLESS, QUICK.answer)
-    assert 1 <= len(workers_and_descendants()) <= 3  # two that verify, and the one that keeps them
-    verifiers.close()
-    check_nothing_left(before)
+def test_after_many_time_outs_the_rest_of_a_batch_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
 
+    def submit(self: LocalExecutor, job: Job) -> "Future[list[Score]]":
+        asked.append(len(job.samples))
+        future: Future[list[Score]] = Future()
+        future.set_result([Score.failed(Outcome.TIMEOUT, "late")] * len(job.samples))
+        return future
 
-def test_after_many_time_outs_the_rest_of_a_batch_is_not_tried() -> None:
-    impatient = Verifiers(timeout_s=0.05)
-    questions = [Question(f"9^{{9^{{9^{{{number}}}}}}}", "5") for number in range(10, 50)]
-    rulings = impatient.rule(questions)
-    impatient.close()
-    assert PATIENCE <= sum(ruling.timed_out for ruling in rulings) < len(questions)
+    monkeypatch.setattr(LocalExecutor, "submit", submit)
+    own = Verifiers()
+    rulings = own.rule([Question(str(number), "5") for number in range(40)])
+    own.close()
+    assert PATIENCE <= sum(asked) < len(rulings) == 40
+    assert [ruling.timed_out for ruling in rulings] == [True] * sum(asked) + [False] * (40 - sum(asked))
     assert "not tried" in rulings[-1].reason
-    assert all(ruling.verdict is Verdict.UNDECIDED for ruling in rulings)
+    assert {ruling.verdict for ruling in rulings} == {Verdict.UNDECIDED}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_in_the_middle_is_replaced(verifiers: Verifiers) -> None:
-    assert score(QUICK.answer)[0].value == 1.0
+    assert score(quick())[0].value == 1.0
     for pid in workers_and_descendants():
         os.kill(int(pid), signal.SIGKILL)
-    assert score(r"\cos\frac{\pi}{3}")[0].value == 1.0
+    assert score(quick())[0].value == 1.0
 
 
 # --- where and when they run -----------------------------------------------------------------------------------------
 
 
 def test_none_is_started_where_exact_reading_is_enough(verifiers: Verifiers) -> None:
+    verifiers.close()
+    before = workers_and_descendants()
     assert [found.value for found in score("0.5", "1/2", "7", "no idea")] == [1.0, 1.0, 0.0, 0.0]
-    assert workers_and_descendants() == []
+    assert workers_and_descendants() == before
 
 
 def test_several_threads_share_them(verifiers: Verifiers) -> None:
-    found: list[float | None] = []
-    answers = [rf"\sin\frac{{\pi}}{{6}} + \cos {number} - \cos {number}" for number in range(4)]
-    threads = [threading.Thread(target=lambda a=answer: found.append(score(a)[0].value)) for answer in answers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda answer: score(answer)[0].value, [quick() for _ in range(4)]))
     assert found == [1.0] * 4
 
 
+@pytest.mark.slow
 def test_they_end_with_the_last_runner() -> None:
     before = take_stock()
     samples = [Sample(rf"\boxed{{{QUICK.answer}}}", columns={"answer": QUICK.reference})]
@@ -133,17 +148,24 @@ def test_they_end_with_the_last_runner() -> None:
     check_nothing_left(before)
 
 
+@pytest.mark.slow
 def test_in_a_worker_it_runs_in_that_worker_under_its_limit() -> None:
-    texts = [QUICK.answer, r"9^{9^{9^{9}}}"]
-    samples = [Sample(rf"\boxed{{{text}}}", columns={"answer": QUICK.reference}) for text in texts]
-    with make_runner(resolve_reward("math"), "process", num_workers=1, timeout_s=3.0) as runner:
-        quick, endless = runner.reward.score(samples)
-        assert len(workers_and_descendants()) <= 2
-    assert quick.value == 1.0
-    assert "(math-verify)" in quick.detail
-    assert endless.outcome is Outcome.TIMEOUT
+    before = workers_and_descendants()
+
+    def score_in_worker(text: str, timeout_s: float) -> Score:
+        sample = Sample(rf"\boxed{{{text}}}", columns={"answer": QUICK.reference})
+        with make_runner(resolve_reward("math"), "process", num_workers=1, timeout_s=timeout_s) as runner:
+            (found,) = runner.reward.score([sample])
+            assert len(workers_and_descendants()) - len(before) <= 2
+        return found
+
+    right = score_in_worker(QUICK.answer, 60.0)  # in which it loads math-verify
+    assert right.value == 1.0
+    assert "(math-verify)" in right.detail
+    assert score_in_worker(ENDLESS[0], 2.0).outcome is Outcome.TIMEOUT
 
 
+@pytest.mark.slow
 def test_a_fork_of_the_process_has_its_own() -> None:
     done = run(
         r"""
@@ -169,29 +191,19 @@ def test_a_fork_of_the_process_has_its_own() -> None:
     assert (done.stdout.split(), done.stderr, done.returncode) == (["equal", "equal"], "", 0)
 
 
-def test_a_program_that_never_closes_them_ends_and_so_do_they() -> None:
+@pytest.mark.slow
+def test_a_program_that_never_closes_them_ends_and_so_do_they_and_it_has_not_loaded_math_verify() -> None:
     done = run(
         r"""
-        import os
+        import os, sys
         from agent_tunix.rewards import get_reward_function
         print(os.getpid(), get_reward_function("math")(r"\boxed{\sin\frac{\pi}{6}}", answer="0.5"))
+        assert not {"math_verify", "sympy", "jax"} & set(sys.modules)
         """
     )
     pid, value = done.stdout.split()
     assert (value, done.stderr, done.returncode) == ("1.0", "", 0)
     assert workers_and_descendants(int(pid)) == []
-
-
-def test_the_trainers_process_does_not_load_math_verify() -> None:
-    done = run(
-        r"""
-        import sys
-        from agent_tunix.rewards import get_reward_function
-        get_reward_function("math")(r"\boxed{\sin\frac{\pi}{6}}", answer="0.5")
-        print(*{"math_verify", "sympy", "jax"} & set(sys.modules))
-        """
-    )
-    assert done.stdout.split() == [], done.stdout
 
 
 def test_where_no_process_can_be_started_an_answer_is_an_error_and_the_next_is_judged(
@@ -202,7 +214,7 @@ def test_where_no_process_can_be_started_an_answer_is_an_error_and_the_next_is_j
 
     with monkeypatch.context() as patched:
         patched.setattr(LocalExecutor, "submit", refuse)
-        (found,) = score(QUICK.answer)
+        (found,) = score(quick())
     assert (found.value, found.outcome) == (None, Outcome.ERROR)
     assert "no more processes" in found.detail
-    assert score(QUICK.answer)[0].value == 1.0
+    assert score(quick())[0].value == 1.0

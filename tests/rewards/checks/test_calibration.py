@@ -30,10 +30,7 @@ def test_the_wilson_interval_solves_its_equation(hits: int, of: int) -> None:
         if 0 < end < 1:
             assert abs(p - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / of), rel=1e-5)
     assert 0 <= low <= p <= high <= 1
-
-
-def test_of_nothing_nothing_is_known() -> None:
-    assert wilson_interval(0, 0) == (0.0, 1.0)
+    assert wilson_interval(0, 0) == (0.0, 1.0)  # of nothing nothing is known
 
 
 def test_verdicts_are_counted_in_a_table() -> None:
@@ -61,11 +58,8 @@ def test_with_labels_parse_failures_are_told_apart_from_wrong_verdicts() -> None
     report = compare([completion("four", label=True), completion("5", label=True), completion("4", label=False)])
     assert report.truth == "labels"
     of_math = report.misses[0]
-    assert [(rate.hits, rate.of) for rate in (of_math.unread, of_math.wrong, of_math.accepted_wrongly)] == [
-        (1, 2),
-        (1, 2),
-        (1, 1),
-    ]
+    rates = (of_math.unread, of_math.wrong, of_math.accepted_wrongly)
+    assert [(rate.hits, rate.of) for rate in rates] == [(1, 2), (1, 2), (1, 1)]
 
 
 def test_generated_completions_have_labels_that_math_agrees_with() -> None:
@@ -73,19 +67,16 @@ def test_generated_completions_have_labels_that_math_agrees_with() -> None:
     report = calibrate(resolve_reward("math"), resolve_reward("check_answer"), completions)
     assert {entry.label for entry in completions} == {True, False}
     of_math = report.misses[0]
-    assert [rate.hits for rate in (of_math.wrong, of_math.unread, of_math.unscored, of_math.accepted_wrongly)] == [
-        0
-    ] * 4
+    rates = (of_math.wrong, of_math.unread, of_math.unscored, of_math.accepted_wrongly)
+    assert [rate.hits for rate in rates] == [0] * 4
 
 
 def test_work_that_reaches_the_answer_in_its_first_line_is_no_wrong_completion() -> None:
     columns = {"answer": "25", "solution": "100 x 1/4 = 25 are indoors.\n75 - 50 = 25 flower."}
     wrong = [c for c in generate_completions([Problem("", columns)]) if not c.label]
     assert "Hm." in [c.response for c in wrong]
-    assert all(
-        score.value == 0
-        for score in resolve_reward("check_numbers").score([Sample(c.response, columns=columns) for c in wrong])
-    )
+    scores = resolve_reward("check_numbers").score([Sample(c.response, columns=columns) for c in wrong])
+    assert {score.value for score in scores} == {0.0}
 
 
 def test_labels_that_some_lack_are_told_to_be_unused() -> None:

@@ -3,44 +3,20 @@
 import functools
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
-from agent_tunix.rewards import resolve_reward
-from agent_tunix.rewards.checks import Budget, CheckReport, Kind, Problem, check_reward
+from agent_tunix.rewards import Outcome, resolve_reward
+from agent_tunix.rewards.checks import Budget, CheckReport, Kind, Problem, check_reward, measure_speed
+from agent_tunix.rewards.checks.scoring import Scorer
+from tests.raising import raises
 from tests.rewards.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
+from tests.rewards.checks.planted import PLANTED
 from tests.rewards.checks.support import sums
 
-PLANTED = Path(__file__).parent / "planted"
-BUDGET = Budget(tries=200, seconds=60.0)
-
-# What each planted reward must be caught by, whatever else catches it too.
-CAUGHT_BY = {
-    "answer_in_response": "every answer listed",
-    "any_number_of_the_prompt": "prompt echo",
-    "backtracking": "never raises",
-    "contains_ignoring_case": "every answer listed",
-    "drops_the_sign": "near misses",
-    "first_number": "gold solution",
-    "keyword_stuffing": "exploit search",
-    "last_line_of_numbers": "every answer listed",
-    "mutates_metadata": "arguments untouched",
-    "nondeterministic": "deterministic",
-    "pays_for_length": "word stuffing",
-    "raises_on_garbage": "never raises",
-    "same_digits": "near misses",
-    "short_and_wrong": "long beats short",
-    "tag_counting": "tag spam",
-    "tags_only": "another reference",
-    "unbounded": "bounded",
-    "wide_tolerance": "near misses",
-    "within_one_percent": "edge references",
-    "yes_when_unsure": "empty",
-    "zero_is_falsy": "edge references",
-}
+BUDGET = Budget(tries=200, seconds=600.0)
 
 
 def check(reward: Any, problems: list[Problem] | None = None, **options: Any) -> CheckReport:
@@ -48,57 +24,46 @@ def check(reward: Any, problems: list[Problem] | None = None, **options: Any) ->
     return check_reward(mixture, problems or sums(12), **{"budget": BUDGET, **options})
 
 
-@pytest.mark.parametrize("name", sorted(file.stem for file in PLANTED.glob("*.py")))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_exploitable_reward_is_caught(name: str) -> None:
-    report = check(f"{PLANTED / name}.py:reward")
-    assert CAUGHT_BY[name] in report.failed, report.text
+    reward, caught_by = PLANTED[name]
+    report = check(reward, timeout_s=1.0 if name == "backtracking" else 60.0)
+    assert caught_by in report.failed, report.text
     assert not report.passed
 
 
-def test_there_are_at_least_ten_planted_rewards() -> None:
-    assert len(CAUGHT_BY) >= 10
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKED)
 def test_a_built_in_passes_and_the_docs_tell_its_limits(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "agent_tunix.rewards")  # `debug` tells everything
     report = check_builtin(name)
     assert report.passed, report.text
-    assert report.kind is not None
-    assert report.range is not None
+    assert None not in (report.kind, report.range)
     assert documented_rows().get(name) == row_of(name, report), (
         "run `python -m tests.rewards.checks.known_limits`, and read what changed"
     )
 
 
-def test_a_response_that_is_slow_each_time_fails() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "fails"), [(1, False), (1000, True)])
+def test_only_a_response_that_is_slow_each_time_fails(times: int, fails: bool) -> None:
+    delays = [1.1] * times
+
     @functools.cache
     def parse(response: str) -> str:
-        time.sleep(1.1 if response.strip() == "①②" else 0.0)
+        if response.strip() == "①②" and delays:
+            time.sleep(delays.pop())
         return response.strip()
 
-    def slow(response: str) -> float:
+    def reward(response: str) -> float:
         """Range [0, 1]."""
         return 0.5 if parse(response) else 0.0
 
-    report = check(slow, sums(2))
-    assert "never raises" in report.failed
-    assert "circled digits took 1." in report.text
-
-
-def test_a_call_that_the_machine_held_up_once_does_not() -> None:
-    held_up: list[str] = []
-
-    def quick(response: str) -> float:
-        """Range [0, 1]."""
-        if response == "①②" and not held_up:
-            held_up.append(response)
-            time.sleep(1.1)
-        return 0.5
-
-    report = check(quick, sums(2))
-    assert held_up
-    assert "never raises" not in report.failed, report.text
+    report = check(reward, sums(2))
+    assert len(delays) < times
+    assert ("never raises" in report.failed) is fails, report.text
+    assert ("circled digits took" in report.text) is fails
 
 
 def test_a_mixture_of_built_ins_passes_as_a_composite() -> None:
@@ -153,34 +118,29 @@ def test_a_reward_that_hangs_is_stopped_and_told() -> None:
             pass
         return 0.5 * ("answer" in response)
 
-    from agent_tunix.rewards.checks.problems import Problem as Row
-    from agent_tunix.rewards.checks.scoring import Scorer
-    from agent_tunix.rewards.sample import Outcome
-
-    scorer = Scorer(resolve_reward(hangs), limit_s=0.2)
-    assert scorer(Row("", {}), "\\boxed{\\boxed{").outcome is Outcome.TIMEOUT
-    assert scorer(Row("", {}), "answer").value == 0.5
+    assert Scorer(resolve_reward(hangs), limit_s=0.2)(Problem("", {}), "\\boxed{\\boxed{").outcome is Outcome.TIMEOUT
+    assert Scorer(resolve_reward(hangs), limit_s=60.0)(Problem("", {}), "answer").value == 0.5
 
 
 def test_the_search_is_the_same_for_the_same_seed() -> None:
-    first, second = (check(f"{PLANTED / 'yes_when_unsure'}.py:reward", seed=5) for _ in range(2))
+    first, second = (check(PLANTED["yes_when_unsure"][0], sums(4), seed=5) for _ in range(2))
     found = [finding for report in (first, second) for finding in report.findings if finding.check == "exploit search"]
     assert found[0] == found[1]
 
 
 def test_a_check_can_be_left_out() -> None:
-    report = check(f"{PLANTED / 'zero_is_falsy'}.py:reward", skip=["edge references"])
+    report = check(PLANTED["zero_is_falsy"][0], sums(4), skip=["edge references"])
     assert report.passed, report.text
     assert "edge references" not in report.text
 
 
 def test_data_that_lack_a_required_column_are_refused() -> None:
-    with pytest.raises(RewardSignatureError, match="sources"):
+    with raises(RewardSignatureError, "missing_parameter"):
         check("citations")
 
 
 def test_no_problems_are_refused() -> None:
-    with pytest.raises(RewardError, match="at least one"):
+    with raises(RewardError, "no_problems"):
         check_reward(resolve_reward("math"), [])
 
 
@@ -188,3 +148,16 @@ def test_a_report_is_ready_for_json() -> None:
     data = check("check_numbers", sums(4)).to_data()
     assert data["passed"] is True
     assert {finding["status"] for finding in data["findings"]} <= {"passed", "noted", "skipped"}
+
+
+def test_every_sort_of_completion_is_measured_with_its_outcome() -> None:
+    speeds = measure_speed(resolve_reward("math"), sums(4), count=4, repeats=2)
+    assert {speed.sort: speed.outcome for speed in speeds} == {
+        "right": "scored",
+        "wrong": "scored",
+        "no answer": "scored",
+        "long": "scored",
+        "bad reference": "bad_reference",
+        "all": "scored, bad_reference",
+    }
+    assert all(speed.per_second >= speed.slowest > 0 for speed in speeds)

@@ -1,4 +1,7 @@
+import contextvars
 import logging
+import types
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -6,6 +9,8 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.conventions import EnvironmentReward, Settings
+from agent_tunix.rewards.conventions.capture import attributed
+from tests.raising import raises
 
 from .shapes import samples
 
@@ -45,7 +50,7 @@ def test_components_have_weights_and_stay_unscaled() -> None:
     (score,) = mine.score(samples("4"))
     assert (score.value, score.components) == (1.5, {"correct": 1.0, "shortest": 1.0})
     assert score.detail == "2 × correct 1 + -0.5 × shortest 1"
-    with pytest.raises(RewardError, match="weights must map components to numbers"):
+    with raises(RewardError, "invalid_weights"):
         EnvironmentReward(Both, "mine", {"weights": {"correct": "much"}})
 
 
@@ -85,11 +90,10 @@ def test_the_older_signatures_work(environment: type) -> None:
 
 
 def test_an_old_completion_comes_as_messages_where_the_configuration_says_so() -> None:
-    class Environment:
-        def compute_reward(self, completion: Any, ground_truth: Any) -> dict[str, float]:
-            return {"correct": float(completion[0]["content"] == ground_truth)}
+    def compute_reward(completion: Any, ground_truth: Any) -> dict[str, float]:
+        return {"correct": float(completion[0]["content"] == ground_truth)}
 
-    mine = EnvironmentReward(Environment, "mine", settings=Settings(completions="messages"))
+    mine = EnvironmentReward(compute_reward, "mine", settings=Settings(completions="messages"))
     assert mine.score(samples("4"))[0].value == 1.0
 
 
@@ -116,21 +120,13 @@ def test_a_function_of_a_rollout_is_an_environment_too() -> None:
 def test_what_is_no_dict_of_numbers_is_an_outcome_that_names_the_component(
     returned: Any, outcome: Outcome, reason: str
 ) -> None:
-    class Environment:
-        async def compute_reward(self, rollout_id: str, messages: Any, task: Any) -> Any:
-            return returned
-
-    (score,) = EnvironmentReward(Environment, "mine").score(samples("a"))
+    (score,) = EnvironmentReward(lambda rollout_id, messages, task: returned, "mine").score(samples("a"))
     assert (score.value, score.outcome) == (None, outcome)
     assert reason in score.detail
 
 
 def test_a_component_that_does_not_apply_is_left_out_of_the_sum() -> None:
-    class Environment:
-        def compute_reward(self, rollout_id: str, messages: Any, task: Any) -> Any:
-            return {"a": 1.0, "b": None}
-
-    (score,) = EnvironmentReward(Environment, "mine").score(samples("a"))
+    (score,) = EnvironmentReward(lambda rollout_id, messages, task: {"a": 1.0, "b": None}, "mine").score(samples("a"))
     assert (score.value, score.components) == (1.0, {"a": 1.0, "b": None})
 
 
@@ -161,8 +157,24 @@ def test_what_a_reward_logs_and_prints_stays_with_its_completion(
 
 
 def test_a_sample_without_a_conversation_gets_one() -> None:
-    class Environment:
-        def compute_reward(self, rollout_id: str, messages: Any, task: Any) -> dict[str, float]:
-            return {"turns": float(len(messages))}
+    mine = EnvironmentReward(lambda rollout_id, messages, task: {"turns": float(len(messages))}, "mine")
+    assert mine.score([Sample("a", prompt="p")])[0].value == 2.0
 
-    assert EnvironmentReward(Environment, "mine").score([Sample("a", prompt="p")])[0].value == 2.0
+
+def test_a_call_that_was_given_up_may_be_closed_in_another_context() -> None:
+    """The garbage collector does so with one that could not be cancelled, in whatever context it runs."""
+
+    @types.coroutine
+    def pause() -> Generator[None]:
+        yield
+
+    async def call() -> None:
+        with attributed():
+            await pause()
+
+    coroutine = call()
+    contextvars.copy_context().run(coroutine.send, None)
+    with attributed() as lines:
+        coroutine.close()
+        print("not heard, for nobody listens")
+    assert lines == []

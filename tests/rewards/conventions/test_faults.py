@@ -4,16 +4,17 @@ import asyncio
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 from agent_tunix.errors import BadReferenceError
-from agent_tunix.rewards import Outcome, Score
+from agent_tunix.rewards import Outcome, Score, resolve_reward
 from agent_tunix.rewards.conventions import Settings, adapt
 
-from .shapes import ALL, SEVERAL, SINGLE, samples
+from .shapes import ALL, SEVERAL, SINGLE, WHOLE, samples
 
 TEXT = Settings(completions="text")
 
@@ -74,8 +75,13 @@ def score_all(given: Any, *responses: str) -> list[Score]:
     return adapt(given, "mine", settings=TEXT).score(samples(*responses))
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("convention", ALL)
+# The whole table is run on the plain convention; of the others each shows that it goes the same way.
+REPRESENTATIVE = ("division by zero", "exit", "long message", "bad reference", "nan", "tuple", "unreadable", "none")
+OTHERS = [convention for convention in ALL if convention != "plain"]
+CASES = [("plain", fault) for fault in FAULTS] + [(other, fault) for other in OTHERS for fault in REPRESENTATIVE]
+
+
+@pytest.mark.parametrize(("convention", "fault"), CASES)
 def test_a_fault_is_an_outcome_with_its_reason(convention: str, fault: str) -> None:
     inner, outcome, reason = FAULTS[fault]
     scores = score_all(ALL[convention](inner), "a", "b", "c")
@@ -84,13 +90,10 @@ def test_a_fault_is_an_outcome_with_its_reason(convention: str, fault: str) -> N
     assert all(len(score.detail) < 1000 for score in scores)
 
 
-RETURNED = {name: fault for name, fault in FAULTS.items() if fault[0].__name__ != "inner" and "division" not in name}
-
-
-@pytest.mark.parametrize("fault", RETURNED)
+@pytest.mark.parametrize("fault", ["nan", "huge integer", "list", "unreadable", "none"])
 @pytest.mark.parametrize("convention", ALL)
 def test_a_faulty_value_spoils_only_its_own_completion(convention: str, fault: str) -> None:
-    inner, outcome, _ = RETURNED[fault]
+    inner, outcome, _ = FAULTS[fault]
     scores = score_all(ALL[convention](lambda response: inner(response) if response == "b" else 1.0), "a", "b", "c")
     assert [score.outcome for score in scores] == [Outcome.SCORED, outcome, Outcome.SCORED]
     assert [score.value for score in scores] == [1.0, None, 1.0]
@@ -151,60 +154,15 @@ RETURNS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("returned", RETURNS)
-@pytest.mark.parametrize("convention", ["trl", "trl_async", "miles_group", "environment_group", "base_reward"])
+@pytest.mark.parametrize("convention", WHOLE)
 def test_a_return_that_matches_no_completions_is_an_error_of_each(convention: str, returned: str) -> None:
     make, reason = RETURNS[returned]
-    scores = score_all(WHOLE[convention](make), "a", "b")
+    scores = score_all(WHOLE[convention](lambda responses: make()), "a", "b")
     if convention == "environment_group" and returned == "none":  # a group reward may have nothing to say
         assert [score.outcome for score in scores] == [Outcome.NOT_APPLICABLE] * 2
         return
     assert [score.outcome for score in scores] == [Outcome.ERROR, Outcome.ERROR]
     assert all(score.detail.startswith(reason) for score in scores), scores[0].detail
-
-
-def _trl(make: Callable[[], Any]) -> Any:
-    return lambda completions, **kwargs: make()
-
-
-def _trl_async(make: Callable[[], Any]) -> Any:
-    async def reward(completions: Any, **kwargs: Any) -> Any:
-        return make()
-
-    return reward
-
-
-def _miles_group(make: Callable[[], Any]) -> Any:
-    async def reward(args: Any, samples: Any, **kwargs: Any) -> Any:
-        return make()
-
-    return reward
-
-
-def _environment_group(make: Callable[[], Any]) -> Any:
-    class Environment:
-        async def compute_group_reward(self, rollout_ids: Any, messages_list: Any, tasks: Any) -> Any:
-            return make()
-
-    return Environment
-
-
-def _base_reward(make: Callable[[], Any]) -> Any:
-    from agent_tunix.rewards import BaseReward
-
-    class Reward(BaseReward):
-        def __call__(self, prompts: Any, completions: Any, **kwargs: Any) -> Any:
-            return make()
-
-    return Reward
-
-
-WHOLE = {
-    "trl": _trl,
-    "trl_async": _trl_async,
-    "miles_group": _miles_group,
-    "environment_group": _environment_group,
-    "base_reward": _base_reward,
-}
 
 
 @pytest.mark.parametrize("convention", ALL)
@@ -218,14 +176,9 @@ def test_no_samples_give_no_scores(convention: str) -> None:
     assert score_all(ALL[convention](float)) == []
 
 
-@pytest.mark.parametrize("convention", SEVERAL)
-def test_what_takes_several_completions_says_so(convention: str) -> None:
-    assert adapt(SEVERAL[convention](float), "mine").needs_group
-
-
-@pytest.mark.parametrize("convention", SINGLE)
-def test_what_takes_one_completion_says_so(convention: str) -> None:
-    assert not adapt(SINGLE[convention](float), "mine").needs_group
+@pytest.mark.parametrize("convention", ALL)
+def test_a_reward_says_if_it_takes_several_completions(convention: str) -> None:
+    assert adapt(ALL[convention](float), "mine").needs_group is (convention in SEVERAL)
 
 
 def test_a_class_that_cannot_be_made_is_an_error_of_each_completion() -> None:
@@ -239,3 +192,66 @@ def test_a_class_that_cannot_be_made_is_an_error_of_each_completion() -> None:
     scores = score_all(Broken, "a", "b")
     assert [score.outcome for score in scores] == [Outcome.ERROR, Outcome.ERROR]
     assert "OSError: no such model" in scores[0].detail
+
+
+# --- a `Score` that is returned is checked like a number --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", [1, True, np.float32(1), np.float64(1), np.int64(1), np.array(1.0), Decimal(1), Fraction(1)]
+)
+def test_the_value_of_a_score_is_a_float_whatever_it_was_given(value: Any) -> None:
+    assert type(Score(value).value) is float
+    assert Score(value).value == 1.0
+
+
+@pytest.mark.parametrize("value", [np.float32("inf"), np.float32("nan"), Decimal("Infinity"), Decimal("NaN"), 10**400])
+def test_a_score_is_finite_whatever_its_type(value: Any) -> None:
+    with pytest.raises(ValueError, match="must be finite"):
+        Score(value)
+
+
+@pytest.mark.parametrize("value", ["1", b"1", [1.0], object(), 1j])
+def test_a_score_of_no_number_says_what_it_takes(value: Any) -> None:
+    with pytest.raises(TypeError, match="a number or None"):
+        Score(value)
+
+
+BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
+    "components of no names": (lambda: Score(1.0, components=[1]), "`components` must be a mapping, not a list"),  # type: ignore[arg-type]
+    "component of no number": (lambda: Score(1.0, components={"a": "x"}), "'a' must be a finite number, not a str"),  # type: ignore[dict-item]
+    "component nan": (lambda: Score(1.0, components={"a": float("nan")}), "'a' must be a finite number, not nan"),
+    "metric of no number": (lambda: Score(1.0, metrics={"m": "x"}), "'m' must be a finite number, not a str"),  # type: ignore[dict-item]
+    "extras of no names": (lambda: Score(1.0, extras=3), "`extras` must be a mapping, not an int"),  # type: ignore[arg-type]
+    "detail of no text": (lambda: Score(1.0, detail=3), "`detail` must be text, not an int"),  # type: ignore[arg-type]
+    "no outcome": (lambda: Score(None, outcome="lost"), "'lost' is not a valid Outcome"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("convention", ["plain", "plain_async", "trl", "miles"])
+def test_a_broken_score_is_an_error_that_names_the_field(convention: str, broken: str) -> None:
+    make, message = BROKEN[broken]
+    given = ALL[convention](lambda response: make() if response == "b" else Score(1.0))
+    first, second = score_all(given, "a", "b")
+    assert (first.value, second.outcome) == (1.0, Outcome.ERROR)
+    assert "returned a Score that cannot be used" in second.detail
+    assert message in second.detail
+
+
+def test_a_returned_score_is_totalled_whatever_numbers_it_holds() -> None:
+    def reward(response: str) -> Score:
+        return Score(Decimal("0.5"), components={"a": Fraction(1, 4), "b": None})  # type: ignore[arg-type,dict-item]
+
+    (score,) = resolve_reward({"mine": {"function": reward, "weight": 2.0}}).score(samples("a"))
+    assert score.value == 1.0
+    assert score.parts["mine"].components == {"a": 0.25, "b": None}
+
+
+def test_what_a_score_says_is_kept_and_what_only_a_mixture_says_is_not() -> None:
+    def reward(response: str) -> Score:
+        return Score(1.0, detail="why", extras={"seen": 1}, metrics={"m": 2}, parts={"x": Score(0.0)}, seconds=99.0)
+
+    (score,) = adapt(reward, "mine").score(samples("a"))
+    assert (score.detail, score.extras, score.metrics, score.parts) == ("why", {"seen": 1}, {"m": 2.0}, {})
+    assert score.seconds < 99

@@ -45,8 +45,6 @@ def test_imports_of_absent_packages_are_served_and_leave_no_trace(tmp_path: Path
 def test_an_installed_package_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = tmp_path / "site" / "benchmax" / "envs"
     real.mkdir(parents=True)
-    (real.parent / "__init__.py").write_text("")
-    (real / "__init__.py").write_text("")
     (real / "reward_helpers.py").write_text("def clip01(value):\n    return 7.0\n")
     monkeypatch.syspath_prepend(real.parents[1])
     (tmp_path / "mine.py").write_text(
@@ -82,7 +80,7 @@ def test_nested_and_repeated_use_ends_when_the_last_has_ended() -> None:
 
 def test_what_is_not_served_is_missing_as_ever(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("from benchmax.envs.base_env import BaseEnv\n")
-    with pytest.raises(RewardError, match=r"No module named 'benchmax\.envs\.base_env'"):
+    with pytest.raises(RewardError, match=r"benchmax\.envs\.base_env"):
         resolve_reward("mine.py:reward", working_directory=tmp_path)
     assert set(sys.modules) & set(SERVED) == set()
 

@@ -8,7 +8,7 @@ from agent_tunix.rewards import Outcome, Sample, resolve_reward
 from agent_tunix.rewards.conventions import MilesReward, MilesSample, Settings
 from agent_tunix.rewards.execution import make_runner
 
-from .shapes import samples
+from .shapes import miles, samples
 
 
 async def reads_everything(args: Any, sample: Any, **kwargs: Any) -> Any:
@@ -18,7 +18,7 @@ async def reads_everything(args: Any, sample: Any, **kwargs: Any) -> Any:
 
 
 def test_a_sample_has_the_documented_fields() -> None:
-    async def reward(args: Any, sample: MilesSample) -> Any:
+    async def reward(args: Any, sample: MilesSample) -> float:
         assert sample.prompt == "2 + 2?"
         assert sample.response == "It is 4"
         assert sample.label == "4"
@@ -36,10 +36,8 @@ def test_a_sample_has_the_documented_fields() -> None:
 
 
 def test_a_completion_that_was_cut_is_truncated() -> None:
-    async def reward(args: Any, sample: Any) -> float:
-        return float(sample.status.value == "truncated")
-
-    first, second = MilesReward(reward, "mine").score([Sample("a", ended=False), Sample("b")])
+    mine = MilesReward(lambda args, sample: float(sample.status.value == "truncated"), "mine")
+    first, second = mine.score([Sample("a", ended=False), Sample("b")])
     assert (first.value, second.value) == (1.0, 0.0)
 
 
@@ -52,7 +50,7 @@ def test_the_prompt_comes_as_messages_where_the_configuration_says_so() -> None:
 
 
 def test_arguments_from_configuration_are_read_from_args_or_by_name() -> None:
-    async def reward(args: Any, sample: Any, scale: float = 1.0) -> float:
+    def reward(args: Any, sample: Any, scale: float = 1.0) -> float:
         return float(scale * args.threshold)
 
     assert MilesReward(reward, "mine", {"scale": 2.0, "threshold": 3.0}).score(samples("a"))[0].value == 6.0
@@ -115,16 +113,18 @@ def test_what_a_reward_does_to_its_sample_is_not_seen_by_the_next() -> None:
 
 def test_calls_run_concurrently_up_to_the_limit() -> None:
     running = most = 0
+    barrier = asyncio.Barrier(10)
 
     async def reward(args: Any, sample: Any) -> float:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.02)
+        await barrier.wait()
         running -= 1
         return float(sample.response)
 
-    scores = asyncio.run(MilesReward(reward, "mine").score_async(samples(*map(str, range(40))), limit=10))
+    scoring = MilesReward(reward, "mine").score_async(samples(*map(str, range(40))), limit=10)
+    scores = asyncio.run(asyncio.wait_for(scoring, 60.0))
     assert [score.value for score in scores] == list(map(float, range(40)))
     assert most == 10
 
@@ -143,18 +143,13 @@ def test_what_a_module_keeps_between_batches_stays_usable() -> None:
 
 
 def test_scoring_works_inside_a_running_loop() -> None:
-    async def reward(args: Any, sample: Any) -> float:
-        return 1.0
-
     async def notebook() -> float | None:
-        return MilesReward(reward, "mine").score(samples("a"))[0].value
+        return MilesReward(miles(float), "mine").score(samples("1"))[0].value
 
     assert asyncio.run(notebook()) == 1.0
 
 
 def test_a_function_that_is_not_async_is_called_as_it_is() -> None:
-    def reward(args: Any, sample: Any) -> float:
-        return float(sample.response == "a")
-
-    assert not MilesReward(reward, "mine").is_async
-    assert [score.value for score in MilesReward(reward, "mine").score(samples("a", "b"))] == [1.0, 0.0]
+    mine = MilesReward(lambda args, sample: float(sample.response == "a"), "mine")
+    assert not mine.is_async
+    assert [score.value for score in mine.score(samples("a", "b"))] == [1.0, 0.0]

@@ -48,35 +48,34 @@ def recipe_of(spec: object, **kwargs: Any) -> RewardRecipe:
     return component.reward.recipe
 
 
-@pytest.mark.parametrize(
-    ("spec", "kwargs", "value"),
-    [
+def test_recipes_build_the_same_rewards_in_another_process(here: Path) -> None:
+    cases: list[tuple[Any, dict[str, Any], float]] = [
         ("math", {}, 1.0),
         ("registered", {"modules": ["mine.py"], "args": {"registered": {"scale": 4.0}}}, 4.0),
         ("mine.batch", {"completions": "text", "args": {"batch": {"scale": 3.0}}}, 3.0),
         ("mine.py:dictionary", {"reward_key": "score"}, 2.0),
         ({"a": {"function": "mine.py:Environment", "args": {"bonus": 2.0}}}, {}, 3.0),
         ("bare", {}, 5.0),
-    ],
-)
-def test_a_recipe_builds_the_same_reward_in_another_process(here: Path, spec: Any, kwargs: Any, value: float) -> None:
-    recipe = recipe_of(spec, **kwargs)
-    assert recipe.build().score(samples("4"))[0].value == value
+    ]
+    recipes = [recipe_of(spec, **kwargs) for spec, kwargs, _ in cases]
+    values = [value for *_, value in cases]
+    assert [recipe.build().score(samples("4"))[0].value for recipe in recipes] == values
     program = """
 import pickle, sys
-recipe, samples = pickle.load(sys.stdin.buffer)
-reward = recipe.build()
-print(reward.name, reward.score(samples)[0].value)
+recipes, samples = pickle.load(sys.stdin.buffer)
+for reward in [recipe.build() for recipe in recipes]:
+    print(reward.name, reward.score(samples)[0].value)
 assert "jax" not in sys.modules
 """
     result = subprocess.run(
         [sys.executable, "-c", program],
-        input=pickle.dumps((recipe, samples("4"))),
+        input=pickle.dumps((recipes, samples("4"))),
         capture_output=True,
         check=True,
         cwd="/",
     )
-    assert result.stdout.decode().split() == [recipe.name, str(value)]
+    expected = [f"{recipe.name} {value}" for recipe, value in zip(recipes, values, strict=True)]
+    assert result.stdout.decode().splitlines() == expected
 
 
 def test_what_was_settled_is_in_the_recipe(here: Path) -> None:

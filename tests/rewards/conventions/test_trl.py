@@ -1,9 +1,9 @@
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
 from agent_tunix.rewards.conventions import Settings, TrlReward
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
@@ -14,14 +14,14 @@ TEXT, MESSAGES = Settings(completions="text"), Settings(completions="messages")
 
 
 def seen_by(function: Any, settings: Settings = TEXT, **args: Any) -> Any:
-    """What a function that returns its arguments was given, for two completions."""
+    """Return what a function that returns its arguments was given, for two completions."""
     seen: list[Any] = []
 
     def recording(**kwargs: Any) -> list[float]:
         seen.append(function(**kwargs))
         return [0.0, 0.0]
 
-    recording.__signature__ = __import__("inspect").signature(function)  # type: ignore[attr-defined]
+    recording.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     scores = TrlReward(recording, "recording", args, settings).score(samples("one", "two two"))
     assert [score.outcome for score in scores] == [Outcome.SCORED] * 2, scores[0].detail
     return seen[0]
@@ -48,16 +48,8 @@ def test_a_function_is_given_lists_of_what_it_names(function: Any, text: Any, me
 
 def test_var_keyword_receives_everything() -> None:
     kwargs = seen_by(lambda completions, **kwargs: kwargs, scale=3)
-    assert set(kwargs) == {
-        "prompts",
-        "completion_ids",
-        "trainer_state",
-        "log_extra",
-        "log_metric",
-        "answer",
-        "tags",
-        "scale",
-    }
+    provided = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+    assert set(kwargs) == {*provided, "answer", "tags", "scale"}
     assert kwargs["scale"] == 3
 
 
@@ -82,13 +74,6 @@ def test_a_column_that_a_row_lacks_is_none_there() -> None:
 
 def test_an_argument_from_configuration_wins_over_a_column() -> None:
     assert seen_by(lambda completions, answer: answer, answer="5") == "5"
-
-
-def test_the_functions_own_names_cannot_be_set() -> None:
-    with pytest.raises(RewardError, match="no argument 'completions' to set; it has: scale"):
-        TrlReward(lambda completions, scale=1: [], "mine", {"completions": []})
-    with pytest.raises(RewardError, match="no argument 'sacle' to set"):
-        TrlReward(lambda completions, scale=1: [], "mine", {"sacle": 2})
 
 
 def test_one_call_cannot_corrupt_the_next() -> None:
@@ -149,32 +134,18 @@ def takes_messages(completions: Any) -> list[float]:
     return [float(completion[0]["content"].count("a")) for completion in completions]
 
 
-def takes_both(completions: Any) -> list[float]:
-    return [float(len(completion)) for completion in completions]
-
-
-def takes_neither(completions: Any) -> list[float]:
-    raise OSError("not today")
-
-
-def swallows(completions: Any) -> list[float]:
-    values = []
-    for completion in completions:
-        try:
-            values.append(1.0 if "a" in completion[0]["content"] else 0.0)
-        except TypeError:
-            values.append(0.0)
-    return values
-
-
 @pytest.mark.parametrize(
     ("function", "expected", "reason"),
     [
-        (swallows, "text", "it takes both, but for the same completion it has 0.0 as text and 1 as messages"),
+        (
+            lambda completions: [float(not isinstance(c, str) and "a" in c[0]["content"]) for c in completions],
+            "text",
+            "it takes both, but for the same completion it has 0.0 as text and 1 as messages",
+        ),
         (takes_text, "text", "it takes text"),
         (takes_messages, "messages", "it takes messages and no text (TypeError"),
-        (takes_both, "text", "it takes text"),
-        (takes_neither, "text", "it took neither text (OSError: not today"),
+        (lambda completions: [float(len(c)) for c in completions], "text", "it takes text"),
+        (lambda completions: 1 / 0, "text", "it took neither text (ZeroDivisionError"),
     ],
 )
 def test_a_function_is_asked_what_it_takes(function: Any, expected: str, reason: str) -> None:
@@ -182,12 +153,8 @@ def test_a_function_is_asked_what_it_takes(function: Any, expected: str, reason:
     assert choice.completions == expected
     assert reason in choice.reason
     assert choice.is_guess == reason.startswith(("it took neither", "it takes both"))
-
-
-def test_a_list_of_text_is_told_from_messages_by_what_cannot_be_read() -> None:
-    # `.count` exists on lists too, so only what follows tells: nobody must be given what yields no number.
-    assert TrlReward(takes_messages, "mine").score(samples("aa"))[0].value == 2.0
-    assert TrlReward(takes_text, "mine").score(samples("aa"))[0].value == 2.0
+    if function in (takes_text, takes_messages):  # `.count` exists on lists too: only its result tells
+        assert TrlReward(function, "mine").score(samples("aa"))[0].value == 2.0
 
 
 def test_the_choice_is_told_and_kept(caplog: pytest.LogCaptureFixture) -> None:
@@ -221,23 +188,24 @@ def test_trying_happens_elsewhere_and_leaves_no_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    ("body", "reason", "timeout_s"),
     [
-        ("import os; os._exit(7)", "it took neither text (the worker process exited with status 7)"),
-        ("while True: pass", "trying it decided nothing: took longer than 3 s"),
-        ("bytearray(8 << 30); return [0.0]", "it took neither text (MemoryError"),
-        ("import os; os.system('sleep 1000 &'); return [0.0]", "it takes text"),
-        ("import sys; sys.stdout.close(); return [0.0]", "it takes text"),
+        ("import os; os._exit(7)", "it took neither text (the worker process exited with status 7)", 60.0),
+        ("while True: pass", "trying it decided nothing: took longer than 1 s", 1.0),
+        ("bytearray(8 << 30); return [0.0]", "it took neither text (MemoryError", 60.0),
+        ("import os; os.system('sleep 1000 &'); return [0.0]", "it takes text", 60.0),
+        ("import sys; sys.stdout.close(); return [0.0]", "it takes text", 60.0),
     ],
 )
+@pytest.mark.slow
 def test_trying_survives_whatever_the_function_does_and_leaves_nothing(
-    tmp_path: Path, body: str, reason: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, body: str, reason: str, timeout_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = take_stock()
     (tmp_path / "mine.py").write_text(f"def reward(completions):\n    {body}\n")
     mixture = resolve_reward("mine.py:reward", working_directory=tmp_path)
     with caplog.at_level("INFO", "agent_tunix.rewards"):
-        settle_completions([mixture.components[0].reward], samples("a")[0], timeout_s=3.0, memory_mb=256)
+        settle_completions([mixture.components[0].reward], samples("a")[0], timeout_s=timeout_s, memory_mb=256)
     assert "given completions as text" in caplog.text
     assert reason in caplog.text
     guessed = "it takes text" not in reason
@@ -245,7 +213,7 @@ def test_trying_survives_whatever_the_function_does_and_leaves_nothing(
     check_nothing_left(before)
 
 
-def test_what_the_configuration_says_is_not_tried(tmp_path: Path) -> None:
+def test_what_the_configuration_says_is_not_tried() -> None:
     calls: list[Any] = []
 
     def counting(completions: Any) -> list[float]:

@@ -1,20 +1,19 @@
-"""What this process holds and has started, to be compared before and after."""
+"""Inventory of what this process holds and has started, to be compared before and after."""
 
 import contextlib
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 # Followed by the process that the workers belong to.
 _MARK = "AGENT_TUNIX_WORKERS={}-"
 
 
-@dataclass(frozen=True)
-class Holdings:
+class Holdings(NamedTuple):
     """Descriptors by what they lead to, threads by name, and processes, the workers' descendants included."""
 
     descriptors: tuple[str, ...]
@@ -22,11 +21,8 @@ class Holdings:
     processes: tuple[str, ...]
 
 
-_NOTHING = Holdings((), (), ())
-
-
 def take_stock() -> Holdings:
-    """What there is now."""
+    """Return what there is now."""
     descriptors = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -37,34 +33,33 @@ def take_stock() -> Holdings:
 
 
 def workers_and_descendants(owner: int | None = None) -> list[str]:
-    """Every process that began in a pool of workers of a process, of this one if none is named."""
+    """Return every process that began in a pool of workers of a process, of this one if none is named."""
     return sorted(_marked(owner or os.getpid()))
 
 
-def check_nothing_left(before: Holdings, within_s: float = 5.0) -> None:
-    """Fail unless all there is was there before, at the latest after a moment.
+def check_nothing_left(before: Holdings) -> None:
+    """Wait until all there is was there before.
 
     What others held before may go meanwhile: a thread of an earlier run, say, ends when that run is collected.
     """
-    deadline = time.monotonic() + within_s
-    while (left := _beyond(before)) != _NOTHING and time.monotonic() < deadline:
+
+    def left() -> list[str]:
+        pairs = zip(take_stock(), before, strict=True)
+        return [thing for now, then in pairs for thing in (Counter(now) - Counter(then)).elements()]
+
+    wait_until(lambda: left() == [])
+    assert left() == []
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; only what hangs keeps it from coming true in a minute."""
+    deadline = time.monotonic() + 60.0
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert left == _NOTHING
-
-
-def _beyond(before: Holdings) -> Holdings:
-    """What there is now and was not before, each as often as there is more of it."""
-    now = take_stock()
-    return Holdings(
-        *(
-            tuple((Counter(getattr(now, kind.name)) - Counter(getattr(before, kind.name))).elements())
-            for kind in fields(Holdings)
-        )
-    )
 
 
 def _processes() -> Iterator[str]:
-    """Children of this process and what bears its mark."""
+    """Yield the children of this process and what bears its mark."""
     own = {int(pid) for pid in _marked(os.getpid())}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,8 +1,6 @@
 """Async rewards: many calls at once under a limit, each within its own time, here and in workers."""
 
-import textwrap
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +12,9 @@ from tests.rewards.execution.faults import samples_of
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 
 Write = Callable[[str], str]
-PLACES = pytest.mark.parametrize("place", ["inline", "process"])
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write(code: str) -> str:
-        file = tmp_path / "my_rewards.py"
-        file.write_text("import asyncio, time\n" + textwrap.dedent(code), encoding="utf-8")
-        return f"{file}:reward"
-
-    return write
+PLACES = pytest.mark.parametrize("place", ["inline", pytest.param("process", marks=pytest.mark.slow)])
+# Long beside what a well-behaved call takes, so that a machine that halts for a moment makes none of them late.
+LIMIT_S = 3.0
 
 
 def score(spec: str, responses: list[str], place: str, **options: float) -> list[Score]:
@@ -37,42 +27,47 @@ def score(spec: str, responses: list[str], place: str, **options: float) -> list
 def test_calls_wait_side_by_side_and_no_more_than_allowed(place: str, write: Write) -> None:
     spec = write(
         """
+        import asyncio
         running = most = 0
+        barrier = asyncio.Barrier(8)
         async def reward(args, sample):
             global running, most
             running += 1
             most = max(most, running)
-            await asyncio.sleep(0.02)
+            await barrier.wait()
             running -= 1
             return float(most)
         """
     )
-    values = [each.value for each in score(spec, ["x"] * 40, place, num_workers=1, max_concurrency=8)]
-    assert max(value or 0 for value in values) == 8
+    scores = score(spec, ["x"] * 40, place, num_workers=1, max_concurrency=8, timeout_s=60.0)
+    assert [each.value for each in scores] == [8.0] * 40
 
 
-@PLACES
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["inline", "process"])
 def test_a_call_that_waits_too_long_is_cancelled_and_the_others_are_not(place: str, write: Write) -> None:
     spec = write(
         """
+        import asyncio, time
         async def reward(args, sample):
             await asyncio.sleep(1000 if sample.response == "slow" else 0.01)
             return float(len(sample.response))
         """
     )
-    scores = score(spec, ["a", "slow", "aaa", "slow", "a"], place, timeout_s=0.6)
-    assert [each.outcome for each in scores] == [
-        Outcome.SCORED, Outcome.TIMEOUT, Outcome.SCORED, Outcome.TIMEOUT, Outcome.SCORED,
-    ]  # fmt: skip
+    scores = score(spec, ["a", "slow", "aaa", "slow", "a"], place, timeout_s=LIMIT_S)
+    assert [each.value for each in scores] == [1.0, None, 3.0, None, 1.0]
+    assert scores[1].outcome is scores[3].outcome is Outcome.TIMEOUT
     assert "rewards.timeout_s" in scores[1].detail
 
 
-@PLACES
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["inline", "process"])
 def test_a_call_that_cannot_be_cancelled_stalls_nothing(place: str, write: Write) -> None:
     spec = write(
         """
+        import asyncio, time
         async def reward(args, sample):
-            end = time.monotonic() + 1.5
+            end = time.monotonic() + 6.0
             while sample.response == "stubborn" and time.monotonic() < end:
                 try:
                     await asyncio.sleep(0.1)
@@ -81,13 +76,15 @@ def test_a_call_that_cannot_be_cancelled_stalls_nothing(place: str, write: Write
             return 1.0
         """
     )
-    scores = score(spec, ["a", "stubborn", "a"], place, timeout_s=0.6)
+    scores = score(spec, ["a", "stubborn", "a"], place, timeout_s=LIMIT_S)
     assert [each.outcome for each in scores] == [Outcome.SCORED, Outcome.TIMEOUT, Outcome.SCORED]
 
 
+@pytest.mark.slow
 def test_a_call_that_blocks_the_loop_is_killed_and_the_others_are_made_again(write: Write) -> None:
     spec = write(
         """
+        import asyncio, time
         async def reward(args, sample):
             await asyncio.sleep(0.01)
             if sample.response == "blocks":
@@ -97,28 +94,29 @@ def test_a_call_that_blocks_the_loop_is_killed_and_the_others_are_made_again(wri
     )
     responses = ["x" * length for length in range(1, 12)]
     responses[5] = "blocks"
-    scores = score(spec, responses, "process", timeout_s=0.6)
+    scores = score(spec, responses, "process", timeout_s=LIMIT_S)
     assert scores[5].outcome is Outcome.TIMEOUT
     assert "time.sleep(1000)" in scores[5].detail
     assert [each.value for place, each in enumerate(scores) if place != 5] == [1, 2, 3, 4, 5, 7, 8, 9, 10, 11]
 
 
+@pytest.mark.slow
 def test_async_in_name_only_is_spread_over_the_workers_and_not_timed_out(write: Write) -> None:
     spec = write(
         """
-        import os
+        import os, time
         async def reward(args, sample):
-            time.sleep(0.1)
+            time.sleep(0.5)
             return float(os.getpid())
         """
     )
-    scores = score(spec, ["x"] * 16, "process", timeout_s=0.5)
+    scores = score(spec, ["x"] * 16, "process", timeout_s=LIMIT_S)
     assert {each.outcome for each in scores} == {Outcome.SCORED}
     assert len({each.value for each in scores}) == 2
 
 
 def test_an_inline_loop_leaves_nothing_behind(write: Write) -> None:
-    spec = write("async def reward(args, sample):\n    await asyncio.sleep(0)\n    return 1.0\n")
+    spec = write("import asyncio\nasync def reward(args, sample):\n    await asyncio.sleep(0)\n    return 1.0\n")
     before = take_stock()
     for _ in range(5):
         score(spec, ["x"] * 10, "inline")

@@ -1,7 +1,7 @@
-"""What a call takes: one completion, one group, or the whole batch."""
+"""Calls take one completion, one group, or the whole batch."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,34 +12,18 @@ from agent_tunix.rewards.execution.calls import Call, divide_into_calls
 
 BATCH = [Sample(str(number), group_id=group) for number, group in enumerate([0, 1, 0, 1, 2])]
 SIZES = "def reward(completions, **kwargs):\n    return [float(len(completions))] * len(completions)\n"
-PLACES = pytest.mark.parametrize("place", ["inline", "process"])
+PLACES = pytest.mark.parametrize("place", ["inline", pytest.param("process", marks=pytest.mark.slow)])
 
 Write = Callable[[str], str]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write(code: str) -> str:
-        file = tmp_path / "my_rewards.py"
-        file.write_text(code, encoding="utf-8")
-        return f"{file}:reward"
-
-    return write
-
-
-class Needs:
-    def __init__(self, group: bool, batch: bool) -> None:
-        self.needs_group = group
-        self.needs_batch = batch
 
 
 @pytest.mark.parametrize(
     ("reward", "calls"),
     [
         (object(), [(0,), (1,), (2,), (3,), (4,)]),
-        (Needs(group=True, batch=False), [(0, 2), (1, 3), (4,)]),
-        (Needs(group=True, batch=True), [(0, 1, 2, 3, 4)]),
-        (Needs(group=False, batch=True), [(0, 1, 2, 3, 4)]),
+        (SimpleNamespace(needs_group=True, needs_batch=False), [(0, 2), (1, 3), (4,)]),
+        (SimpleNamespace(needs_group=True, needs_batch=True), [(0, 1, 2, 3, 4)]),
+        (SimpleNamespace(needs_group=False, needs_batch=True), [(0, 1, 2, 3, 4)]),
     ],
 )
 def test_a_reward_is_called_with_what_it_needs(reward: object, calls: Sequence[Call]) -> None:
@@ -54,15 +38,9 @@ def test_a_batch_function_is_called_with_one_group_at_a_time(place: str, write: 
 
 
 @PLACES
-def test_one_that_needs_the_batch_gets_all_of_it_at_once(place: str, write: Write) -> None:
-    spec = write(f"{SIZES}\nreward.needs_batch = True\n")
-    with make_runner(resolve_reward(spec, completions="text"), place, num_workers=2) as runner:
-        assert [score.value for score in runner.reward.score(BATCH)] == [5] * 5
-
-
-@PLACES
-def test_an_async_one_that_needs_the_batch_gets_all_of_it_at_once(place: str, write: Write) -> None:
-    spec = write(f"async {SIZES}\nreward.needs_batch = True\n")
+@pytest.mark.parametrize("kind", ["", "async "])
+def test_one_that_needs_the_batch_gets_all_of_it_at_once(place: str, kind: str, write: Write) -> None:
+    spec = write(f"{kind}{SIZES}\nreward.needs_batch = True\n")
     with make_runner(resolve_reward(spec, completions="text"), place, num_workers=2) as runner:
         assert [score.value for score in runner.reward.score(BATCH)] == [5] * 5
 

@@ -1,4 +1,4 @@
-"""Reward files as people publish them resolve, score and train without an edit."""
+"""Reward files as people publish them resolve and score without an edit."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data import peek_example
-from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
+from agent_tunix.rewards import Outcome, resolve_reward, settle_completions
+from tests.rewards.conventions.shapes import samples
 
 HERE = Path(__file__).parent
 FILES = sorted(file for file in HERE.glob("*/*.py") if file.parent.name != "__pycache__")
@@ -23,22 +24,11 @@ RESPONSES = (
 
 # What the five responses above earn.
 EXPECTED: dict[str, list[float | None]] = {
-    "plain/gsm8k_correctness": [1.0, 1.0, 1.0, 1.0, 0.0],
-    "plain/length_penalty": [0.0, 0.0, 0.0, 0.0, 0.0],
-    "plain/tag_format": [1.0, 0.5, 0.0, 0.0, 0.0],
     "plain/echo_penalty": [0.0, 0.0, 0.0, 0.0, None],
     "trl/open_r1_format": [0.0, 1.0, 0.0, 0.0, 0.0],
-    "trl/gsm8k_soft": [1.0, 1.0, 1.0, 1.0, 0.0],
-    "trl/code_fence": [0.0, 0.0, 0.0, 1.0, 0.0],
     "miles/exact_match": [1.0, 1.0, 0.0, 0.0, 0.0],
-    "miles/json_answer": [0.0, 0.0, 1.0, 0.0, 0.0],
-    "environment/answer_and_tags": [1.2, 1.2, 0.0, 0.0, 0.0],
-    "environment/old_batch": [1.0, 1.0, 1.0, 1.0, 0.0],
     "environment/group_diversity": [1.1, 1.1, 1.1, 1.1, 0.1],
-    "environment/dialogue_manners": [0.1, 0.1, -0.4, 0.0, 0.0],
     "classes/answer_correctness": [1.0, 1.0, 1.0, 1.0, 0.0],
-    "classes/reasoning_tags": [1.0, 0.0, 0.0, 0.0, 0.0],
-    "classes/multiline": [0.2, 0.8, 0.2, 0.6, 0.0],
 }
 
 
@@ -46,46 +36,18 @@ def identify(file: Path) -> str:
     return f"{file.parent.name}/{file.stem}"
 
 
-def samples() -> list[Sample]:
-    return [
-        Sample(
-            text,
-            prompt="What is 2 + 2?",
-            messages=({"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": text}),
-            columns={"question": "What is 2 + 2?", "answer": "4"},
-            step=1,
-            max_steps=3,
-            rollout_id=f"1_0_{i}",
-            num_tokens=len(text.split()),
-        )
-        for i, text in enumerate(RESPONSES)
-    ]
-
-
-def test_there_are_five_of_each_convention() -> None:
-    counts = {convention: sum(file.parent.name == convention for file in FILES) for convention in CONVENTIONS}
-    assert all(count >= 5 for count in counts.values()), counts
-    assert len(FILES) == sum(counts.values()) >= 20
-
-
 @pytest.mark.parametrize("file", FILES, ids=identify)
-def test_no_file_knows_this_package(file: Path) -> None:
-    assert "agent_tunix" not in file.read_text()
-
-
-@pytest.mark.parametrize("file", FILES, ids=identify)
-def test_it_resolves_and_scores(file: Path, tmp_path: Path) -> None:
+def test_a_published_file_resolves_and_scores(file: Path, tmp_path: Path) -> None:
     # Copied, so that it is loaded anew: a semaphore that a module keeps belongs to the event loop of its first run.
     shutil.copytree(file.parent, tmp_path / "rewards", ignore=shutil.ignore_patterns("__pycache__"))
     mixture = resolve_reward(f"rewards/{file.name}:reward", working_directory=tmp_path)
     mixture.check_parameters(peek_example(Config()).columns)
     reward = mixture.components[0].reward
     assert reward.convention == CONVENTIONS[file.parent.name]  # type: ignore[attr-defined]
-    settle_completions([reward], samples()[0])
-    scores = reward.score(samples())
+    completions = samples(*RESPONSES)
+    settle_completions([reward], completions[0])
+    scores = reward.score(completions)
     fine = (Outcome.SCORED, Outcome.NOT_APPLICABLE)
     assert [score.detail for score in scores if score.outcome not in fine] == []
     if (expected := EXPECTED.get(identify(file))) is not None:
-        assert [score.value for score in scores] == [
-            value if value is None else pytest.approx(value) for value in expected
-        ]
+        assert [score.value for score in scores] == expected

@@ -119,7 +119,10 @@ def _parse(template: str) -> _Template:
             tags.append(tag)
             slots.append(False)
     if not tags or len(set(tags)) < len(tags):
-        raise RewardError(f"prompt.format must hold tags around its slots, each of them once; it is {template!r}")
+        raise RewardError(
+            f"prompt.format must hold tags around its slots, each of them once; it is {template!r}",
+            code="invalid_template",
+        )
     return _Template(tuple(tags), tuple(slots))
 
 

@@ -49,7 +49,9 @@ def _validator(schema: Any) -> Any:
         import jsonschema
         import referencing
     except ImportError as error:
-        raise RewardError("json_schema needs jsonschema: pip install agent_tunix[schema]") from error
+        raise RewardError(
+            "json_schema needs jsonschema: pip install agent_tunix[schema]", code="missing_dependency"
+        ) from error
     try:
         if isinstance(schema, str):
             schema = json.loads(schema)

@@ -189,7 +189,8 @@ def run_cases(
         spec = reward if case.reward is None else case.reward
         if spec is None:
             raise RewardError(
-                f"case {case.name!r} names no reward; give it one, or one for the table, or --reward NAME"
+                f"case {case.name!r} names no reward; give it one, or one for the table, or --reward NAME",
+                code="no_reward",
             )
         key = repr(spec)
         if key not in mixtures:
@@ -248,7 +249,7 @@ def load_cases(path: str | Path) -> list[Case]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise RewardError(f"the table of cases {path} cannot be read: {error}") from error
+        raise RewardError(f"the table of cases {path} cannot be read: {error}", code="unreadable_cases") from error
     match path.suffix.lower():
         case ".yaml" | ".yml":
             entries, common = _read_yaml(text, path)
@@ -257,10 +258,12 @@ def load_cases(path: str | Path) -> list[Case]:
         case ".csv":
             entries, common = _read_csv(text, path), {}
         case suffix:
-            raise RewardError(f"{path} must end in .yaml, .jsonl or .csv, not {suffix or 'without a suffix'}")
+            raise RewardError(
+                f"{path} must end in .yaml, .jsonl or .csv, not {suffix or 'without a suffix'}", code="unknown_format"
+            )
     cases = [_case(entry, number, path) for number, entry in enumerate(entries, start=1)]
     if not cases:
-        raise RewardError(f"{path} holds no cases")
+        raise RewardError(f"{path} holds no cases", code="no_cases")
     tolerance = _tolerance(common.get("tolerance"), str(path))
     return [
         replace(
@@ -278,14 +281,18 @@ def _read_yaml(text: str, path: Path) -> tuple[list[Any], Mapping[str, Any]]:
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise RewardError(f"{path} is not YAML: {error}") from error
+        raise RewardError(f"{path} is not YAML: {error}", code="invalid_syntax") from error
     if isinstance(content, list):
         return content, {}
     if not isinstance(content, Mapping) or not isinstance(content.get("cases"), list):
-        raise RewardError(f"{path} must hold a list of cases, or a mapping with a list under `cases`")
+        raise RewardError(
+            f"{path} must hold a list of cases, or a mapping with a list under `cases`", code="invalid_structure"
+        )
     unknown = [key for key in content if key not in ("cases", "reward", "tolerance")]
     if unknown:
-        raise RewardError(f"{path} has no key {unknown[0]!r}; its keys are cases, reward, tolerance")
+        raise RewardError(
+            f"{path} has no key {unknown[0]!r}; its keys are cases, reward, tolerance", code="unknown_key"
+        )
     return content["cases"], content
 
 
@@ -296,7 +303,7 @@ def _read_jsonl(text: str, path: Path) -> list[Any]:
             try:
                 entries.append(json.loads(line))
             except ValueError as error:
-                raise RewardError(f"{path}, line {number} is not JSON: {error}") from error
+                raise RewardError(f"{path}, line {number} is not JSON: {error}", code="invalid_syntax") from error
     return entries
 
 
@@ -304,7 +311,10 @@ def _read_csv(text: str, path: Path) -> list[Any]:
     entries: list[Any] = []
     for number, row in enumerate(csv.DictReader(text.splitlines(keepends=True), strict=True), start=1):
         if None in row or None in row.values():
-            raise RewardError(f"{path}, case {number} has not as many cells as the header; quote a comma in a cell")
+            raise RewardError(
+                f"{path}, case {number} has not as many cells as the header; quote a comma in a cell",
+                code="wrong_number_of_cells",
+            )
         cells = {key: value for key, value in row.items() if value != "" or key in ("response", "answer", "expected")}
         entries.append({**cells, "expected": _read_cell(cells.get("expected", ""))})
     return entries
@@ -321,21 +331,29 @@ _OWN_KEYS = ("name", "response", "expected", "prompt", "format", "step", "tolera
 def _case(entry: Any, number: int, path: Path) -> Case:
     where = f"{path}, case {number}"
     if not isinstance(entry, Mapping):
-        raise RewardError(f"{where} must be a mapping with `response` and `expected`, not {entry!r}")
+        raise RewardError(
+            f"{where} must be a mapping with `response` and `expected`, not {entry!r}", code="invalid_structure"
+        )
     for key in ("response", "expected"):
         if key not in entry:
-            raise RewardError(f"{where} has no {key!r}; it has {', '.join(map(str, entry)) or 'nothing'}")
+            raise RewardError(
+                f"{where} has no {key!r}; it has {', '.join(map(str, entry)) or 'nothing'}", code="missing_key"
+            )
     if not isinstance(entry["response"], str):
-        raise RewardError(f"{where}: the response must be text, not {entry['response']!r}; quote it")
+        raise RewardError(
+            f"{where}: the response must be text, not {entry['response']!r}; quote it", code="invalid_response"
+        )
     columns = {str(key): value for key, value in entry.items() if key not in _OWN_KEYS}
     if isinstance(columns.get("answer"), bool):
-        raise RewardError(f"{where}: YAML reads this answer as {columns['answer']}; quote it")
+        raise RewardError(f"{where}: YAML reads this answer as {columns['answer']}; quote it", code="unquoted_answer")
     if isinstance(columns.get("answer"), int | float):
         columns["answer"] = str(columns["answer"])  # as a data set would hold it
     try:
         step = int(entry.get("step") or 0)
     except (TypeError, ValueError):
-        raise RewardError(f"{where}: the step must be a whole number, not {entry['step']!r}") from None
+        raise RewardError(
+            f"{where}: the step must be a whole number, not {entry['step']!r}", code="invalid_step"
+        ) from None
     return Case(
         name=str(entry.get("name") or f"case {number}"),
         response=entry["response"],
@@ -361,7 +379,10 @@ def _expected(value: Any, where: str) -> Expected:
         number = float("nan")
     if abs(number) < float("inf"):
         return number
-    raise RewardError(f"{where}: expected must be a number, null, or one of {', '.join(outcomes)}, not {value!r}")
+    raise RewardError(
+        f"{where}: expected must be a number, null, or one of {', '.join(outcomes)}, not {value!r}",
+        code="invalid_expectation",
+    )
 
 
 def _tolerance(value: Any, where: str) -> float | None:
@@ -372,7 +393,9 @@ def _tolerance(value: Any, where: str) -> float | None:
     except (TypeError, ValueError):
         tolerance = float("nan")
     if not 0 <= tolerance < float("inf"):
-        raise RewardError(f"{where}: the tolerance must be a number of at least 0, not {value!r}")
+        raise RewardError(
+            f"{where}: the tolerance must be a number of at least 0, not {value!r}", code="invalid_tolerance"
+        )
     return tolerance
 
 

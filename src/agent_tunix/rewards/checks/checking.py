@@ -72,7 +72,7 @@ def check_reward(
         RewardSignatureError: The reward requires a parameter that the problems lack.
     """
     if not problems:
-        raise RewardError("a check needs at least one problem with a reference")
+        raise RewardError("a check needs at least one problem with a reference", code="no_problems")
     mixture.check_parameters(set.intersection(*(set(problem.columns) for problem in problems)))
     budget = budget or Budget()
     kind = kind or kind_of(mixture)

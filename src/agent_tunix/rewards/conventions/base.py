@@ -144,7 +144,7 @@ class Convention(abc.ABC):
         if score.outcome is Outcome.BAD_REFERENCE:
             raise BadReferenceError(score.detail)
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
-            raise RewardError(f"reward {self.name!r}: {score.detail}")
+            raise RewardError(f"reward {self.name!r}: {score.detail}", code="invalid_score")
         return score.value
 
     def explain(self, response: str, **columns: Any) -> Score:
@@ -198,7 +198,8 @@ class Convention(abc.ABC):
                     raise RewardSignatureError(
                         f"reward {self.name!r} requires the parameter `{parameter}`, which nothing provides; "
                         f"available: {', '.join(sorted(available))}. Give it a default, or set "
-                        f"rewards.args.{self.name}.{parameter}. ({self.describe()})"
+                        f"rewards.args.{self.name}.{parameter}. ({self.describe()})",
+                        code="missing_parameter",
                     )
 
     @property

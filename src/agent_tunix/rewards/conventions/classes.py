@@ -102,7 +102,8 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
     def checked(self: BaseReward, prompts: list[Any], completions: list[Any], **kwargs: Any) -> Any:
         if inspect.iscoroutinefunction(call):
             raise RewardError(
-                f"{type(self).__qualname__}.__call__ is async; write it with `def` and use self._run_batch(…) inside"
+                f"{type(self).__qualname__}.__call__ is async; write it with `def` and use self._run_batch(…) inside",
+                code="async_call",
             )
         count = len(completions)
         returned = call(self, own_copy(prompts), own_copy(completions), **own_copy(kwargs))
@@ -120,14 +121,16 @@ def _check_returned(who: str, returned: Any, count: int) -> list[float | None]:
     """
     expected = "return a list of one float for each completion"
     if not isinstance(returned, list):
-        raise RewardError(f"{who} returned {describe_kind(returned)}; {expected}")
+        raise RewardError(f"{who} returned {describe_kind(returned)}; {expected}", code="wrong_return_type")
     if len(returned) != count:
-        raise RewardError(f"{who} returned {len(returned)} values for {count} completions; {expected}")
+        raise RewardError(
+            f"{who} returned {len(returned)} values for {count} completions; {expected}", code="wrong_number_of_values"
+        )
     values: list[float | None] = []
     for place, value in enumerate(returned):
         number = None if value is None else to_number(value)
         if isinstance(number, str):
-            raise RewardError(f"{who}: value {place} of the list: {number}; {expected}")
+            raise RewardError(f"{who}: value {place} of the list: {number}; {expected}", code="invalid_value")
         values.append(number)
     return values
 

@@ -64,7 +64,9 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
         RewardSignatureError: The signature does not tell, and neither does `convention`.
     """
     if convention not in ("auto", *CONVENTIONS):
-        raise RewardSignatureError(f"rewards.convention must be auto, {', '.join(CONVENTIONS)}, not {convention!r}")
+        raise RewardSignatureError(
+            f"rewards.convention must be auto, {', '.join(CONVENTIONS)}, not {convention!r}", code="unknown_convention"
+        )
     if any(callable(getattr(given, method, None)) for method in (SINGLE, GROUP)):
         return "environment"
     call = Call(Target(given, {}, name))
@@ -79,7 +81,8 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
         f"reward {name!r} takes {call.signature}, which "
         + (f"fits the conventions {' and '.join(fits)}" if fits else "does not tell its convention")
         + "; name `response` (plain), `completions` (trl), `args, sample` (miles) or `rollout_id` (environment), or "
-        f"say which it is: rewards.convention={'|'.join(fits or CONVENTIONS)}"
+        f"say which it is: rewards.convention={'|'.join(fits or CONVENTIONS)}",
+        code="ambiguous_convention",
     )
 
 

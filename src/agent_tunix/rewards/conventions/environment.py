@@ -67,7 +67,8 @@ class EnvironmentReward(Convention):
                 if self._group is not None:
                     raise RewardSignatureError(
                         f"reward {self.name!r}: `compute_reward` takes a group, {self._single.signature}, beside "
-                        "`compute_group_reward`; keep one of them"
+                        "`compute_group_reward`; keep one of them",
+                        code="conflicting_methods",
                     )
                 self._single, self._group = None, self._single
         self.needs_group = self._group is not None
@@ -82,7 +83,10 @@ class EnvironmentReward(Convention):
         if not isinstance(weights, Mapping) or not all(
             isinstance(weight, int | float) and not isinstance(weight, bool) for weight in weights.values()
         ):
-            raise RewardError(f"rewards.args.{self.name}.weights must map components to numbers, not {weights!r}")
+            raise RewardError(
+                f"rewards.args.{self.name}.weights must map components to numbers, not {weights!r}",
+                code="invalid_weights",
+            )
         return {str(name): float(weight) for name, weight in weights.items()}
 
     def _units(self, samples: Sequence[Sample]) -> Iterable[Sequence[int]]:

@@ -93,7 +93,8 @@ class MilesReward(Convention):
         call = Call(self.target)
         if "sample" not in call.names and "samples" not in call.names:
             raise RewardSignatureError(
-                f"reward {self.name!r} takes {call.signature}; a miles reward takes `args, sample` or `args, samples`"
+                f"reward {self.name!r} takes {call.signature}; a miles reward takes `args, sample` or `args, samples`",
+                code="no_sample_parameter",
             )
         self.needs_group = "samples" in call.names
         return [call]

@@ -92,7 +92,8 @@ class RewardFunction(Convention):
         if not takes_response and (not call.takes_any or _only_keywords_are_the_response(call)):
             raise RewardSignatureError(
                 f"reward {self.name!r} takes {call.signature}, and none of these is `response`, the completion's text; "
-                "arguments are passed by name, so rename that parameter to `response`"
+                "arguments are passed by name, so rename that parameter to `response`",
+                code="no_response_parameter",
             )
         return [call]
 

@@ -62,7 +62,8 @@ class Target:
                     continue
                 raise RewardSignatureError(
                     f"reward {self.name!r}: the constructor of {self.given.__qualname__} requires "
-                    f"`{parameter.name}`; set rewards.args.{self.name}.{parameter.name}"
+                    f"`{parameter.name}`; set rewards.args.{self.name}.{parameter.name}",
+                    code="missing_constructor_argument",
                 )
 
     def _split_args(self, args: Mapping[str, Any]) -> None:
@@ -156,7 +157,9 @@ class Call:
             elif parameter.default is not parameter.empty:
                 positional.append(parameter.default)
             else:
-                raise RewardSignatureError(f"the row has no column for a required parameter of {self.signature}")
+                raise RewardSignatureError(
+                    f"the row has no column for a required parameter of {self.signature}", code="missing_column"
+                )
         if self.takes_any:
             by_position = {parameter.name for parameter in self._positional}
             names = [name for name in {**available, **lazily} if name not in by_position]
@@ -177,23 +180,27 @@ class Call:
 def _signature_of(target: Target, method: str) -> inspect.Signature:
     given = target.given
     if not target.is_class and not method and not callable(given):
-        raise RewardSignatureError(f"reward {target.name!r} is {given!r}, which cannot be called; name a function")
+        raise RewardSignatureError(
+            f"reward {target.name!r} is {given!r}, which cannot be called; name a function", code="not_callable"
+        )
     if target.is_class and not method and not any("__call__" in vars(kind) for kind in given.__mro__):
         raise RewardSignatureError(
             f"reward {target.name!r} is the class {given.__qualname__}, which has neither `__call__` nor "
-            "`compute_reward`; name a function, or write one of these methods"
+            "`compute_reward`; name a function, or write one of these methods",
+            code="not_callable",
         )
     if target.is_class and (missing := sorted(getattr(given, "__abstractmethods__", ()))):
         raise RewardSignatureError(
             f"reward {target.name!r} is the class {given.__qualname__}, which lacks the methods that its base demands: "
-            f"{', '.join(missing)}; write them, or name a class that has them"
+            f"{', '.join(missing)}; write them, or name a class that has them",
+            code="abstract_class",
         )
     function = getattr(given, method or "__call__") if target.is_class or method else given
     try:
         signature = _outermost(function, inspect.signature(function))
     except (TypeError, ValueError) as error:
         raise RewardSignatureError(
-            f"reward {target.name!r} shows no signature: {error}; wrap it in a function"
+            f"reward {target.name!r} shows no signature: {error}; wrap it in a function", code="no_signature"
         ) from error
     if target.is_class and not isinstance(inspect.getattr_static(given, method or "__call__"), staticmethod):
         if isinstance(inspect.getattr_static(given, method or "__call__"), classmethod):
@@ -233,5 +240,6 @@ def refuse_unknown(name: str, args: Mapping[str, Any], settable: list[str], take
         if argument not in settable and not takes_any:
             raise RewardError(
                 f"reward {name!r} has no argument {argument!r} to set; "
-                f"it has: {', '.join(settable) or 'none'}. ({where})"
+                f"it has: {', '.join(settable) or 'none'}. ({where})",
+                code="unknown_argument",
             )

@@ -73,7 +73,7 @@ class LocalExecutor(Closing):
             if isinstance(self._fault, SandboxUnavailableError):
                 raise self._fault
             if self._closing or self._fault is not None:
-                raise RewardError("the reward workers are closed") from self._fault
+                raise RewardError("the reward workers are closed", code="workers_closed") from self._fault
             self._commands.append(command)
         self._wake()
 

@@ -90,7 +90,8 @@ class RayExecutor(Closing):
             import ray
         except ImportError as error:
             raise RewardError(
-                "rewards.execution=ray needs Ray: pip install 'agent_tunix[ray]', or set rewards.execution=process"
+                "rewards.execution=ray needs Ray: pip install 'agent_tunix[ray]', or set rewards.execution=process",
+                code="missing_dependency",
             ) from error
         self._ray: Any = ray
         self._settings = settings
@@ -117,7 +118,7 @@ class RayExecutor(Closing):
     def submit(self, job: Job) -> "Future[list[Score]]":
         """Begin a job."""
         if self._closed:
-            raise RewardError("the reward workers are closed")
+            raise RewardError("the reward workers are closed", code="workers_closed")
         divided: list[tuple[list[Call], int | None]]
         if job.is_async:
             divided = list(divide_concurrency(job.calls, self._num_actors, self._settings.max_concurrency))

@@ -100,7 +100,7 @@ class Runner(Closing, Generic[AnyReward]):
         if recipe is None:
             text = f"reward {reward.name!r} cannot be made again in another process: {reward.describe()}"
             if self._settings.execution != "auto":
-                raise RewardError(f"{text}; write it in a file, or set rewards.execution=inline")
+                raise RewardError(f"{text}; write it in a file, or set rewards.execution=inline", code="not_portable")
             logger.warning("%s; it runs in this process, without limits", text)
             return InlineReward(reward, self._settings, self._loop)
         if self._executor is None:
@@ -206,7 +206,10 @@ class IsolatedReward(PlacedReward):
         """Another reward in the same workers."""
         recipe = recipe_of(other)
         if recipe is None:
-            raise RewardError(f"reward {other.name!r} cannot be made again in another process: {other.describe()}")
+            raise RewardError(
+                f"reward {other.name!r} cannot be made again in another process: {other.describe()}",
+                code="not_portable",
+            )
         self._executor.prepare(recipe)
         return IsolatedReward(other, recipe, self._executor)
 

@@ -43,14 +43,18 @@ class ExecutionSettings:
 
     def __post_init__(self) -> None:
         if self.execution not in PLACES:
-            raise RewardError(f"rewards.execution must be one of {', '.join(PLACES)}, not {self.execution!r}")
+            raise RewardError(
+                f"rewards.execution must be one of {', '.join(PLACES)}, not {self.execution!r}",
+                code="unknown_execution",
+            )
         for name in ("timeout_s", "memory_mb", "max_concurrency", "recycle_after", "start_timeout_s", "disk_mb"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
-                raise RewardError(f"rewards.{name} must be above 0 and finite, not {value}")
+                raise RewardError(f"rewards.{name} must be above 0 and finite, not {value}", code="invalid_limit")
         if self.num_workers is not None and self.num_workers < 1:
             raise RewardError(
-                f"rewards.num_workers must be at least 1, not {self.num_workers}; null: one for each core"
+                f"rewards.num_workers must be at least 1, not {self.num_workers}; null: one for each core",
+                code="invalid_limit",
             )
 
     @property

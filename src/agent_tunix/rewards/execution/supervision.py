@@ -350,7 +350,7 @@ class Supervisor:
             self._bury(worker, "was killed with the process that keeps the workers", "", all_died=True)
         self._failed_starts += 1
         if self._failed_starts > _MOST_FAILED_STARTS:
-            raise RewardError("the process that keeps the reward workers cannot be kept alive")
+            raise RewardError("the process that keeps the reward workers cannot be kept alive", code="workers_failed")
         self._nursery = NurseryClient(self._settings, self._selector, self._hear_nursery)
 
     def _bury(self, worker: _Worker, how: str, trace: str, all_died: bool = False) -> None:
@@ -378,7 +378,7 @@ class Supervisor:
         elif not worker.doomed:
             self._failed_starts += not worker.used
         if self._failed_starts > _MOST_FAILED_STARTS:
-            raise RewardError(f"reward workers cannot be started: {worker.verdict or how}")
+            raise RewardError(f"reward workers cannot be started: {worker.verdict or how}", code="workers_failed")
 
     def _settle_failed_build(self, worker: _Worker, too_long: str, how: str) -> None:
         task = worker.task
