@@ -1,4 +1,4 @@
-"""LoRA beside the projections of every family: what gets an adapter, and what an adapter is at first."""
+"""LoRA beside the projections of every family: their choice, first values and types."""
 
 import logging
 from pathlib import Path
@@ -11,6 +11,7 @@ import optax
 import pytest
 from flax import nnx
 from tests.policy.small_families import FAMILIES, make_family
+from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
@@ -86,23 +87,21 @@ def test_the_first_adapter_follows_from_the_seed_and_the_name(qwen3: Path) -> No
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        (".*query", r"matches no projection of the model\nThere are: layers.0-1.mlp.\{down_proj,gate_proj,up_proj\}"),
-        (".*q_porj", r"did you mean '.\*q_proj'\?"),
-        ("q_proj", r"it must match the whole name: try '.\*q_proj.\*'"),
-        ("q_proj|v_proj", r"try '.\*\(q_proj\|v_proj\).\*'"),
-        (
-            ".*norm",
-            r"only .*layers.0-1.self_attn.\{k_norm,q_norm\}, norm: a norm or an embedding multiplies by no matrix",
-        ),
-        ("embed_tokens", r"only embed_tokens: a norm or an embedding"),
-        ("", r"matches no projection"),
+        (".*query", "There are: layers.0-1.mlp.{down_proj,gate_proj,up_proj}"),
+        (".*q_porj", "did you mean '.*q_proj'?"),
+        ("q_proj", "try '.*q_proj.*'"),
+        ("q_proj|v_proj", "try '.*(q_proj|v_proj).*'"),
+        (".*norm", "layers.0-1.self_attn.{k_norm,q_norm}, norm: a norm or an embedding multiplies by no matrix"),
+        ("embed_tokens", "only embed_tokens: a norm or an embedding"),
+        ("", "matches no projection"),
     ],
 )
-def test_a_pattern_that_matches_no_projection_is_refused_with_what_there_is(
+def test_a_pattern_that_matches_no_projection_is_refused_with_those_there_are(
     qwen3: Path, pattern: str, said: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with raises(ConfigError, "no_adapted_projection") as caught:
         load(qwen3, lora_module_path=pattern)
+    assert said in str(caught.value)
 
 
 def test_what_got_an_adapter_is_logged_and_what_cannot_have_one_is_said(
@@ -110,7 +109,7 @@ def test_what_got_an_adapter_is_logged_and_what_cannot_have_one_is_said(
 ) -> None:
     caplog.set_level(logging.INFO, "agent_tunix.model")
     load(qwen3, lora_module_path=".*(v_proj|k_norm)")
-    assert "also matches layers.0-1.self_attn.k_norm, which gets no adapter" in caplog.text.replace("get no", "gets no")
+    assert "also matches layers.0-1.self_attn.k_norm" in caplog.text
     assert "adapters of rank 2: 2, on layers.0-1.self_attn.v_proj" in caplog.text
 
 
