@@ -130,12 +130,6 @@ def test_a_run_is_its_steps_and_evaluations() -> None:
     assert found.run_seconds > 20 * found.step_seconds
 
 
-def test_of_a_device_whose_speed_is_unknown_only_memory_is_said() -> None:
-    found = forecast_run(SMALL, make_config(), Accelerator("x", 10**9), ONE_DEVICE, 4)
-    assert found.fits
-    assert (found.step_seconds, found.tokens_per_second, found.run_seconds) == (None, None, None)
-
-
 def test_the_largest_values_fit_and_the_next_ones_do_not() -> None:
     architecture = known("Qwen/Qwen3-0.6B")
     config = make_config(prompts=16, group=8, prompt=512, completion=512, rank=16)
@@ -151,9 +145,10 @@ def test_the_largest_values_fit_and_the_next_ones_do_not() -> None:
     assert total(1, found.largest_group) <= found.available < total(1, found.largest_group + 1)
 
 
-def test_what_cannot_fit_has_no_largest_value() -> None:
-    found = forecast_run(known("Qwen/Qwen3-32B"), make_config(), ACCELERATORS["t4"], ONE_DEVICE, 2)
+def test_a_run_that_cannot_fit_or_a_device_of_unknown_speed_has_no_figures() -> None:
+    found = forecast_run(known("Qwen/Qwen3-32B"), make_config(), Accelerator("x", 10**9), ONE_DEVICE, 2)
     assert (found.fits, found.largest_micro_batch, found.largest_group) == (False, None, None)
+    assert (found.step_seconds, found.tokens_per_second, found.run_seconds) == (None, None, None)
 
 
 def test_a_device_is_found_by_its_name_and_others_are_named() -> None:

@@ -94,19 +94,18 @@ def test_the_output_projection_is_found_beside_the_decoder(tmp_path: Path, head:
     assert locate(rewrite(directory, rename))["lm_head.weight"] == head
 
 
-def test_a_vision_tower_is_left_aside(tmp_path: Path) -> None:
-    def add(tensors: Tensors) -> None:
-        tensors["vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"] = np.zeros((2, 2), np.float32)
-        tensors["multi_modal_projector.mm_input_projection_weight"] = np.zeros((2, 2), np.float32)
-
-    assert "norm.weight" in locate(rewrite(make_family(tmp_path / "model", "gemma3"), add))
-
-
-def test_tables_of_old_files_are_left_aside(directory: Path) -> None:
-    def add(tensors: Tensors) -> None:
-        tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.zeros(4, np.float32)
-
-    assert "norm.weight" in locate(rewrite(directory, add))
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("gemma3", "vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"),
+        ("gemma3", "multi_modal_projector.mm_input_projection_weight"),
+        ("qwen3", "model.layers.0.self_attn.rotary_emb.inv_freq"),
+    ],
+)
+def test_a_vision_tower_and_tables_of_old_files_are_left_aside(tmp_path: Path, family: str, name: str) -> None:
+    directory = make_family(tmp_path / "model", family)
+    add(name, 2, 2)(directory)
+    assert "norm.weight" in locate(directory)
 
 
 # Files.
@@ -119,9 +118,15 @@ def test_several_files_are_one_model(directory: Path, with_index: bool) -> None:
     assert_same(weights(directory), before)
 
 
-def test_files_that_the_index_does_not_name_are_not_read(directory: Path) -> None:
-    split(directory, with_index=True)
-    save_file({"model.norm.weight": np.zeros(3, np.float32)}, directory / "old.safetensors")
+@pytest.mark.parametrize(
+    ("with_index", "others"),
+    [(True, ["old"]), (False, ["consolidated", "adapter_model"])],
+    ids=["not in the index", "a second copy and an adapter"],
+)
+def test_other_files_are_not_read(directory: Path, with_index: bool, others: list[str]) -> None:
+    split(directory, with_index=with_index)
+    for name in others:
+        save_file({"model.norm.weight": np.zeros(3, np.float32)}, directory / f"{name}.safetensors")
     assert "norm.weight" in locate(directory)
 
 
@@ -130,13 +135,6 @@ def test_the_whole_file_comes_before_an_index(directory: Path) -> None:
     for file in split(directory, with_index=True):
         file.unlink()
     (directory / "model.safetensors").write_bytes(whole)
-    assert "norm.weight" in locate(directory)
-
-
-def test_a_second_copy_of_the_weights_and_an_adapter_are_not_read(directory: Path) -> None:
-    split(directory, with_index=False)
-    for name in ("consolidated.safetensors", "adapter_model.safetensors"):
-        save_file({"model.norm.weight": np.zeros(3, np.float32)}, directory / name)
     assert "norm.weight" in locate(directory)
 
 
