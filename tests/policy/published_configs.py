@@ -155,15 +155,10 @@ PUBLISHED: dict[str, Published] = {
         {**_LLAMA3, "head_dim": 64, "rope_scaling": _stretched(32.0), "tie_word_embeddings": True},
         *(1_235_814_400, 2048, 8192, 16, 32),
     ),
-    "meta-llama/Llama-3.2-3B-Instruct": _sized(
-        {**_LLAMA3, "head_dim": 128, "rope_scaling": _stretched(32.0), "tie_word_embeddings": True},
-        *(3_212_749_824, 3072, 8192, 28, 24),
-    ),
     "meta-llama/Llama-3.1-8B-Instruct": _sized(
         {**_LLAMA3, "rope_scaling": _stretched(8.0), "tie_word_embeddings": False}, 8_030_261_248, 4096, 14336, 32, 32
     ),
     "google/gemma-2-2b-it": _sized(_GEMMA2, 2_614_341_888, 2304, 9216, 26, 8, 4),
-    "google/gemma-2-9b-it": _sized(_GEMMA2, 9_241_705_984, 3584, 14336, 42, 16, 8, sliding_window_size=4096),
     "google/gemma-2-27b-it": _sized(
         *(_GEMMA2, 27_227_128_320, 4608, 36864, 46, 32, 16),
         head_dim=128,
@@ -178,7 +173,6 @@ PUBLISHED: dict[str, Published] = {
     ),
     "google/gemma-3-1b-it": _sized(_GEMMA3_TEXT, 999_885_952, 1152, 6912, 26, sliding_window_pattern=6),
     "google/gemma-3-4b-it": _with_vision(4_300_079_472, 2560, 10240, 34),
-    "google/gemma-3-12b-it": _with_vision(12_187_325_040, 3840, 15360, 48, 16, 8),
     "google/gemma-3-27b-it": _with_vision(
         27_432_406_640, 5376, 21504, 62, 32, 16, head_dim=128, query_pre_attn_scalar=168
     ),

@@ -2,7 +2,6 @@
 
 import gc
 import inspect
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +14,6 @@ import optax
 import pytest
 from flax import nnx
 from tests.policy.support import make_directory
-from tunix.models.qwen3 import model as qwen3
-from tunix.models.qwen3 import params
 from tunix.rl import rl_cluster as rl_cluster_lib
 from tunix.sft import utils
 
@@ -37,27 +34,6 @@ def load(directory: Path, **settings: Any) -> Any:
     return load_policy(directory, ModelConfig(**{"dtype": "float32", **settings}), make_mesh([1, 1]))
 
 
-def upstream(directory: Path, **settings: Any) -> Any:
-    """The model as Tunix itself makes it."""
-    c = json.loads((directory / "config.json").read_text())
-    config = qwen3.ModelConfig(
-        num_layers=c["num_hidden_layers"],
-        vocab_size=c["vocab_size"],
-        embed_dim=c["hidden_size"],
-        hidden_dim=c["intermediate_size"],
-        num_heads=c["num_attention_heads"],
-        head_dim=c["head_dim"],
-        num_kv_heads=c["num_key_value_heads"],
-        norm_eps=c["rms_norm_eps"],
-        use_tied_embedding=True,
-        **{"rope_theta": 1_000_000, **settings},
-    )
-    with compat.entered(make_mesh([1, 1])):
-        return params.create_model_from_safe_tensors(
-            str(directory), config, make_mesh([1, 1]), dtype=jnp.float32, mode="original"
-        )
-
-
 def logits_of(model: Any) -> jax.Array:
     T = TOKENS.shape[1]
     mask = jnp.tril(jnp.ones((1, T, T), jnp.bool_))
@@ -70,12 +46,6 @@ def gradients_of(model: Any, kind: Any) -> Any:
         return jnp.square(logits_of(model)).mean()
 
     return nnx.jit(nnx.grad(loss, argnums=nnx.DiffState(0, kind)))(model)
-
-
-def test_tunix_still_ignores_the_rotary_base(directory: Path) -> None:
-    np.testing.assert_array_equal(
-        logits_of(upstream(directory, rope_theta=10_000)), logits_of(upstream(directory, rope_theta=1_000_000))
-    )
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_logits_of_the_embedded_model_are_those_of_its_files() -> None:
     np.testing.assert_allclose(logits_of(load(EMBEDDED_MODEL)), expected, atol=1e-3)
 
 
-# What is refused.
+# Refused.
 
 
 def test_another_family_than_configured_is_refused(tmp_path: Path) -> None:

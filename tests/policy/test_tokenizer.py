@@ -45,16 +45,10 @@ def test_special_tokens_in_a_users_text_stay_text(special: str) -> None:
     assert TOKENIZER.decode(ids) == f"say {special} now"
 
 
-def test_special_tokens_of_the_template_are_single_tokens() -> None:
+def test_special_tokens_of_the_template_are_single_tokens_that_decoding_leaves_out() -> None:
     assert TOKENIZER.encode("<|im_end|>") == [END]
-
-
-def test_decoding_leaves_special_tokens_out() -> None:
     assert TOKENIZER.decode([*TOKENIZER.encode("four"), END]) == "four"
-
-
-def test_encoding_adds_nothing_at_the_ends() -> None:
-    assert TOKENIZER.encode("") == []
+    assert TOKENIZER.encode("") == []  # nothing is added at the ends
 
 
 @given(st.text())

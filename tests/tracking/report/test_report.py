@@ -152,16 +152,17 @@ def test_a_run_killed_while_writing_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_many_steps_stay_small(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", 50, TWELVE, num_prompts=1)
-    rows = run.rows[1:]
+def test_many_steps_and_components_stay_small(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 5, [f"c{number}" for number in range(42)], num_prompts=1)
+    mean = {"rewards/total/mean": 0.5}
     with (run.root / "metrics.jsonl").open("a") as file:
-        file.writelines(json.dumps(rows[step % 50] | {"step": step}) + "\n" for step in range(51, 2001))
+        file.writelines(json.dumps({"step": step, **mean}) + "\n" for step in range(6, 2001))
     page = write_report(run, tmp_path / "out")
     assert page.stat().st_size < 5_000_000
     lines = [line for chart in charts_of(page).values() for line in chart["lines"]]
     assert max(len(line["x"]) for line in lines) <= 400
-    assert "Each point of a curve stands for up to" in page.read_text("utf-8")
+    for said in ("Each point of a curve stands for up to", "2 further components"):
+        assert said in page.read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -169,9 +170,9 @@ def test_long_completions_stay_small_and_the_page_says_what_it_shows(tmp_path: P
     def respond(step: int, place: int) -> str:
         return f"{step} {place} " + "<漢>" * 20_000
 
-    page = write_report(write_run(tmp_path / "run", 40, num_prompts=8, respond=respond), tmp_path / "out")
+    page = write_report(write_run(tmp_path / "run", 20, num_prompts=8, respond=respond), tmp_path / "out")
     assert page.stat().st_size < 5_000_000
-    assert re.search(r"[\d,]+ of 1,280 stored rollouts \(", page.read_text("utf-8"))
+    assert re.search(r"[\d,]+ of 640 stored rollouts \(", page.read_text("utf-8"))
     assert "characters left out" in page.read_text("utf-8")
 
 
@@ -182,14 +183,6 @@ def test_a_very_long_run_is_looked_through_in_even_steps(tmp_path: Path, monkeyp
     steps = {rollout["step"] for rollout in data_of(page)["rollouts"]}
     assert steps == {1, 3, 5, 9, 13, 17, 20}
     assert "sought among 56" in page.read_text("utf-8")
-
-
-@pytest.mark.slow
-def test_a_hundred_components_are_charted_as_far_as_the_eye_can_follow(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", 2, [f"c{number}" for number in range(100)], num_prompts=1)
-    page = write_report(run, tmp_path / "out")
-    assert page.stat().st_size < 5_000_000
-    assert "60 further components" in page.read_text("utf-8")
 
 
 def test_an_earlier_report_stays_whole_where_the_next_cannot_be_written(
