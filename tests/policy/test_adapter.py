@@ -43,7 +43,9 @@ def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_family(tmp_path_factory.mktemp("adapter") / "model", "qwen3")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [family if family == "qwen3" else pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES]
+)
 def test_by_default_attention_and_mlp_get_an_adapter_that_changes_nothing_yet(tmp_path: Path, family: str) -> None:
     directory = make_family(tmp_path / "model", family)
     plain, adapted = load(directory, family=family, lora_rank=0), load(directory, family=family)
@@ -62,6 +64,7 @@ def test_adapters_are_float32_and_what_the_model_gives_is_not(qwen3: Path) -> No
     assert projection(jnp.ones((1, 64), jnp.bfloat16)).dtype == jnp.bfloat16
 
 
+@pytest.mark.slow
 def test_updates_of_one_in_a_hundred_thousand_add_up_over_a_bfloat16_base(qwen3: Path) -> None:
     """In bfloat16 the next number after 0.1 is 0.1005, and none of a hundred such updates would be seen."""
     model = load(qwen3, dtype="bfloat16")

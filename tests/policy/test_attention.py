@@ -70,6 +70,7 @@ def test_a_row_that_may_see_nothing_is_finite() -> None:
     assert np.isfinite(attend(x, x, x, jnp.zeros((1, 2, 2), jnp.bool_), None)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_heads", "num_kv_heads"), [(4, 4), (6, 2)])
 def test_jaxs_own_attention_takes_the_same_arguments_for_the_same_result(num_heads: int, num_kv_heads: int) -> None:
     q, k, v = normal(2, 4, num_heads, 8), normal(2, num_kv_heads, 6, 8), normal(2, num_kv_heads, 6, 8)

@@ -49,7 +49,9 @@ def config_of(*, batch: int, group: int, prompt: int, completion: int) -> Config
     return config
 
 
-@pytest.mark.parametrize(("family", "dtype"), [("qwen3", "float32"), ("qwen3", "bfloat16"), ("gemma3_text", "float32")])
+@pytest.mark.parametrize(
+    ("family", "dtype"), [("qwen3", "bfloat16"), pytest.param("gemma3_text", "float32", marks=pytest.mark.slow)]
+)
 def test_the_cache_is_planned_to_the_byte(tmp_path: Path, family: str, dtype: str) -> None:
     config = config_of(batch=3, group=2, prompt=11, completion=5)
     config.model.model_family, config.model.dtype = family, dtype

@@ -26,7 +26,7 @@ PAD = 31
 
 
 # The other families and ties are slow: their parts are those of these.
-QUICK = ("qwen2, tied", "qwen3", "gemma3_text")
+QUICK = ("qwen3", "gemma3_text")
 
 
 @pytest.fixture(

@@ -75,6 +75,7 @@ def test_parameters_are_counted_as_a_whole_and_as_far_as_they_train(tmp_path: Pa
     assert 0 < trained < whole
 
 
+@pytest.mark.slow
 def test_the_reference_of_a_model_without_adapter_is_a_copy(tmp_path: Path) -> None:
     model = load(make_directory(tmp_path / "model"))
     reference = copy_reference(model)

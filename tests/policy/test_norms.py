@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from agent_tunix.policy.norms import rms_norm
 
@@ -13,8 +12,8 @@ def formula(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
     return x / jnp.sqrt((x**2).mean(-1, keepdims=True) + eps) * scale
 
 
-@pytest.mark.parametrize("shape", [(5,), (2, 3, 5)])
-def test_the_gradient_of_a_norm_is_that_of_its_formula(shape: tuple[int, ...]) -> None:
+def test_the_gradient_of_a_norm_is_that_of_its_formula() -> None:
+    shape = (2, 3, 5)
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         x, weights = (jnp.asarray(rng.normal(size=shape)) for _ in range(2))

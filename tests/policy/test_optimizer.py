@@ -171,6 +171,7 @@ def test_what_is_not_given_has_the_documented_default(kind: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_a_schedule_counts_updates(kind: str) -> None:
     """Equal gradients make equal directions only under some optimisers, so the rate is 0 or not."""
@@ -233,6 +234,7 @@ def test_a_group_has_settings_of_its_own(
     assert tuple(1.0 - weight[0, 0] for weight in found.values()) == pytest.approx(moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_a_group_that_changes_nothing_changes_nothing(kind: str) -> None:
     weights = {path: draw(4, 6)[0] for path in ("a.kernel", "embed.w")} | {"norm.w": np.ones(6)}

@@ -71,6 +71,7 @@ def test_logits_stay_close_and_gradients_reach_the_adapter(
     assert all(np.isfinite(each).all() and each.any() for each in moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantization", ["int8", "nf4"])
 def test_gradients_are_those_of_the_dequantised_matrix(tmp_path: Path, quantization: str) -> None:
     model = load(make_family(tmp_path / "model", "qwen3", num_hidden_layers=1), quantization=quantization)
@@ -89,6 +90,7 @@ def test_only_the_layers_projections_are_quantised(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("quantization", "bits"), [("int8", 8.5), ("nf4", 4.5)])
 def test_a_quantised_weight_takes_the_bits_that_the_docs_say(tmp_path: Path, quantization: str, bits: float) -> None:
     directory = make_family(tmp_path / "model", "qwen3")
@@ -135,6 +137,7 @@ def test_no_dequantised_matrix_is_kept_between_the_passes_or_over_a_loop(tmp_pat
         assert memory.temp_size_in_bytes < whole
 
 
+@pytest.mark.slow
 def test_an_export_holds_the_dequantised_base_with_the_adapter_in_it(tmp_path: Path) -> None:
     source = make_family(tmp_path / "model", "qwen3")
     model = load(source, quantization="nf4", lora_alpha=4.0)

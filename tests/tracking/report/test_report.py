@@ -119,8 +119,8 @@ def test_findings_are_shown_once_as_they_were_last_with_links_to_what_is_stored(
     [
         ({"num_steps": 0}, None),
         ({"num_steps": 1, "components": ["only"]}, "only"),
-        ({"components": TWELVE}, "component_11"),
-        ({"unscored_share": 1.0}, "Not scored"),
+        pytest.param({"components": TWELVE}, "component_11", marks=pytest.mark.slow),
+        pytest.param({"unscored_share": 1.0}, "Not scored", marks=pytest.mark.slow),
     ],
     ids=["no steps", "one component", "twelve components", "nothing scored"],
 )
@@ -176,6 +176,7 @@ def test_long_completions_stay_small_and_the_page_says_what_it_shows(tmp_path: P
     assert "characters left out" in page.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_very_long_run_is_looked_through_in_even_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_READ", 40)
     run = write_run(tmp_path / "run", 20, findings=[FINDING])
