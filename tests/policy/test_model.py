@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 from safetensors.numpy import load_file
 from tests.policy.reference_decoder import reference_logits
