@@ -67,7 +67,7 @@ def kept(directory: Path) -> list[Path]:
     return sorted(directory.glob("agent_tunix_program-*"))
 
 
-def other_memory() -> jax.Array:
+def other_memory() -> Any:
     """X in a memory that is not the device's default."""
     device = jax.devices()[0]
     default = device.default_memory().kind

@@ -27,9 +27,13 @@ def test_work_is_done_in_the_order_in_which_it_was_handed_over() -> None:
 
 
 def test_handing_over_waits_while_too_much_waits() -> None:
-    """The fourth piece is handed over once the first is done, and the first is done once the fourth has begun to be."""
+    """One piece is under way and two wait, so the fourth is taken only after the first is done."""
     done: list[int] = []
     gate, started = threading.Event(), threading.Event()
+
+    def first() -> None:
+        gate.wait()
+        done.append(1)
 
     def hand_over() -> None:
         started.set()
@@ -37,7 +41,7 @@ def test_handing_over_waits_while_too_much_waits() -> None:
         done.append(4)
 
     with Background("test", 2) as background:
-        background.submit("piece", lambda: (gate.wait(), done.append(1)))
+        background.submit("piece", first)
         for _ in range(2):
             background.submit("piece", gate.wait)
         fourth = threading.Thread(target=hand_over)

@@ -126,7 +126,7 @@ def nest(depth: int, width: int) -> list[Any]:
 @pytest.mark.parametrize(
     "value",
     [
-        enum.Enum("Colour", "RED").RED,
+        enum.Enum("Colour", "RED")(1),
         Hostile(),
         HostileMapping(a=1),
         Fraction(1, 3),
