@@ -95,6 +95,10 @@ class Pair(NamedTuple):
     a: int
 
 
+class Colour(enum.Enum):
+    RED = 1
+
+
 class Word(enum.StrEnum):
     YES = "yes"
 
@@ -126,7 +130,7 @@ def nest(depth: int, width: int) -> list[Any]:
 @pytest.mark.parametrize(
     "value",
     [
-        enum.Enum("Colour", "RED")(1),
+        Colour.RED,
         Hostile(),
         HostileMapping(a=1),
         Fraction(1, 3),
