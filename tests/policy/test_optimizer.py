@@ -81,7 +81,7 @@ def test_updates_are_those_of_lion() -> None:
     np.testing.assert_allclose(one(config, weight, gradients), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, True)])
 def test_updates_are_those_of_gradient_descent_with_momentum(momentum: float, nesterov: bool) -> None:
     config = OptimizerConfig(
         kind="sgd", learning_rate=RATE, momentum=momentum, nesterov=nesterov, weight_decay=0.1, max_grad_norm=0.0
@@ -188,8 +188,10 @@ def test_a_schedule_counts_updates(kind: str) -> None:
 # Weight decay.
 
 
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-@pytest.mark.parametrize("decay_vectors", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "decay_vectors"),
+    [("adamw", True), *((kind, False) for kind in OPTIMIZERS)],
+)
 def test_norms_and_biases_decay_only_where_asked(kind: str, decay_vectors: bool) -> None:
     config = OptimizerConfig(kind=kind, learning_rate=0.1, weight_decay=0.5, decay_vectors=decay_vectors)
     weights = {"mlp.kernel": np.ones((2, 2)), "norm.w": np.ones(2), "attn.bias": np.ones((2, 2))}
@@ -229,7 +231,7 @@ def test_a_group_has_settings_of_its_own(
     groups: dict[str, Any], values: dict[str, float], moved: tuple[float, ...]
 ) -> None:
     """Plain gradient descent at rate 1 takes each weight its gradient far."""
-    settings = {"kind": "sgd", "momentum": 0.0, "learning_rate": 1.0, "max_grad_norm": 0.0, **values}
+    settings: dict[str, Any] = {"kind": "sgd", "momentum": 0.0, "learning_rate": 1.0, "max_grad_norm": 0.0, **values}
     found = take(OptimizerConfig(**settings, groups=groups), GRADIENTS, WEIGHTS)
     assert tuple(1.0 - weight[0, 0] for weight in found.values()) == pytest.approx(moved)
 

@@ -1,6 +1,7 @@
 """Tensors located in the files of a directory: prefixes, several files, types, and files that are refused."""
 
 import json
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -223,7 +224,7 @@ def call_it_llama(directory: Path) -> None:
         (repeat_a_part, "duplicate_tensor", "in model-00001-of-00002.safetensors and in model-00002-of"),
         *((cut_part(kept), "damaged_weights", "model-00001-of-00002.safetensors") for kept in (0.2, 0.999)),
         *(
-            (change(mlp__up_proj=lambda array, kind=kind: array.astype(kind)), "unsupported_tensor_type", "up_proj")
+            (change(mlp__up_proj=operator.methodcaller("astype", kind)), "unsupported_tensor_type", "up_proj")
             for kind in (np.int8, np.uint8, ml_dtypes.float8_e4m3fn)
         ),
         *(
