@@ -28,58 +28,28 @@ transformers: Any = importlib.import_module("transformers")
 checkpoints: Any = importlib.import_module("tests.parity.checkpoints")
 comparing: Any = importlib.import_module("tests.parity.comparing")
 
-# What torch, transformers and PEFT warn of is theirs.
-pytestmark = pytest.mark.filterwarnings("ignore")
+# Warnings of torch, transformers and PEFT are theirs.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return table.measure(request.param, tmp_path_factory.mktemp("parity"))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_equals_transformers_and_its_exports_do_too(family: str, tmp_path: Path) -> None:
+    """Logits on both sides of padding, longer than the window, through the cache; greedy completions; PEFT."""
+    measured = table.measure(family, tmp_path)
+    assert measured.holds, measured
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("source")
-    checkpoints.make_checkpoint(request.param, directory)
-    return directory
-
-
-def test_logits_are_those_of_transformers(measured: Any) -> None:
-    """On both sides of padding, longer than the window, in one pass and through the cache."""
-    assert measured.error < table.MAX_ERROR
-
-
-def test_greedy_completions_are_those_of_transformers(measured: Any) -> None:
-    assert measured.greedy
-
-
-def test_an_exported_policy_is_the_same_in_transformers(measured: Any) -> None:
-    assert measured.exported_error < table.MAX_ERROR
-    assert measured.exported_greedy
-
-
-def test_an_exported_adapter_is_the_same_in_peft(measured: Any) -> None:
-    assert measured.adapter_error < table.MAX_ERROR
-
-
-def test_a_checkpoint_in_several_files_is_the_same(source: Path, tmp_path: Path) -> None:
-    model = checkpoints.load_checkpoint(source)
-    model.save_pretrained(tmp_path, max_shard_size="100KB")
-    assert (tmp_path / "model.safetensors.index.json").is_file()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_in_bfloat16_we_are_no_further_from_float32_than_transformers(family: str, tmp_path: Path) -> None:
+    checkpoints.make_checkpoint(family, tmp_path)
     batch = pad(comparing.texts(), "left", 0)
-    one, several = (comparing.our_logits(comparing.load_ours(place), batch) for place in (source, tmp_path))
-    np.testing.assert_array_equal(one, several)
-
-
-def test_in_bfloat16_we_are_no_further_from_float32_than_transformers(source: Path) -> None:
-    batch = pad(comparing.texts(), "left", 0)
-    exact = comparing.their_logits(checkpoints.load_checkpoint(source), batch)[batch.filled]
+    exact = comparing.their_logits(checkpoints.load_checkpoint(tmp_path), batch)[batch.filled]
 
     def error(logits: np.ndarray) -> float:
         return float(np.sqrt(((logits[batch.filled] - exact) ** 2).mean()))
 
-    ours = error(comparing.our_logits(comparing.load_ours(source, dtype="bfloat16", lora_rank=1), batch))
-    theirs = error(comparing.their_logits(checkpoints.load_checkpoint(source, "bfloat16"), batch))
+    ours = error(comparing.our_logits(comparing.load_ours(tmp_path, dtype="bfloat16", lora_rank=1), batch))
+    theirs = error(comparing.their_logits(checkpoints.load_checkpoint(tmp_path, "bfloat16"), batch))
     assert 0 < ours < 1.25 * theirs
 
 

@@ -1,4 +1,4 @@
-"""The table of docs/models.md, as it was last measured: each family is there and within the bar."""
+"""The table of docs/models.md, as it was last measured."""
 
 from tests.parity.families import FAMILIES
 from tests.parity.table import PAGE, from_markdown

@@ -1,22 +1,36 @@
-"""Programs of a process that ends: all it compiled lies on the disk."""
+"""Programs as they lie on the disk once a process has ended."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import jax
 
 from agent_tunix.policy.programs import Call, Programs
 
 
 class KeptPrograms(Programs):
-    """Programs that are on the disk as soon as they were asked for, so that a test may look there at once."""
+    """Programs that are on the disk as soon as they were asked for."""
 
     def run(self, call: Call) -> Any:
-        """As it was, and kept."""
+        """Run the program, and wait until it is kept."""
         found = super().run(call)
         self.flush()
         return found
 
     def prepare(self, call: Call, traced: Callable[[], None] = lambda: None) -> Any:
-        """As it was, and kept."""
+        """Prepare the program, and wait until it is kept."""
         found = super().prepare(call, traced)
         self.flush()
         return found
+
+
+@contextlib.contextmanager
+def adding_nothing() -> Iterator[None]:
+    """Set JAX up as a run is whose programs are not to be kept."""
+    before = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", before)  # type: ignore[no-untyped-call]

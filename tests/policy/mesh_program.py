@@ -1,8 +1,8 @@
-"""Run by `test_mesh.py` with 8 virtual devices: each family's loss and gradients on meshes, beside one device's.
+"""Loss and gradients of each family on meshes, beside one device's; `test_mesh.py` runs it on 8 virtual devices.
 
     python -m tests.policy.mesh_program DIRECTORY
 
-Prints one JSON object: family and mesh → what is wrong, for those where anything is; and what was looked at.
+Prints one JSON object: `wrong` has the faults by family and mesh, `seen` lists all that were compared.
 """
 
 import json
@@ -21,12 +21,12 @@ from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy.mesh import make_mesh, place_rows, shape_of
 from agent_tunix.policy.model import load_policy
 
-MESHES = {"qwen3": [[4, 2], [2, 4], [8, 1], [1, 8], [8, 1, 1], [2, 2, 2]]}
+MESHES = {"qwen3": [[1, 8], [8, 1, 1], [2, 2, 2]]}
 ROWS, LENGTH, WORDS = 8, 12, 96
 
 
 def measure(directory: Path, family: str, shape: list[int], **settings: Any) -> tuple[dict[str, np.ndarray], Any, str]:
-    """Loss and gradients, the policy with its optimiser, and the compiled program."""
+    """Return loss and gradients, the policy with its optimiser, and the compiled program."""
     mesh = make_mesh(shape)
     config = ModelConfig(**{"model_family": family, "dtype": "float32", "lora_rank": 4, **settings})
     model = load_policy(directory, config, mesh)
@@ -49,7 +49,7 @@ def measure(directory: Path, family: str, shape: list[int], **settings: Any) -> 
 
 
 def problems(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], policy: Any, shape: list[int]) -> list[str]:
-    """What is not as on one device, or not divided."""
+    """Return the arrays that differ from those of one device, and those that are not divided."""
     model, optimizer = policy
     wrong = [name for name, array in expected.items() if not np.allclose(found[name], array, rtol=1e-3, atol=1e-5)]
     for owner in (model, optimizer):
@@ -66,7 +66,7 @@ def problems(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], poli
 
 
 def main() -> None:
-    """Compare them all."""
+    """Compare all families."""
     directory, wrong, seen = Path(sys.argv[1]), {}, []
     for family in FAMILIES:
         model = make_family(directory / family, family, vocab_size=WORDS)

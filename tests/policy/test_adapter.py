@@ -1,4 +1,4 @@
-"""LoRA beside the projections of every family: what gets an adapter, and what an adapter is at first."""
+"""LoRA beside the projections of every family: their choice, first values and types."""
 
 import logging
 from pathlib import Path
@@ -11,6 +11,7 @@ import optax
 import pytest
 from flax import nnx
 from tests.policy.small_families import FAMILIES, make_family
+from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
@@ -42,7 +43,9 @@ def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_family(tmp_path_factory.mktemp("adapter") / "model", "qwen3")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [family if family == "qwen3" else pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES]
+)
 def test_by_default_attention_and_mlp_get_an_adapter_that_changes_nothing_yet(tmp_path: Path, family: str) -> None:
     directory = make_family(tmp_path / "model", family)
     plain, adapted = load(directory, family=family, lora_rank=0), load(directory, family=family)
@@ -61,6 +64,7 @@ def test_adapters_are_float32_and_what_the_model_gives_is_not(qwen3: Path) -> No
     assert projection(jnp.ones((1, 64), jnp.bfloat16)).dtype == jnp.bfloat16
 
 
+@pytest.mark.slow
 def test_updates_of_one_in_a_hundred_thousand_add_up_over_a_bfloat16_base(qwen3: Path) -> None:
     """In bfloat16 the next number after 0.1 is 0.1005, and none of a hundred such updates would be seen."""
     model = load(qwen3, dtype="bfloat16")
@@ -86,23 +90,21 @@ def test_the_first_adapter_follows_from_the_seed_and_the_name(qwen3: Path) -> No
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        (".*query", r"matches no projection of the model\nThere are: layers.0-1.mlp.\{down_proj,gate_proj,up_proj\}"),
-        (".*q_porj", r"did you mean '.\*q_proj'\?"),
-        ("q_proj", r"it must match the whole name: try '.\*q_proj.\*'"),
-        ("q_proj|v_proj", r"try '.\*\(q_proj\|v_proj\).\*'"),
-        (
-            ".*norm",
-            r"only .*layers.0-1.self_attn.\{k_norm,q_norm\}, norm: a norm or an embedding multiplies by no matrix",
-        ),
-        ("embed_tokens", r"only embed_tokens: a norm or an embedding"),
-        ("", r"matches no projection"),
+        (".*query", "There are: layers.0-1.mlp.{down_proj,gate_proj,up_proj}"),
+        (".*q_porj", "did you mean '.*q_proj'?"),
+        ("q_proj", "try '.*q_proj.*'"),
+        ("q_proj|v_proj", "try '.*(q_proj|v_proj).*'"),
+        (".*norm", "layers.0-1.self_attn.{k_norm,q_norm}, norm: a norm or an embedding multiplies by no matrix"),
+        ("embed_tokens", "only embed_tokens: a norm or an embedding"),
+        ("", "matches no projection"),
     ],
 )
-def test_a_pattern_that_matches_no_projection_is_refused_with_what_there_is(
+def test_a_pattern_that_matches_no_projection_is_refused_with_those_there_are(
     qwen3: Path, pattern: str, said: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with raises(ConfigError, "no_adapted_projection") as caught:
         load(qwen3, lora_module_path=pattern)
+    assert said in str(caught.value)
 
 
 def test_what_got_an_adapter_is_logged_and_what_cannot_have_one_is_said(
@@ -110,7 +112,7 @@ def test_what_got_an_adapter_is_logged_and_what_cannot_have_one_is_said(
 ) -> None:
     caplog.set_level(logging.INFO, "agent_tunix.model")
     load(qwen3, lora_module_path=".*(v_proj|k_norm)")
-    assert "also matches layers.0-1.self_attn.k_norm, which gets no adapter" in caplog.text.replace("get no", "gets no")
+    assert "also matches layers.0-1.self_attn.k_norm" in caplog.text
     assert "adapters of rank 2: 2, on layers.0-1.self_attn.v_proj" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""The decoder of every family against a forward pass in NumPy: whole texts, padding, windows, the cache, bfloat16."""
+"""The decoder of every family against NumPy: whole texts, padding, windows, the cache, bfloat16."""
 
 import functools
 from pathlib import Path
@@ -25,7 +25,14 @@ TOKENS = np.random.default_rng(1).integers(0, 32, (len(LENGTHS), T))
 PAD = 31
 
 
-@pytest.fixture(scope="module", params=FAMILY_CONFIGS)
+# The other families and ties are slow: their parts are those of these.
+QUICK = ("qwen3", "gemma3_text")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FAMILY_CONFIGS],
+)
 def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_family(tmp_path_factory.mktemp("family") / "model", request.param)
 

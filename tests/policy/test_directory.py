@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
@@ -30,48 +31,63 @@ def cut(path: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
-DAMAGES: dict[str, tuple[Damage, str]] = {
-    "half a shard": (lambda d: cut(d / WEIGHTS, 100_000), r"is damaged or half downloaded \(100,000 bytes, where its"),
-    "all but a byte": (lambda d: cut(d / WEIGHTS, (d / WEIGHTS).stat().st_size - 1), "where its header says"),
-    "half a header": (lambda d: cut(d / WEIGHTS, 50), "whose header is damaged"),
-    "an empty shard": (lambda d: cut(d / WEIGHTS, 0), "whose header is damaged"),
-    "a page of the web": (lambda d: (d / WEIGHTS).write_text("<html>" * 100), "whose header is damaged"),
-    "a pointer of Git LFS": (lambda d: (d / WEIGHTS).write_text("version https://git-lfs"), "whose header is damaged"),
-    "bytes at the end": (lambda d: append(d / WEIGHTS, b"x"), "where its header says"),
+def break_link(path: Path) -> None:
+    """As a cache does whose files were cleared away under a snapshot of links."""
+    path.unlink()
+    path.symlink_to(path.parent / "blobs" / "gone")
+
+
+DAMAGES: dict[str, tuple[Damage, str, str]] = {
+    "half a shard": (lambda d: cut(d / WEIGHTS, 100_000), "damaged_weights", "(100,000 bytes, where its header says"),
+    "all but a byte": (lambda d: cut(d / WEIGHTS, (d / WEIGHTS).stat().st_size - 1), "damaged_weights", WEIGHTS),
+    "half a header": (lambda d: cut(d / WEIGHTS, 50), "damaged_weights", "header is damaged"),
+    "an empty shard": (lambda d: cut(d / WEIGHTS, 0), "damaged_weights", "header is damaged"),
+    "a page of the web": (lambda d: (d / WEIGHTS).write_text("<html>" * 100), "damaged_weights", WEIGHTS),
+    "a pointer of Git LFS": (lambda d: (d / WEIGHTS).write_text("version https://git-lfs"), "damaged_weights", WEIGHTS),
+    "bytes at the end": (lambda d: append(d / WEIGHTS, b"x"), "damaged_weights", "where its header says"),
+    "a link to nothing": (lambda d: break_link(d / WEIGHTS), "missing_weights", "a link to a file that is gone"),
     "a shard is missing": (
         lambda d: (d / INDEX).write_text(json.dumps({"weight_map": {"a": "model-00002-of-00002.safetensors"}})),
-        "lacks model-00002-of-00002.safetensors, which its model.safetensors.index.json names",
+        "missing_weights",
+        "model-00002-of-00002.safetensors",
     ),
-    "half an index": (lambda d: (d / INDEX).write_text('{"weight_map": {'), r"index.json is damaged or half"),
-    "an index of another form": (lambda d: (d / INDEX).write_text("[]"), r"index.json is damaged or half"),
-    "no weights": (lambda d: (d / WEIGHTS).unlink(), r"has no \*.safetensors file; is the download complete"),
+    "half an index": (lambda d: (d / INDEX).write_text('{"weight_map": {'), "damaged_index", INDEX),
+    "an index of another form": (lambda d: (d / INDEX).write_text("[]"), "damaged_index", INDEX),
+    "no weights": (lambda d: (d / WEIGHTS).unlink(), "missing_weights", "*.safetensors"),
     "weights of PyTorch": (
         lambda d: (d / WEIGHTS).rename(d / "pytorch_model.bin"),
-        r"has its weights in pytorch_model.bin and not in \*.safetensors, which alone is read; convert them",
+        "unsupported_weights",
+        "in pytorch_model.bin and not in *.safetensors",
     ),
-    "no configuration": (lambda d: (d / "config.json").unlink(), "has no config.json; give a Hugging Face model"),
+    "no configuration": (lambda d: (d / "config.json").unlink(), "missing_config", "no config.json"),
+    "no directory": (shutil.rmtree, "missing_directory", "model"),
 }
 
 
 @pytest.mark.parametrize("case", DAMAGES)
 def test_a_damaged_directory_is_refused_by_name(case: str, directory: Path) -> None:
-    damage, message = DAMAGES[case]
+    damage, code, said = DAMAGES[case]
     damage(directory)
-    with pytest.raises(ModelError, match=message):
+    with raises(ModelError, code) as caught:
         find_model_directory(ModelConfig(path=str(directory)))
+    assert said in str(caught.value)
     assert find_cached_directory(ModelConfig(path=str(directory))) is None
 
 
 def test_an_adapter_is_no_model(directory: Path) -> None:
     (directory / WEIGHTS).rename(directory / "adapter_model.safetensors")
     (directory / "config.json").rename(directory / "adapter_config.json")
-    with pytest.raises(ModelError, match="holds an adapter, not a model; merge it into its base"):
+    with raises(ModelError, "adapter_without_model"):
         find_model_directory(ModelConfig(path=str(directory)))
 
 
 def test_a_whole_directory_is_found(directory: Path) -> None:
     assert find_model_directory(ModelConfig(path=str(directory))) == directory
     assert find_cached_directory(ModelConfig(path=str(directory))) == directory
+
+
+def test_without_a_path_the_embedded_model_is_meant() -> None:
+    assert find_model_directory(ModelConfig()) == EMBEDDED_MODEL
 
 
 @pytest.mark.parametrize(
@@ -116,5 +132,5 @@ def test_a_directory_is_no_address(path: str | None) -> None:
     ],
 )
 def test_an_address_of_nothing_is_refused(path: str) -> None:
-    with pytest.raises(ModelError, match=r"model\.path="):
+    with raises(ModelError, "invalid_address"):
         parse_location(path)

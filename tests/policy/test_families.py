@@ -1,4 +1,4 @@
-"""What a `config.json` describes: published models, keys left out, and what is refused by name."""
+"""Architectures read from `config.json`: published models, keys left out, and features refused by name."""
 
 import json
 import math
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.policy.published_configs import PUBLISHED
+from tests.raising import raises
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture, Rope
@@ -186,111 +187,100 @@ def test_a_file_may_hold_what_no_model_is_computed_by(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gemma3", "gemma3_text", "Gemma-3", "qwen2", "qwen2.5", "Qwen2_5", "llama3.2", "llama"]
+    ("family", "names"),
+    [
+        ("gemma2", ["Gemma-2"]),
+        ("gemma3", ["gemma3", "gemma3_text", "Gemma-3"]),
+        ("llama", ["llama", "llama3", "llama_3.1", "llama3.2"]),
+        ("qwen2", ["qwen2", "qwen2.5", "Qwen2_5"]),
+        ("qwen3", ["Qwen3"]),
+    ],
 )
-def test_every_common_name_means_a_family(name: str) -> None:
-    assert family_of(name) in FAMILIES
+def test_every_common_name_means_its_family(family: str, names: list[str]) -> None:
+    assert {family_of(name) for name in names} == {family}
+    assert family in FAMILIES
 
 
-def test_names_of_one_family_agree() -> None:
-    assert family_of("gemma3_text") == family_of("gemma3") != family_of("gemma2")
-    assert family_of("Qwen2.5") == family_of("qwen2") != family_of("qwen3")
-    assert family_of("llama3") == family_of("llama_3.1") == family_of("llama")
+# Refused.
 
-
-# What is refused.
+_LLAMA3 = {"rope_type": "llama3", "factor": 8.0}
+# Error code → base, and keys of which each alone is refused by its name.
+REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
+    "missing_key": [
+        (LLAMA, dict.fromkeys(("hidden_size", "vocab_size", "rms_norm_eps", "num_hidden_layers"), ...)),
+        (QWEN2, {"num_key_value_heads": ..., "intermediate_size": ...}),
+        (GEMMA3, {"text_config": ...}),
+        (LLAMA, {"rope_scaling": _LLAMA3}),
+    ],
+    "invalid_value": [
+        (LLAMA, {"hidden_size": "2048", "num_attention_heads": 0, "num_hidden_layers": True, "rope_theta": 0}),
+        (LLAMA, {"num_key_value_heads": 5, "head_dim": 63, "rms_norm_eps": -1, "tie_word_embeddings": "yes"}),
+        (LLAMA, {"rope_scaling": [8.0]}),
+        (LLAMA, {"rope_scaling": {"rope_type": "linear", "factor": 0.5}}),
+        (LLAMA, {"rope_scaling": {**_STRETCH, "low_freq_factor": 4.0}}),
+        (GEMMA2, {"sliding_window": 0, "attn_logit_softcapping": 0}),
+        (GEMMA3, {"text_config": [1]}),
+    ],
+    "unsupported_rope": [
+        *((LLAMA, {"rope_scaling": {"rope_type": name, "factor": 4.0}}) for name in ("yarn", "longrope", ["linear"])),
+        (LLAMA, {"rope_scaling": {"type": "yarn", "factor": 4.0}}),
+        (QWEN3, {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}),
+        (GEMMA3_TEXT, {"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {"rope_type": "yarn"}}),
+    ],
+    "unsupported_layer_types": [
+        *((QWEN3, {"layer_types": [f"{kind}_attention"] * 28}) for kind in ("sliding", "linear")),
+        *((GEMMA3_TEXT, {"layer_types": kinds}) for kinds in (["chunked_attention"] * 26, ["full_attention"])),
+    ],
+    "unsupported_feature": [
+        (LLAMA, {"rope_parameters": {"rope_theta": 5e5, "partial_rotary_factor": 0.5}, "partial_rotary_factor": 0.5}),
+        (QWEN2, {"use_sliding_window": True, "is_causal": False, "is_encoder_decoder": True}),
+        (QWEN3, {"use_sliding_window": True, "attention_bias": True, "num_experts": 128, "query_pre_attn_scalar": 256}),
+        (GEMMA3_TEXT, {"use_bidirectional_attention": True}),
+        (LLAMA, {"sliding_window": 4096, "attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0] * 4}),
+        (LLAMA, {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "num_local_experts": 8}),
+        (LLAMA, {"attention_multiplier": 0.015625, "residual_multiplier": 0.22, "logits_scaling": 8.0}),
+        (LLAMA, {"scale_embeddings": True, "attn_logit_softcapping": 50.0}),
+        (GEMMA2, {"hidden_activation": "gelu", "tie_word_embeddings": False}),
+        (GEMMA3, {"tie_word_embeddings": False}),
+    ],
+    "quantised_weights": [
+        (LLAMA, {"quantization_config": {"quant_method": "gptq"}}),
+        (GEMMA3, {"quantization_config": {"quant_method": "awq"}}),
+        (QWEN3, {"quantization": {"bits": 4}, "compression_config": {"format": "x"}}),
+    ],
+    "custom_model_code": [(QWEN2, {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}})],
+}
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("code", "base", "key", "value"),
     [
-        *((change(QWEN3, model_type=name), f"model_type '{name}'; supported: ") for name in ("qwen3_moe", "mixtral")),
-        *(
-            (change(QWEN3, model_type=name), f"model_type '{name}'")
-            for name in ("granite", "qwen3_next", "gemma3n_text")
-        ),
-        ([], "must hold an object, not list"),
-        # Sizes.
-        *((change(LLAMA, **{name: ...}), f"lacks '{name}'") for name in ("hidden_size", "vocab_size", "rms_norm_eps")),
-        (change(QWEN2, num_key_value_heads=...), "lacks 'num_key_value_heads'"),
-        (change(LLAMA, hidden_size="2048"), "hidden_size must be a whole number above 0, not '2048'"),
-        (change(LLAMA, num_attention_heads=0), "num_attention_heads must be a whole number above 0, not 0"),
-        (change(LLAMA, num_hidden_layers=True), "num_hidden_layers must be a whole number above 0, not True"),
-        (change(LLAMA, num_key_value_heads=5), "num_attention_heads 32 must be divisible by num_key_value_heads 5"),
-        (change(LLAMA, head_dim=63), "head_dim 63 must be even"),
-        (change(LLAMA, rms_norm_eps=-1), "rms_norm_eps must be a number above 0, not -1"),
-        (change(LLAMA, tie_word_embeddings="yes"), "tie_word_embeddings must be true or false"),
-        (change(GEMMA2, sliding_window=0), "sliding_window must be a whole number above 0"),
-        (change(GEMMA2, attn_logit_softcapping=0), "attn_logit_softcapping must be a number above 0"),
-        (change(GEMMA3, text_config=...), "lacks 'text_config'"),
-        (change(GEMMA3, text_config=[1]), "text_config must be an object"),
-        # Rotary embeddings.
-        *(
-            (change(LLAMA, rope_scaling={"rope_type": name, "factor": 4.0}), f"rope_scaling of type '{name}' is not")
-            for name in ("yarn", "dynamic", "longrope", "su", "mrope")
-        ),
-        (change(LLAMA, rope_scaling={"type": "yarn", "factor": 4.0}), "rope_scaling of type 'yarn' is not"),
-        (change(LLAMA, rope_scaling={"rope_type": "llama3", "factor": 8.0}), "lacks 'rope_scaling.low_freq_factor'"),
-        (change(LLAMA, rope_scaling={"rope_type": "linear", "factor": 0.5}), "rope_scaling.factor must be at least 1"),
-        (change(LLAMA, rope_scaling={**_STRETCH, "low_freq_factor": 4.0}), "low_freq_factor 4 must be below"),
-        (change(LLAMA, rope_scaling=[8.0]), "rope_scaling must be an object"),
-        (change(LLAMA, rope_theta=0), "rope_theta must be a number above 0"),
-        (change(LLAMA, partial_rotary_factor=0.5), "partial_rotary_factor = 0.5 is not supported"),
-        (
-            change(LLAMA, rope_scaling=None, rope_parameters={"partial_rotary_factor": 0.5}),
-            "rope_parameters.partial_rotary_factor = 0.5 is not supported, only 1.0",
-        ),
-        (
-            change(QWEN3, rope_parameters={"full_attention": {"rope_theta": 1e6}}),
-            "rope_parameters for each kind of layer is not supported",
-        ),
-        (change(GEMMA3_TEXT, rope_parameters={"rope_theta": 1e6}), "must hold an object for each kind of layer"),
-        (change(GEMMA3_TEXT, rope_scaling={"rope_type": "yarn"}), "rope_scaling of type 'yarn' is not supported"),
-        # What a token sees.
-        (change(QWEN2, use_sliding_window=True), "use_sliding_window = True is not supported, only False"),
-        (change(QWEN3, use_sliding_window=True), "use_sliding_window = True is not supported"),
-        (change(QWEN3, layer_types=["sliding_attention"] * 28), "layer_types must name 28 layers of full_attention"),
-        (change(QWEN3, layer_types=["linear_attention"] * 28), "layer_types must name 28 layers of full_attention"),
-        (
-            change(GEMMA3_TEXT, layer_types=["chunked_attention"] * 26),
-            "layer_types must name 26 layers of full_attention",
-        ),
-        (change(GEMMA3_TEXT, layer_types=["full_attention"]), "layer_types must name 26 layers"),
-        (change(GEMMA3_TEXT, use_bidirectional_attention=True), "use_bidirectional_attention = True is not"),
-        (change(QWEN2, is_causal=False), "is_causal = False is not supported"),
-        (change(LLAMA, sliding_window=4096), "sliding_window = 4096 is not supported"),
-        (change(LLAMA, attention_chunk_size=8192), "attention_chunk_size = 8192 is not supported"),
-        (change(LLAMA, no_rope_layers=[1, 1, 1, 0] * 4), "no_rope_layers = "),
-        (change(QWEN2, is_encoder_decoder=True), "is_encoder_decoder = True is not supported"),
-        # Parts of a layer.
-        (change(LLAMA, attention_bias=True), "attention_bias = True is not supported, only False"),
-        (change(LLAMA, mlp_bias=True), "mlp_bias = True is not supported"),
-        (change(QWEN3, attention_bias=True), "attention_bias = True is not supported"),
-        (change(LLAMA, hidden_act="gelu"), "hidden_act = 'gelu' is not supported, only 'silu'"),
-        (change(GEMMA2, hidden_activation="gelu"), "hidden_activation = 'gelu' is not supported"),
-        (change(QWEN3, num_experts=128), "num_experts = 128 is not supported"),
-        (change(LLAMA, num_local_experts=8), "num_local_experts = 8 is not supported"),
-        # Multipliers.
-        (change(LLAMA, attention_multiplier=0.015625), "attention_multiplier = 0.015625 is not supported"),
-        (change(LLAMA, residual_multiplier=0.22), "residual_multiplier = 0.22 is not supported, only 1.0"),
-        (change(LLAMA, logits_scaling=8.0), "logits_scaling = 8.0 is not supported"),
-        (change(LLAMA, scale_embeddings=True), "scale_embeddings = True is not supported"),
-        (change(LLAMA, attn_logit_softcapping=50.0), "attn_logit_softcapping = 50.0 is not supported"),
-        (change(QWEN3, query_pre_attn_scalar=256), "query_pre_attn_scalar = 256 is not supported"),
-        (change(GEMMA2, tie_word_embeddings=False), "tie_word_embeddings = False is not supported, only True"),
-        (change(GEMMA3, tie_word_embeddings=False), "tie_word_embeddings = False is not supported"),
-        # Quantised weights, and code of their own.
-        *(
-            (change(LLAMA, quantization_config={"quant_method": method}), f"weights are quantised .*{method}")
-            for method in ("gptq", "awq", "bitsandbytes", "fp8")
-        ),
-        (change(GEMMA3, quantization_config={"quant_method": "gptq"}), "weights are quantised"),
-        (change(QWEN3, quantization={"bits": 4}), "weights are quantised"),
-        (change(QWEN2, auto_map={"AutoModelForCausalLM": "modeling_x.X"}), "auto_map gives the model code of its own"),
+        pytest.param(code, base, key, value, id=f"{base['model_type']}, {key}")
+        for code, rows in REFUSED.items()
+        for base, settings in rows
+        for key, value in settings.items()
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_the_decoder_does_not_do_is_refused_by_name(config: Any, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=said) as raised:
-        read(tmp_path, config)
-    assert str(tmp_path / "config.json") in str(raised.value)
+def test_a_feature_that_the_decoder_lacks_is_refused_by_the_name_of_its_key(
+    code: str, base: dict[str, Any], key: str, value: Any, tmp_path: Path
+) -> None:
+    others = {"rope_scaling": None} if key == "rope_parameters" else {}
+    with raises(ModelError, code) as caught:
+        read(tmp_path, change(base, **others, **{key: value}))
+    assert key in str(caught.value)
+    assert str(tmp_path / "config.json") in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "granite", "gemma3n_text", None])
+def test_an_unsupported_family_is_refused_with_those_supported(name: str | None, tmp_path: Path) -> None:
+    with raises(ModelError, "unsupported_model_type") as caught:
+        read(tmp_path, change(QWEN3, model_type=name))
+    assert "gemma2" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["[]", "{"])
+def test_a_damaged_file_is_refused_by_name(content: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with raises(ModelError, "damaged_config") as caught:
+        read_architecture(tmp_path)
+    assert str(tmp_path / "config.json") in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a run is said to take: operations by hand, bounds by hand, and what fits, tried."""
+"""Forecasts of a run: operations and bounds counted by hand, and the largest settings that fit."""
 
 import dataclasses
 import math
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.policy.published_configs import PUBLISHED
+from tests.raising import raises
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, ModelConfig
@@ -129,12 +130,6 @@ def test_a_run_is_its_steps_and_evaluations() -> None:
     assert found.run_seconds > 20 * found.step_seconds
 
 
-def test_of_a_device_whose_speed_is_unknown_only_memory_is_said() -> None:
-    found = forecast_run(SMALL, make_config(), Accelerator("x", 10**9), ONE_DEVICE, 4)
-    assert found.fits
-    assert (found.step_seconds, found.tokens_per_second, found.run_seconds) == (None, None, None)
-
-
 def test_the_largest_values_fit_and_the_next_ones_do_not() -> None:
     architecture = known("Qwen/Qwen3-0.6B")
     config = make_config(prompts=16, group=8, prompt=512, completion=512, rank=16)
@@ -150,15 +145,17 @@ def test_the_largest_values_fit_and_the_next_ones_do_not() -> None:
     assert total(1, found.largest_group) <= found.available < total(1, found.largest_group + 1)
 
 
-def test_what_cannot_fit_has_no_largest_value() -> None:
-    found = forecast_run(known("Qwen/Qwen3-32B"), make_config(), ACCELERATORS["t4"], ONE_DEVICE, 2)
+def test_a_run_that_cannot_fit_or_a_device_of_unknown_speed_has_no_figures() -> None:
+    found = forecast_run(known("Qwen/Qwen3-32B"), make_config(), Accelerator("x", 10**9), ONE_DEVICE, 2)
     assert (found.fits, found.largest_micro_batch, found.largest_group) == (False, None, None)
+    assert (found.step_seconds, found.tokens_per_second, found.run_seconds) == (None, None, None)
 
 
 def test_a_device_is_found_by_its_name_and_others_are_named() -> None:
     assert find_accelerator("H100").memory_bytes == 80_000_000_000
-    with pytest.raises(ConfigError, match=r"no device 'h9' is known, only a100-40, .*--device-memory"):
+    with raises(ConfigError, "unknown_device") as caught:
         find_accelerator("h9")
+    assert "a100-40, " in str(caught.value)
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLISHED) & set(KNOWN_MODELS)))
@@ -184,8 +181,9 @@ def test_a_known_model_has_as_many_weights_as_its_page_says(name: str, weights: 
 
 
 def test_a_model_of_a_hub_that_is_not_known_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ModelError, match=r"hf://some/body is not on this disk.*model\.path=DIR"):
+    with raises(ModelError, "unknown_model") as caught:
         known("some/body")
+    assert "give model.path=DIR" in str(caught.value)
 
 
 @pytest.mark.parametrize("shape", [MeshShape(1, 2, 1), MeshShape(1, 1, 2), MeshShape(1, 4, 2)])

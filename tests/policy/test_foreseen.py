@@ -1,4 +1,4 @@
-"""Programs that are loaded before they are asked for: the same ones, sooner, or as without it."""
+"""Programs that are loaded before a run asks for them."""
 
 import uuid
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from tests.policy.kept_programs import KeptPrograms
+from tests.policy.kept_programs import KeptPrograms, adding_nothing
 
 from agent_tunix.policy import foreseen as module
 from agent_tunix.policy.foreseen import Foreseen
@@ -18,7 +18,7 @@ X = np.arange(6, dtype=np.float32)
 
 
 class Kind:
-    """Runs of one kind, each of which makes a function of its own and so traces what it does not find."""
+    """Runs of one kind, each with functions of its own, which traces the programs that it does not find."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,15 +33,13 @@ class Kind:
         scale.__name__ = self.name
         return Call(f"scale_{factor}", jax.jit(scale), ({"bias": np.float32(1)}, X))
 
-    def run(self, *factors: int) -> Foreseen:
-        """A run that asks for some programs, one after the other; how many it had to trace is in `traced`."""
+    def run(self, *factors: int) -> None:
+        """Ask for some programs, one after the other; those that had to be traced are in `traced`."""
         self.traced.clear()
-        foreseen = Foreseen(self.directory, "0" * 64)
-        programs = KeptPrograms(self.directory, "run", foreseen)
+        programs = KeptPrograms(self.directory, "run", Foreseen(self.directory, "0" * 64))
         for factor in factors:
             found = programs.run(self.call(factor))
             np.testing.assert_array_equal(found["scaled"], X * factor + 1)
-        return foreseen
 
     def listed(self) -> list[str]:
         (path,) = self.directory.glob("agent_tunix_foreseen-*")
@@ -53,36 +51,24 @@ def kind(tmp_path: Path) -> Kind:
     return Kind(tmp_path)
 
 
-def test_a_first_run_foresees_nothing(kind: Kind) -> None:
-    assert kind.run(2, 3)._loading == {}
-    assert kind.traced == [2, 3]
-
-
-def test_the_next_one_loads_what_it_asked_for(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_loads_what_the_one_before_it_asked_for(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     kind.run(2, 3)
+    assert kind.traced == [2, 3]
     assert len(kind.listed()) == 2
-    # What is loaded when it is asked for was not foreseen.
+    # Only a foreseen program is found now.
     monkeypatch.setattr("agent_tunix.policy.programs.load", lambda *_: None)
-    foreseen = kind.run(2, 3)
+    kind.run(2, 3)
     assert kind.traced == []
-    assert foreseen._loading == {}
 
 
 @pytest.mark.parametrize("is_brief", [True, False])
-def test_a_program_of_a_moment_is_run_once_before(is_brief: bool, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_brief_program_is_run_once_before(is_brief: bool, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_tunix.policy.programs._is_brief", lambda *_: is_brief)
     kind.run(2)
     rehearsed: list[Any] = []
     monkeypatch.setattr(Loaded, "rehearse", lambda loaded: rehearsed.append(loaded))
     kind.run(2)
     assert len(rehearsed) == is_brief
-
-
-def test_what_is_asked_for_twice_is_loaded_once_more(kind: Kind) -> None:
-    kind.run(2)
-    foreseen = kind.run(2)
-    KeptPrograms(kind.directory, "run", foreseen).run(kind.call(2))
-    assert kind.traced == []
 
 
 def test_a_run_that_asks_for_others_foresees_those_first(kind: Kind) -> None:
@@ -107,7 +93,7 @@ def test_a_damaged_list_is_no_list(content: bytes, kind: Kind) -> None:
     kind.run(2)
     (path,) = kind.directory.glob("agent_tunix_foreseen-*")
     path.write_bytes(content)
-    assert kind.run(2)._loading == {}
+    kind.run(2)
     assert kind.traced == []
     assert len(kind.listed()) == 1
 
@@ -133,11 +119,7 @@ def test_programs_for_other_devices_are_left_to_who_asks(kind: Kind) -> None:
     assert foreseen.take(text, jax.devices()[:1]) is not None
 
 
-def test_where_nothing_is_to_be_added_nothing_is_noted(kind: Kind) -> None:
-    before = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)  # type: ignore[no-untyped-call]
-    try:
+def test_nothing_is_noted_where_nothing_may_be_added(kind: Kind) -> None:
+    with adding_nothing():
         kind.run(2)
-    finally:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", before)  # type: ignore[no-untyped-call]
     assert list(kind.directory.iterdir()) == []

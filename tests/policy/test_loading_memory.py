@@ -1,4 +1,4 @@
-"""A model is loaded without a second copy of it, measured in a process of its own."""
+"""The memory that loading a model takes, measured in a process of its own."""
 
 import json
 import subprocess
@@ -46,6 +46,7 @@ print((status("VmHWM") - before) / kept)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_loading_takes_little_more_than_the_model_itself(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))

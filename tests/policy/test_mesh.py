@@ -11,29 +11,25 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """What a process with eight virtual devices found."""
+# Little is computed, and most of the time goes into compiling.
+FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+
+
+@pytest.mark.slow
+def test_every_family_computes_the_same_on_a_mesh_and_none_of_it_lies_there_whole(tmp_path: Path) -> None:
+    """Loss, gradients, shards of weights, adapters and moments, and the logits in the compiled program."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.policy.mesh_program", str(tmp_path_factory.mktemp("mesh"))],
+        [sys.executable, "-m", "tests.policy.mesh_program", str(tmp_path)],
         cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"},
+        env=os.environ | {"XLA_FLAGS": FLAGS},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
-
-
-def test_every_family_computes_the_same_on_a_mesh_and_none_of_it_lies_there_whole(answers: dict[str, object]) -> None:
-    """Loss, gradients, the shards of weights, adapters and moments, and the logits in the compiled program."""
+    answers = json.loads(done.stdout)
     assert answers["wrong"] == {}
-
-
-def test_meshes_of_all_proportions_were_tried(answers: dict[str, object]) -> None:
-    """Two key-value heads among four and among eight devices, too."""
     seen = str(answers["seen"])
-    assert all(f"qwen3 {shape}" in seen for shape in ([4, 2], [2, 4], [8, 1], [1, 8], [8, 1, 1], [2, 2, 2]))
+    # Two key-value heads among eight devices, too.
+    assert all(f"qwen3 {shape}" in seen for shape in ([1, 8], [8, 1, 1], [2, 2, 2]))
     assert all(family in seen for family in ("gemma2", "gemma3_text", "llama", "qwen2"))

@@ -1,4 +1,4 @@
-"""Which axes of a mesh rows are divided over; `test_mesh` has the same on eight devices."""
+"""Axes of a mesh over which rows are divided; `test_mesh` has the same on eight devices."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""What `model.mesh_shape=auto` takes, and which shapes a model refuses."""
+"""The shapes that `model.mesh_shape=auto` chooses, and those that a model refuses."""
 
 import dataclasses
 from collections.abc import Callable
@@ -6,33 +6,19 @@ from pathlib import Path
 
 import pytest
 from tests.policy.small_families import make_family
+from tests.raising import raises
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.architecture import Architecture, Rope
-from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.config_file import ConfigFile
+from agent_tunix.policy.families import parse_architecture, read_architecture
+from agent_tunix.policy.known_models import KNOWN_MODELS
 from agent_tunix.policy.memory import plan_memory
 from agent_tunix.policy.mesh_choice import Devices, choose_mesh_shape, shape_problems
 
 GB = 10**9
-# Qwen3 8B.
-ARCHITECTURE = Architecture(
-    model_type="qwen3",
-    vocab_size=151_936,
-    hidden_size=4096,
-    intermediate_size=12_288,
-    num_layers=36,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
-    norm_eps=1e-6,
-    tied_embeddings=False,
-    activation="silu",
-    query_scale=128**-0.5,
-    layer_kinds=("full_attention",) * 36,
-    rope={"full_attention": Rope(1e6)},
-)
+ARCHITECTURE = parse_architecture(ConfigFile(Path("config.json"), KNOWN_MODELS["Qwen/Qwen3-8B"]))
 
 
 def plan(weights: float) -> Callable[[MeshShape], int]:
@@ -67,8 +53,9 @@ def test_over_several_processes_tp_stays_within_one() -> None:
 
 
 def test_over_several_processes_no_device_stays_idle() -> None:
-    with pytest.raises(ConfigError, match=r"uses all 14 devices of 2 processes; .* multiple of 14 rows"):
+    with raises(ConfigError, "idle_devices") as caught:
         choose_mesh_shape(ARCHITECTURE, plan(10), devices(14, per_process=7), num_rows=12)
+    assert "multiple of 14 rows" in str(caught.value)
 
 
 def test_rows_that_all_devices_cannot_share_leave_them_to_tp() -> None:

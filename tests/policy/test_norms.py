@@ -3,18 +3,17 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from agent_tunix.policy.norms import rms_norm
 
 
-def norm_as_told(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
+def formula(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
     """The formula, of which JAX derives the gradient."""
     return x / jnp.sqrt((x**2).mean(-1, keepdims=True) + eps) * scale
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 4, 5)])
-def test_the_gradient_of_a_norm_is_that_of_its_formula(shape: tuple[int, ...]) -> None:
+def test_the_gradient_of_a_norm_is_that_of_its_formula() -> None:
+    shape = (2, 3, 5)
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         x, weights = (jnp.asarray(rng.normal(size=shape)) for _ in range(2))
@@ -22,7 +21,7 @@ def test_the_gradient_of_a_norm_is_that_of_its_formula(shape: tuple[int, ...]) -
         for number in range(2):
             found, told = (
                 jax.grad(lambda *args, of=of: (of(*args, 0.1) * weights).sum(), number)(x, scale)
-                for of in (rms_norm, norm_as_told)
+                for of in (rms_norm, formula)
             )
             assert found.shape == told.shape
             np.testing.assert_allclose(found, told, rtol=1e-12, atol=1e-14)

@@ -1,4 +1,4 @@
-"""QLoRA: a frozen base in few bits, close to itself in full, and a fraction of its size."""
+"""QLoRA: a frozen base in few bits, close to the full one at a fraction of its size."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from tests.policy.small_families import FAMILIES, make_family
+from tests.policy.small_families import make_family
 from tests.policy.test_adapter import load, logits_of
 
 from agent_tunix.config.checks import check
@@ -49,8 +49,11 @@ def test_a_scale_is_shared_by_the_largest_divisor_up_to_64(inputs: int, size: in
     assert block_size(inputs) == size
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("quantization", "correlation"), [("int8", 0.999), ("nf4", 0.95)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "quantization", "correlation"),
+    [("qwen2", "int8", 0.999), ("qwen3", "nf4", 0.95), ("gemma3_text", "nf4", 0.95)],
+)
 def test_logits_stay_close_and_gradients_reach_the_adapter(
     tmp_path: Path, family: str, quantization: str, correlation: float
 ) -> None:
@@ -68,6 +71,7 @@ def test_logits_stay_close_and_gradients_reach_the_adapter(
     assert all(np.isfinite(each).all() and each.any() for each in moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantization", ["int8", "nf4"])
 def test_gradients_are_those_of_the_dequantised_matrix(tmp_path: Path, quantization: str) -> None:
     model = load(make_family(tmp_path / "model", "qwen3", num_hidden_layers=1), quantization=quantization)
@@ -86,6 +90,7 @@ def test_only_the_layers_projections_are_quantised(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("quantization", "bits"), [("int8", 8.5), ("nf4", 4.5)])
 def test_a_quantised_weight_takes_the_bits_that_the_docs_say(tmp_path: Path, quantization: str, bits: float) -> None:
     directory = make_family(tmp_path / "model", "qwen3")
@@ -99,15 +104,14 @@ def test_a_quantised_weight_takes_the_bits_that_the_docs_say(tmp_path: Path, qua
 def test_quantising_needs_an_adapter_and_a_known_type() -> None:
     config = Config()
     config.model.quantization = "nf4"
-    with pytest.raises(ConfigError, match=r"model.quantization=nf4 freezes the base.* set model.lora_rank above 0"):
+    with pytest.raises(ConfigError, match=r"set model\.lora_rank above 0"):
         check(config)
     config.model.lora_rank, config.model.quantization = 4, "int4"
-    with pytest.raises(
-        ConfigError, match=r"model.quantization must be null, int8 or nf4, not 'int4'; did you mean int8"
-    ):
+    with pytest.raises(ConfigError, match="did you mean int8"):
         check(config)
 
 
+@pytest.mark.slow
 def test_no_dequantised_matrix_is_kept_between_the_passes_or_over_a_loop(tmp_path: Path) -> None:
     """Six layers' matrices in full would be 6 × 229,376 × 4 bytes; one of them at a time is 65,536."""
     directory = make_family(
@@ -133,6 +137,7 @@ def test_no_dequantised_matrix_is_kept_between_the_passes_or_over_a_loop(tmp_pat
         assert memory.temp_size_in_bytes < whole
 
 
+@pytest.mark.slow
 def test_an_export_holds_the_dequantised_base_with_the_adapter_in_it(tmp_path: Path) -> None:
     source = make_family(tmp_path / "model", "qwen3")
     model = load(source, quantization="nf4", lora_alpha=4.0)

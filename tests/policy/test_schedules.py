@@ -3,8 +3,10 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.raising import raises
 
 from agent_tunix.config.optimizers import SCHEDULES
 from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
@@ -20,10 +22,8 @@ SHAPES = {
 
 
 def rates(scheduler: SchedulerConfig, num_updates: int, updates_per_step: int = 1, **warmup: Any) -> np.ndarray:
-    schedule = jax.jit(
-        make_schedule(OptimizerConfig(learning_rate=PEAK, **warmup), scheduler, num_updates, updates_per_step)
-    )
-    return np.array([schedule(update) for update in range(num_updates)])
+    schedule = make_schedule(OptimizerConfig(learning_rate=PEAK, **warmup), scheduler, num_updates, updates_per_step)
+    return np.array([schedule(jnp.int32(update)) for update in range(num_updates)])
 
 
 def oracle(scheduler: SchedulerConfig, num_updates: int, warmup: int) -> np.ndarray:
@@ -51,11 +51,10 @@ def oracle(scheduler: SchedulerConfig, num_updates: int, warmup: int) -> np.ndar
 def schedulers() -> list[SchedulerConfig]:
     plain = [SchedulerConfig(kind=kind) for kind in ("constant", "inverse_sqrt")]
     plain += [SchedulerConfig(kind=kind, final_ratio=final) for kind in ("cosine", "linear") for final in (0.0, 0.1, 1)]
+    wsd = [(0.0, 0.25, "linear"), (0.1, 0.25, "cosine"), (0.1, 0.9, "sqrt"), (0.1, 1.0, "linear"), (0.1, 0.0, "sqrt")]
     return plain + [
         SchedulerConfig(kind="wsd", final_ratio=final, decay_ratio=ratio, decay_shape=shape)
-        for final in (0.0, 0.1)
-        for ratio in (0.0, 0.25, 0.9, 1.0)
-        for shape in SHAPES
+        for final, ratio, shape in wsd
     ]
 
 
@@ -64,14 +63,14 @@ def describe(scheduler: SchedulerConfig) -> str:
 
 
 @pytest.mark.parametrize("scheduler", schedulers(), ids=describe)
-@pytest.mark.parametrize(("num_updates", "warmup"), [(20, 4), (20, 1), (20, 0), (10, 5), (2, 1), (2, 0), (1, 0)])
+@pytest.mark.parametrize(("num_updates", "warmup"), [(20, 4), (20, 0), (10, 5), (2, 1), (1, 0)])
 def test_rates_are_a_warm_up_and_then_the_schedulers(scheduler: SchedulerConfig, num_updates: int, warmup: int) -> None:
     found = rates(scheduler, num_updates, warmup_ratio=warmup / num_updates)
     np.testing.assert_allclose(found, oracle(scheduler, num_updates, warmup), rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)
-@pytest.mark.parametrize("num_updates", [1, 2, 3, 100])
+@pytest.mark.parametrize("num_updates", [1, 2, 3, 30])
 @pytest.mark.parametrize("warmup_ratio", [0.0, 0.5, 1.0])
 def test_every_update_learns_and_none_above_the_peak(kind: str, num_updates: int, warmup_ratio: float) -> None:
     found = rates(SchedulerConfig(kind=kind), num_updates, warmup_ratio=warmup_ratio)
@@ -81,11 +80,18 @@ def test_every_update_learns_and_none_above_the_peak(kind: str, num_updates: int
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)
-def test_what_is_not_given_has_the_documented_default(kind: str) -> None:
+def test_a_setting_that_is_left_out_has_the_documented_default(kind: str) -> None:
     defaults: dict[str, Any] = dict(SCHEDULES[kind])
     np.testing.assert_array_equal(
         rates(SchedulerConfig(kind=kind), 20), rates(SchedulerConfig(kind=kind, **defaults), 20)
     )
+
+
+def test_a_compiled_schedule_gives_the_same_rates() -> None:
+    scheduler = SchedulerConfig(kind="wsd", final_ratio=0.1, decay_ratio=0.5, decay_shape="cosine")
+    compiled = jax.jit(make_schedule(OptimizerConfig(learning_rate=PEAK, warmup_ratio=0.2), scheduler, 20))
+    found = [compiled(update) for update in range(20)]
+    np.testing.assert_allclose(found, rates(scheduler, 20, warmup_ratio=0.2), rtol=1e-6)
 
 
 def test_a_warm_up_in_steps_counts_the_updates_of_each_step() -> None:
@@ -100,5 +106,5 @@ def test_no_warm_up_in_steps_is_none_whatever_the_ratio() -> None:
 
 @pytest.mark.parametrize("steps", [10, 11])
 def test_a_warm_up_as_long_as_the_run_is_refused(steps: int) -> None:
-    with pytest.raises(ConfigError, match=rf"warmup_steps {steps} must be below the 10 steps"):
+    with raises(ConfigError, "warmup_too_long"):
         make_schedule(OptimizerConfig(warmup_steps=steps), SchedulerConfig(), 20, updates_per_step=2)

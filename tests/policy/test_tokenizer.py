@@ -1,4 +1,4 @@
-"""The tokenizer of a directory: what is special and what is text, what ends a completion, and what cannot be read."""
+"""The tokenizer of a directory: special tokens, ends of completions, chat templates, and files that are refused."""
 
 import json
 import shutil
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import chat_tokenizers as chat
+from tests.raising import raises
 from transformers import AutoTokenizer
 
 from agent_tunix.config.schema import PromptConfig
@@ -44,16 +45,10 @@ def test_special_tokens_in_a_users_text_stay_text(special: str) -> None:
     assert TOKENIZER.decode(ids) == f"say {special} now"
 
 
-def test_special_tokens_of_the_template_are_single_tokens() -> None:
+def test_special_tokens_of_the_template_are_single_tokens_that_decoding_leaves_out() -> None:
     assert TOKENIZER.encode("<|im_end|>") == [END]
-
-
-def test_decoding_leaves_special_tokens_out() -> None:
     assert TOKENIZER.decode([*TOKENIZER.encode("four"), END]) == "four"
-
-
-def test_encoding_adds_nothing_at_the_ends() -> None:
-    assert TOKENIZER.encode("") == []
+    assert TOKENIZER.encode("") == []  # nothing is added at the ends
 
 
 @given(st.text())
@@ -76,7 +71,7 @@ def test_ids_and_template_are_those_of_transformers() -> None:
     assert TOKENIZER.pad_id() == theirs.pad_token_id
 
 
-# What ends and what fills up.
+# End and padding tokens.
 
 
 def test_every_end_token_of_generation_config_ends_and_the_tokenizers_own_comes_first(directory: Path) -> None:
@@ -85,25 +80,18 @@ def test_every_end_token_of_generation_config_ends_and_the_tokenizers_own_comes_
     assert Tokenizer(directory).eos_id() == END
 
 
-def test_one_end_token_of_generation_config_is_enough(directory: Path) -> None:
-    configure(directory, "tokenizer_config.json", eos_token=None)
-    assert Tokenizer(directory).eos_ids == [END]
-
-
-def test_end_tokens_may_be_written_as_objects(directory: Path) -> None:
-    configure(directory, "tokenizer_config.json", eos_token={"content": "<|im_end|>", "special": True})
-    assert Tokenizer(directory).eos_ids == [END]
-
-
-def test_without_generation_config_the_tokenizers_own_ends(directory: Path) -> None:
-    (directory / "generation_config.json").unlink()
+@pytest.mark.parametrize("token", [None, "<|im_end|>", {"content": "<|im_end|>", "special": True}])
+def test_either_file_may_name_the_end_token(directory: Path, token: Any) -> None:
+    configure(directory, "tokenizer_config.json", eos_token=token)
+    if token is not None:
+        (directory / "generation_config.json").unlink()
     assert Tokenizer(directory).eos_ids == [END]
 
 
 def test_without_any_end_token_the_directory_is_refused(directory: Path) -> None:
     configure(directory, "tokenizer_config.json", eos_token=None)
     (directory / "generation_config.json").unlink()
-    with pytest.raises(ModelError, match="names an eos token"):
+    with raises(ModelError, "missing_eos_token"):
         Tokenizer(directory)
 
 
@@ -112,55 +100,56 @@ def test_without_a_padding_token_the_end_token_fills_up(directory: Path) -> None
     assert Tokenizer(directory).pad_id() == END
 
 
-# What cannot be read.
+# Damaged files.
 
 
-def test_a_missing_tokenizer_json_says_what_to_do(directory: Path) -> None:
+def test_a_missing_tokenizer_json_is_refused(directory: Path) -> None:
     (directory / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match=r"has no tokenizer.json; save the tokenizer there"):
+    with raises(ModelError, "missing_tokenizer"):
         Tokenizer(directory)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b"\xff\xfe\x00", b"[]"])
 def test_a_damaged_tokenizer_json_is_named(directory: Path, content: bytes) -> None:
     (directory / "tokenizer.json").write_bytes(content)
-    with pytest.raises(ModelError, match=r"tokenizer.json cannot be read as a tokenizer"):
+    with raises(ModelError, "damaged_tokenizer") as caught:
         Tokenizer(directory)
+    assert "tokenizer.json" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json"])
-@pytest.mark.parametrize(("content", "said"), [(b"{", "is not JSON"), (b"[]", "object"), (b"\xff", "is not JSON")])
-def test_a_damaged_configuration_is_named(directory: Path, name: str, content: bytes, said: str) -> None:
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
+def test_a_damaged_configuration_is_named(directory: Path, name: str, content: bytes) -> None:
     (directory / name).write_bytes(content)
-    with pytest.raises(ModelError, match=f"{name} .*{said}"):
+    with raises(ModelError, "damaged_config") as caught:
         Tokenizer(directory)
+    assert name in str(caught.value)
 
 
-# The chat template.
+# Chat templates.
 
 
 JINJA = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+RENDERED = "[Be brief.][What is 2 plus 2?]"
 
 
-def test_a_template_of_the_configuration_comes_before_the_models_own(directory: Path) -> None:
-    tokenizer = Tokenizer(directory, PromptConfig(chat_template=JINJA))
-    assert tokenizer.render_chat(MESSAGES) == "[Be brief.][What is 2 plus 2?]"
-    assert tokenizer.chat_template == JINJA
-
-
-def test_a_template_may_be_given_as_a_file(directory: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.jinja").write_text(JINJA)
-    tokenizer = Tokenizer(directory, PromptConfig(chat_template=str(tmp_path / "mine.jinja")))
-    assert tokenizer.render_chat(MESSAGES) == "[Be brief.][What is 2 plus 2?]"
+def test_a_setting_wins_over_a_template_file_and_that_over_the_configuration(directory: Path, tmp_path: Path) -> None:
+    assert "<|im_start|>" in Tokenizer(directory).render_chat(MESSAGES)
+    (directory / "chat_template.jinja").write_text(JINJA)
+    assert Tokenizer(directory).render_chat(MESSAGES) == RENDERED
+    (tmp_path / "mine.jinja").write_text("mine")
+    for setting, expected in ((str(tmp_path / "mine.jinja"), "mine"), ("{{ 1 }}", "1")):
+        tokenizer = Tokenizer(directory, PromptConfig(chat_template=setting))
+        assert tokenizer.render_chat(MESSAGES) == expected
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
-    [("nowhere.jinja", "nowhere.jinja cannot be read"), ("chatml", "must be a Jinja text or the path")],
+    ("setting", "code"), [("nowhere.jinja", "unreadable_chat_template"), ("chatml", "unknown_chat_template")]
 )
-def test_a_template_that_is_neither_text_nor_file_is_refused(directory: Path, setting: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_setting_that_is_neither_text_nor_file_is_refused(directory: Path, setting: str, code: str) -> None:
+    with raises(ConfigError, code) as caught:
         Tokenizer(directory, PromptConfig(chat_template=setting))
+    assert setting in str(caught.value)
 
 
 def test_the_configurations_arguments_and_date_reach_the_template(directory: Path) -> None:
@@ -177,65 +166,40 @@ def test_of_named_templates_the_default_is_taken(directory: Path) -> None:
     assert Tokenizer(directory).chat_template == JINJA
 
 
-def test_a_template_in_a_file_of_its_own_kind_is_found(directory: Path) -> None:
+def test_a_template_in_an_older_file_is_found(directory: Path) -> None:
     configure(directory, "tokenizer_config.json", chat_template=...)
+    with raises(ModelError, "missing_chat_template") as caught:
+        Tokenizer(directory).render_chat(MESSAGES)
+    assert "set prompt.chat_template" in str(caught.value)
     (directory / "chat_template.json").write_text(json.dumps({"chat_template": JINJA}))
     assert Tokenizer(directory).chat_template == JINJA
-
-
-# What is hidden from rewards.
-
-
-def test_completions_never_show_special_tokens_even_if_they_are_not_marked_so(tmp_path: Path) -> None:
-    made = chat.byte_level(("<|endoftext|>",), ("<|im_start|>", "<|im_end|>", "<think>"))
-    tokenizer = Tokenizer(chat.save(tmp_path, made, chat.QWEN3, eos="<|im_end|>"))
-    ids = made.encode("<think>4<|im_end|><|im_start|><|endoftext|>").ids
-    assert tokenizer.decode_batch([ids, []]) == ["<think>4", ""]
-
-
-def test_an_id_beyond_the_vocabulary_has_no_text(directory: Path) -> None:
-    tokenizer = Tokenizer(directory)
-    tokenizer.encode_prompts([["", "<|im_start|>", "user"]])
-    assert tokenizer.decode([*tokenizer.encode("four"), tokenizer.vocab_size, tokenizer.vocab_size + 1]) == "four"
-
-
-# Templates.
-
-
-def test_a_template_file_wins_over_the_configuration(directory: Path) -> None:
-    (directory / "chat_template.jinja").write_text("{{ messages[0].content }}!")
-    assert Tokenizer(directory).render_chat([{"role": "user", "content": "hi"}]) == "hi!"
-
-
-def test_without_a_template_the_message_says_what_to_add(directory: Path) -> None:
-    configure(directory, "tokenizer_config.json", chat_template=...)
-    with pytest.raises(ModelError, match=r"has no chat template, .*; set prompt\.chat_template"):
-        Tokenizer(directory).render_chat(MESSAGES)
 
 
 @pytest.mark.parametrize(
     ("template", "said"),
     [
         ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
-        ("{{ messages.append(1) }}", "unsafe|not"),
+        ("{{ messages.append(1) }}", "append"),
         ("{{ messages[0].content + 1 }}", "str"),
         ("{{ 1 / 0 }}", "division"),
     ],
 )
 def test_a_template_that_fails_is_an_error_of_the_model(directory: Path, template: str, said: str) -> None:
     (directory / "chat_template.jinja").write_text(template)
-    with pytest.raises(ModelError, match=rf"the chat template of .* refuses these messages: .*({said})"):
+    with raises(ModelError, "failed_chat_template") as caught:
         Tokenizer(directory).render_chat(MESSAGES)
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("template", "said"),
     [("{% for m in messages %}", "endfor"), ("{{ messages | no_such_filter }}", "no_such_filter"), ("{{", "end of")],
 )
-def test_what_is_no_template_is_refused_at_once(directory: Path, template: str, said: str) -> None:
+def test_a_text_that_is_no_template_is_refused_at_once(directory: Path, template: str, said: str) -> None:
     (directory / "chat_template.jinja").write_text(template)
-    with pytest.raises(ModelError, match=rf"the chat template of .* is not a Jinja template: .*{said}"):
+    with raises(ModelError, "invalid_chat_template") as caught:
         Tokenizer(directory)
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +217,23 @@ def test_what_is_no_template_is_refused_at_once(directory: Path, template: str, 
         ("{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}x{% endfor %}y", "y"),
     ],
 )
-def test_what_templates_of_the_hub_use_is_there(directory: Path, template: str, expected: str) -> None:
+def test_templates_of_the_hub_find_what_they_use(directory: Path, template: str, expected: str) -> None:
     (directory / "chat_template.jinja").write_text(template)
     messages: list[Mapping[str, Any]] = [{"role": "user", "content": "é<b>"}]
     assert Tokenizer(directory).render_chat(messages) == expected
+
+
+# Text for rewards.
+
+
+def test_completions_never_show_special_tokens_even_if_they_are_not_marked_so(tmp_path: Path) -> None:
+    made = chat.byte_level(("<|endoftext|>",), ("<|im_start|>", "<|im_end|>", "<think>"))
+    tokenizer = Tokenizer(chat.save(tmp_path, made, chat.QWEN3, eos="<|im_end|>"))
+    ids = made.encode("<think>4<|im_end|><|im_start|><|endoftext|>").ids
+    assert tokenizer.decode_batch([ids, []]) == ["<think>4", ""]
+
+
+def test_an_id_beyond_the_vocabulary_has_no_text(directory: Path) -> None:
+    tokenizer = Tokenizer(directory)
+    tokenizer.encode_prompts([["", "<|im_start|>", "user"]])
+    assert tokenizer.decode([*tokenizer.encode("four"), tokenizer.vocab_size, tokenizer.vocab_size + 1]) == "four"

@@ -8,6 +8,7 @@ import pytest
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.tracking.logs import RunLog
+from tests.raising import raises
 
 LOGGER = logging.getLogger("agent_tunix.somewhere")
 
@@ -54,12 +55,12 @@ def test_resumed_run_appends(tmp_path: Path) -> None:
 
 
 def test_unknown_level_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="must be one of debug, info, warning, error, not 'loud'"):
+    with raises(ConfigError, "unknown_log_level"):
         RunLog(tmp_path / "train.log", "loud")
 
 
 def test_unwritable_file_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match=r"train\.log cannot be opened: No such file or directory"):
+    with raises(RunDirectoryError, "unwritable_log"):
         RunLog(tmp_path / "none" / "train.log", "info")
 
 

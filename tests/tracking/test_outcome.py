@@ -1,4 +1,4 @@
-"""How a run ended is kept, and read back whatever lies there."""
+"""The outcome of a run: recorded as it ends, and read back whatever lies there."""
 
 import fcntl
 import json
@@ -72,15 +72,11 @@ def test_a_run_at_work_holds_its_lock_and_a_killed_one_does_not(tmp_path: Path) 
         assert read_outcome(tmp_path).status is RunStatus.STOPPED
 
 
-def test_a_run_that_failed_before_it_was_one_is_a_run(tmp_path: Path) -> None:
+def test_a_failure_makes_a_directory_a_run_and_a_configuration_alone_does_not(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch()
     assert not is_run(tmp_path)
     record_failure(tmp_path, ValueError("no"), ["seed=1"])
     assert is_run(tmp_path)
-
-
-def test_a_configuration_alone_is_no_run(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").touch()
-    assert not is_run(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
-"""What a person sees while a run goes on."""
+"""The progress display of a run."""
 
 import contextlib
 import io
 import os
 import pty
 import re
+from typing import Any
 
 import pytest
 
 from agent_tunix.errors import ConfigError
 from agent_tunix.tracking.progress import Progress, format_duration
+from tests.raising import raises
 
 
 class Clock:
@@ -46,27 +48,25 @@ def test_plain_lines_are_some_seconds_apart_but_for_first_evaluated_and_last() -
     assert shown == [1, 6, 11, 13, 18, 23, 28, 33, 38, 40]
 
 
-def test_run_that_stops_early_shows_its_last_step() -> None:
+@pytest.mark.parametrize(
+    ("num_steps", "rows", "lines"),
+    [
+        (40, [(1, {}), (2, {}), (3, {})], ["step 1/40", "step 3/40"]),
+        (4, [(1, {"rewards/total/mean": None})], ["step 1/4"]),
+        (
+            4,
+            [(1, {"eval/accuracy": 0.5}), (2, {"eval/accuracy": None})],
+            ["step 1/4  accuracy 50.0%", "step 2/4  accuracy n/a"],
+        ),
+    ],
+    ids=["stopped early", "unscored step", "evaluation without a verdict"],
+)
+def test_the_last_step_is_shown_without_values_that_are_not_known(num_steps: int, rows: Any, lines: list[str]) -> None:
     stream = io.StringIO()
-    with Progress("plain", num_steps=40, stream=stream, clock=Clock()) as progress:
-        for step in range(1, 4):
-            progress.update(step, {})
-    assert [line.split()[1] for line in stream.getvalue().splitlines()] == ["1/40", "3/40"]
-
-
-def test_unscored_step_shows_no_reward() -> None:
-    stream = io.StringIO()
-    with Progress("plain", num_steps=4, stream=stream) as progress:
-        progress.update(1, {"rewards/total/mean": None})
-    assert stream.getvalue() == "step 1/4\n"
-
-
-def test_evaluation_without_a_verdict_shows_that_the_accuracy_is_not_known() -> None:
-    stream = io.StringIO()
-    with Progress("plain", num_steps=4, stream=stream) as progress:
-        progress.update(0, {"eval/accuracy": 0.5})
-        progress.update(1, {"eval/accuracy": None})
-    assert stream.getvalue().splitlines()[-1] == "step 1/4  accuracy n/a"
+    with Progress("plain", num_steps=num_steps, stream=stream, clock=Clock()) as progress:
+        for step, row in rows:
+            progress.update(step, row)
+    assert [line.removesuffix("  0:00 left") for line in stream.getvalue().splitlines()] == lines
 
 
 def test_time_left_of_a_resumed_run_counts_its_own_steps_only() -> None:
@@ -95,7 +95,7 @@ def test_none_shows_nothing() -> None:
 
 
 def test_unknown_mode_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must be one of auto, live, plain, none, not 'bar'"):
+    with raises(ConfigError, "unknown_progress"):
         Progress("bar", num_steps=4)
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.outcome import RunStatus
 from agent_tunix.tracking.run_table import RunRow, find_runs, format_table, metric_names, read_table, sort_table
+from tests.raising import raises
 
 METRIC = "eval/accuracy"
 
@@ -47,7 +49,7 @@ def table(directory: Path, mode: str = "max") -> list[RunRow]:
     return read_table([(run.name, run) for run in find_runs(directory)], METRIC, mode)
 
 
-def test_a_row_says_what_a_run_came_to(tmp_path: Path) -> None:
+def test_a_row_has_the_results_of_a_run(tmp_path: Path) -> None:
     make_run(tmp_path / "0", [0.25, 0.75, 0.5], overrides=["seed=1"])
     (row,) = table(tmp_path)
     assert row == RunRow(
@@ -62,12 +64,10 @@ def test_a_row_says_what_a_run_came_to(tmp_path: Path) -> None:
         reward_after=0.2,
         seconds=1.0,
     )
-
-
-def test_less_may_be_better(tmp_path: Path) -> None:
-    make_run(tmp_path / "0", [0.25, 0.75, 0.125])
-    (row,) = table(tmp_path, "min")
-    assert (row.best, row.best_step) == (0.125, 2)
+    (least,) = table(tmp_path, "min")
+    assert (least.best, least.best_step) == (0.25, 0)
+    (other,) = read_table([("0", tmp_path / "0")], "no/such")
+    assert (other.final, other.best, other.best_step) == (None, None, None)
 
 
 def test_only_overrides_that_differ_are_shown(tmp_path: Path) -> None:
@@ -83,21 +83,18 @@ def test_without_overrides_configurations_are_compared(tmp_path: Path) -> None:
     assert [row.settings for row in table(tmp_path)] == [{"seed": "1"}, {"seed": "2"}]
 
 
+def spoil(name: str, content: bytes | None) -> Callable[[Path], object]:
+    return lambda run: (run / name).unlink() if content is None else (run / name).write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("damage", "status", "steps"),
     [
-        (lambda run: (run / "metrics.jsonl").write_text("no\n{}\n"), RunStatus.UNREADABLE, None),
-        (lambda run: (run / "metrics.jsonl").unlink(), RunStatus.UNREADABLE, None),
+        *((spoil("metrics.jsonl", content), RunStatus.UNREADABLE, None) for content in (b"no\n{}\n", b"", None)),
         (lambda run: tear(run / "metrics.jsonl"), RunStatus.UNREADABLE, 2),
-        (lambda run: (run / "metrics.jsonl").write_bytes(b""), RunStatus.UNREADABLE, None),
-        (lambda run: (run / "config.yaml").write_text("{"), RunStatus.UNREADABLE, 2),
-        (lambda run: (run / "config.yaml").write_text("a: ${"), RunStatus.UNREADABLE, 2),
-        (lambda run: (run / "config.yaml").write_bytes(b""), RunStatus.UNREADABLE, 2),
-        (lambda run: (run / "config.yaml").unlink(), RunStatus.UNREADABLE, 2),
-        (lambda run: (run / "status.json").write_text("{"), RunStatus.UNREADABLE, 2),
-        (lambda run: (run / "status.json").write_text("5"), RunStatus.UNREADABLE, 2),
-        (lambda run: (run / "status.json").write_text("[]"), RunStatus.UNREADABLE, 2),
-        (lambda run: (run / "status.json").unlink(), RunStatus.STOPPED, 2),
+        *((spoil("config.yaml", content), RunStatus.UNREADABLE, 2) for content in (b"{", b"a: ${", b"", None)),
+        *((spoil("status.json", content), RunStatus.UNREADABLE, 2) for content in (b"{", b"5", b"[]")),
+        (spoil("status.json", None), RunStatus.STOPPED, 2),
     ],
 )
 def test_a_damaged_run_has_a_row_and_hides_no_other(tmp_path: Path, damage: Any, status: RunStatus, steps: Any) -> None:
@@ -111,12 +108,9 @@ def test_a_damaged_run_has_a_row_and_hides_no_other(tmp_path: Path, damage: Any,
         assert format_table([broken, whole], METRIC, form)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", "seed: 0\noptimi", None])
-def test_a_damaged_configuration_beside_overrides_is_unreadable(tmp_path: Path, content: str | None) -> None:
-    run = make_run(tmp_path / "0", [0.25], overrides=["seed=1"])
-    (run / "config.yaml").unlink()
-    if content is not None:
-        (run / "config.yaml").write_text(content)
+@pytest.mark.parametrize("content", [b"", b"[]", b"seed: 0\noptimi", None])
+def test_a_damaged_configuration_beside_overrides_is_unreadable(tmp_path: Path, content: bytes | None) -> None:
+    spoil("config.yaml", content)(make_run(tmp_path / "0", [0.25], overrides=["seed=1"]))
     (row,) = table(tmp_path)
     assert (row.status, row.settings) == (RunStatus.UNREADABLE, {"seed": "1"})
     assert "config.yaml" in row.detail
@@ -129,8 +123,7 @@ def test_a_run_that_ended_early_may_lack_rows_without_damage(tmp_path: Path, sta
     assert [row.status for row in table(tmp_path)] == [status, status]
 
 
-@pytest.mark.parametrize("content", ['{"status": "fini', "5", "[]"])
-def test_a_damaged_status_shows_only_what_other_runs_override(tmp_path: Path, content: str) -> None:
+def test_a_damaged_status_shows_only_what_other_runs_override(tmp_path: Path) -> None:
     for seed in (1, 2, 3):
         overrides = [
             f"seed={seed}",
@@ -140,7 +133,7 @@ def test_a_damaged_status_shows_only_what_other_runs_override(tmp_path: Path, co
             "optimizer=adamw",
         ]
         make_run(tmp_path / str(seed), [0.5], overrides=overrides, seed=seed)
-    (tmp_path / "3" / "status.json").write_text(content)
+    (tmp_path / "3" / "status.json").write_text('{"status": "fini')
     rows = table(tmp_path)
     assert [row.settings for row in rows][:2] == [{"seed": "1"}, {"seed": "2"}]
     assert rows[2].settings["seed"] == "3"
@@ -164,12 +157,6 @@ def test_the_names_of_metrics_are_those_of_all_runs(tmp_path: Path) -> None:
     assert names == [METRIC, "policy/kl", "rewards/total/mean", "time/step_s"]
 
 
-def test_a_metric_that_no_run_has_is_empty(tmp_path: Path) -> None:
-    make_run(tmp_path / "0", [0.5])
-    (row,) = read_table([("0", tmp_path / "0")], "no/such")
-    assert (row.final, row.best, row.best_step) == (None, None, None)
-
-
 def test_runs_are_found_at_any_depth_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for name in ("10", "2", "inner/1"):
         make_run(tmp_path / name, [0.5])
@@ -178,11 +165,13 @@ def test_runs_are_found_at_any_depth_in_the_order_of_their_numbers(tmp_path: Pat
     assert find_runs(tmp_path / "2") == [tmp_path / "2"]
 
 
-@pytest.mark.parametrize("name", ["absent", "empty", "file"])
-def test_where_there_is_no_run_it_is_said(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "code"), [("absent", "missing_directory"), ("empty", "missing_run"), ("file", "missing_directory")]
+)
+def test_a_place_without_runs_is_refused(tmp_path: Path, name: str, code: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
-    with pytest.raises(RunDirectoryError, match=name):
+    with raises(RunDirectoryError, code):
         find_runs(tmp_path / name)
 
 

@@ -1,4 +1,4 @@
-"""A run's directory, seen from outside."""
+"""A run's directory, read from outside."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ from agent_tunix.config.compose import to_yaml
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.tracking import StoredRun
+from tests.raising import raises
 from tests.tracking.rollouts.support import make_step, write
 
 
@@ -51,15 +52,15 @@ def test_a_run_that_has_just_begun_has_no_rows(tmp_path: Path) -> None:
     assert (run.rows, run.findings, run.rollouts.steps()) == ([], [], [])
 
 
-def test_what_is_no_run_says_what_it_is(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="missing does not exist; give the directory of a run"):
-        StoredRun(tmp_path / "missing")
-    with pytest.raises(RunDirectoryError, match=r"config.yaml is a file; give the directory"):
-        StoredRun(root / "config.yaml")
-    with pytest.raises(
-        RunDirectoryError, match=r"is not the directory of a run.*; it holds step_000001-000001.parquet"
+def test_a_path_that_is_no_run_is_refused(root: Path, tmp_path: Path) -> None:
+    for path, said in (
+        (tmp_path / "missing", "does not exist"),
+        (root / "config.yaml", "is a file"),
+        (root / "rollouts", "it holds step_000001-000001.parquet"),
     ):
-        StoredRun(root / "rollouts")
+        with raises(RunDirectoryError, "missing_run") as caught:
+            StoredRun(path)
+        assert said in str(caught.value)
 
 
 def test_a_damaged_part_is_named_and_leaves_the_others_readable(root: Path) -> None:
@@ -67,19 +68,19 @@ def test_a_damaged_part_is_named_and_leaves_the_others_readable(root: Path) -> N
     (root / "config.yaml").write_text("a: [")
     (root / "metrics.jsonl").write_text("{\n{}\n")
     run = StoredRun(root)
-    with pytest.raises(RunDirectoryError, match=r"environment.json should be written by the run"):
+    with raises(RunDirectoryError, "unreadable_environment"):
         _ = run.fingerprint
-    with pytest.raises(ConfigError, match=r"config.yaml should be a configuration"):
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
         _ = run.config
-    with pytest.raises(RunDirectoryError, match=r"metrics.jsonl should be a JSON object"):
+    with raises(RunDirectoryError, "damaged_metrics"):
         _ = run.rows
     assert run.rollouts.steps() == [1]
 
 
 def test_an_environment_without_a_fingerprint_is_told(root: Path) -> None:
     (root / "environment.json").write_text("{}")
-    with pytest.raises(RunDirectoryError, match="holds no reward_fingerprint"):
+    with raises(RunDirectoryError, "missing_fingerprint"):
         _ = StoredRun(root).fingerprint
     (root / "environment.json").unlink()
-    with pytest.raises(RunDirectoryError, match="No such file"):
+    with raises(RunDirectoryError, "unreadable_environment"):
         _ = StoredRun(root).environment

@@ -56,6 +56,7 @@ def find_accelerator(name: str) -> Accelerator:
     if name.lower() not in ACCELERATORS:
         raise ConfigError(
             f"no device {name!r} is known, only {', '.join(ACCELERATORS)}; give --device-memory, --device-tflops and"
-            " --device-bandwidth of another"
+            " --device-bandwidth of another",
+            code="unknown_device",
         )
     return ACCELERATORS[name.lower()]

@@ -40,7 +40,7 @@ def add_adapter(model: nnx.Module, config: ModelConfig, mesh: jax.sharding.Mesh,
     others = [name for name, module in names.items() if matches(pattern, name) and _holds_weights(module)]
     others = [name for name in others if name not in projections]
     if not chosen:
-        raise ConfigError(explain_no_match(pattern, list(projections), others))
+        raise ConfigError(explain_no_match(pattern, list(projections), others), code="no_adapted_projection")
     if others:
         _LOGGER.warning(
             "model.lora_module_path %r also matches %s, which %s no adapter: only matrices that multiply can have one",

@@ -183,5 +183,6 @@ def check_cache(cache: CachePlan, held: int, available: int) -> None:
     ) + ", generation.max_generation_steps or generation.max_prompt_length"
     raise ConfigError(
         f"{cache.describe()} = {cache.bytes / 1e9:.2f} GB, beside {held / 1e9:.2f} GB of weights, adapter, reference"
-        f" and optimiser, and a device has {available / 1e9:.2f} GB; lower {lower}, or set model.dtype=bfloat16"
+        f" and optimiser, and a device has {available / 1e9:.2f} GB; lower {lower}, or set model.dtype=bfloat16",
+        code="cache_too_large",
     )

@@ -50,7 +50,7 @@ class ChatTemplate:
         try:
             self._template = environment.from_string(source)
         except TemplateError as error:
-            raise ModelError(f"{origin} is not a Jinja template: {error}") from error
+            raise ModelError(f"{origin} is not a Jinja template: {error}", code="invalid_chat_template") from error
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
         """The conversation as text, up to where the model's turn begins, or the turns alone.
@@ -63,7 +63,7 @@ class ChatTemplate:
                 messages=messages, add_generation_prompt=add_generation_prompt, **self._variables
             )
         except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-            raise ModelError(f"{self._origin} refuses these messages: {error}") from error
+            raise ModelError(f"{self._origin} refuses these messages: {error}", code="failed_chat_template") from error
 
 
 def read_chat_template(setting: str) -> str:
@@ -76,12 +76,15 @@ def read_chat_template(setting: str) -> str:
         return setting
     if not setting.endswith(_SUFFIXES):
         raise ConfigError(
-            f"prompt.chat_template must be a Jinja text or the path of a {_SUFFIXES[0]} file, not {setting!r}"
+            f"prompt.chat_template must be a Jinja text or the path of a {_SUFFIXES[0]} file, not {setting!r}",
+            code="unknown_chat_template",
         )
     try:
         return Path(setting).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"prompt.chat_template={setting} cannot be read: {error}; correct the path") from error
+        raise ConfigError(
+            f"prompt.chat_template={setting} cannot be read: {error}; correct the path", code="unreadable_chat_template"
+        ) from error
 
 
 def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -100,7 +103,9 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
         try:
             found = json.loads(legacy.read_text(encoding="utf-8")).get("chat_template")
         except (ValueError, AttributeError) as error:
-            raise ModelError(f"{legacy} should hold an object with chat_template, but: {error}") from error
+            raise ModelError(
+                f"{legacy} should hold an object with chat_template, but: {error}", code="damaged_config"
+            ) from error
     if isinstance(found, list):
         found = {entry["name"]: entry["template"] for entry in found}.get("default")
     return (found, f"the chat template of {directory}") if isinstance(found, str) else None

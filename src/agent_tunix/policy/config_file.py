@@ -40,9 +40,9 @@ class ConfigFile:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ModelError(f"{path} cannot be read as JSON: {error}") from error
+            raise ModelError(f"{path} cannot be read as JSON: {error}", code="damaged_config") from error
         if not isinstance(values, dict):
-            raise ModelError(f"{path} must hold an object, not {type(values).__name__}")
+            raise ModelError(f"{path} must hold an object, not {type(values).__name__}", code="damaged_config")
         return cls(path, values)
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "ConfigFile":
@@ -64,7 +64,7 @@ class ConfigFile:
         """
         value = self._required(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ModelError(f"{self.path}: {name} must be a whole number above 0, not {value!r}")
+            raise ModelError(f"{self.path}: {name} must be a whole number above 0, not {value!r}", code="invalid_value")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -83,7 +83,7 @@ class ConfigFile:
         """
         value = self._required(name, default)
         if not isinstance(value, bool):
-            raise ModelError(f"{self.path}: {name} must be true or false, not {value!r}")
+            raise ModelError(f"{self.path}: {name} must be true or false, not {value!r}", code="invalid_value")
         return value
 
     def cap(self, name: str) -> float | None:
@@ -99,7 +99,7 @@ class ConfigFile:
         """
         value = self.get(name, {})
         if not isinstance(value, dict):
-            raise ModelError(f"{self.path}: {name} must be an object, not {value!r}")
+            raise ModelError(f"{self.path}: {name} must be an object, not {value!r}", code="invalid_value")
         return value
 
     def allow(self, name: str, *supported: Any) -> None:
@@ -109,7 +109,8 @@ class ConfigFile:
             only = " or ".join(repr(each) for each in supported)
             raise ModelError(
                 f"{self.path}: {name} = {value!r:.100} is not supported{f', only {only}' if only else ''};"
-                " the model would not be computed as it was trained"
+                " the model would not be computed as it was trained",
+                code="unsupported_feature",
             )
 
     def layer_kinds(self, pattern: int | None) -> tuple[LayerKind, ...]:
@@ -126,7 +127,8 @@ class ConfigFile:
         allowed = ("full_attention",) if pattern is None else ("full_attention", "sliding_attention")
         if not isinstance(kinds, list) or len(kinds) != count or not all(kind in allowed for kind in kinds):
             raise ModelError(
-                f"{self.path}: layer_types must name {count} layers of {', '.join(allowed)}; it is {kinds!r}"
+                f"{self.path}: layer_types must name {count} layers of {', '.join(allowed)}; it is {kinds!r}",
+                code="unsupported_layer_types",
             )
         return tuple(kinds)
 
@@ -135,7 +137,10 @@ class ConfigFile:
         name = "rope_scaling" if self.section("rope_scaling") else "rope_parameters"
         parameters = self.section(name)
         if any(isinstance(value, dict) for value in parameters.values()):
-            raise ModelError(f"{self.path}: {name} for each kind of layer is not supported; it is {parameters!r}")
+            raise ModelError(
+                f"{self.path}: {name} for each kind of layer is not supported; it is {parameters!r}",
+                code="unsupported_rope",
+            )
         return self._make_rope(name, parameters, "rope_theta", default_theta)
 
     def rope_of(self, kind: LayerKind, old_theta: str, default_theta: float) -> Rope:
@@ -149,7 +154,10 @@ class ConfigFile:
         name = "rope_parameters"
         by_kind = self.section(name)
         if not all(isinstance(value, dict) for value in by_kind.values()):
-            raise ModelError(f"{self.path}: {name} must hold an object for each kind of layer; it is {by_kind!r}")
+            raise ModelError(
+                f"{self.path}: {name} must hold an object for each kind of layer; it is {by_kind!r}",
+                code="unsupported_rope",
+            )
         parameters = by_kind.get(kind, {})
         if kind == "full_attention" and self.section("rope_scaling"):
             name, parameters = "rope_scaling", {**parameters, **self.section("rope_scaling")}
@@ -159,7 +167,8 @@ class ConfigFile:
         rope_type = parameters.get("rope_type", parameters.get("type", "default"))
         if not isinstance(rope_type, str) or rope_type not in _ROPE_KEYS:
             raise ModelError(
-                f"{self.path}: {name} of type {rope_type!r} is not supported, only {', '.join(_ROPE_KEYS)}"
+                f"{self.path}: {name} of type {rope_type!r} is not supported, only {', '.join(_ROPE_KEYS)}",
+                code="unsupported_rope",
             )
         inner = ConfigFile(self.path, {f"{name}.{key}": value for key, value in parameters.items()})
         inner.allow(f"{name}.partial_rotary_factor", 1.0)
@@ -168,12 +177,15 @@ class ConfigFile:
             return Rope(theta)
         factor, *bounds = (inner.number(f"{name}.{key}") for key in _ROPE_KEYS[rope_type])
         if factor < 1:
-            raise ModelError(f"{self.path}: {name}.factor must be at least 1, not {factor:g}")
+            raise ModelError(f"{self.path}: {name}.factor must be at least 1, not {factor:g}", code="invalid_value")
         if rope_type == "linear":
             return Rope(theta, "linear", factor)
         low, high = bounds
         if low >= high:
-            raise ModelError(f"{self.path}: {name}.low_freq_factor {low:g} must be below high_freq_factor {high:g}")
+            raise ModelError(
+                f"{self.path}: {name}.low_freq_factor {low:g} must be below high_freq_factor {high:g}",
+                code="invalid_value",
+            )
         key = "original_max_position_embeddings"
         # A key of its own comes before that among the parameters, as in transformers.
         length = self.get(key) or inner.get(f"{name}.{key}") or self.whole("max_position_embeddings")
@@ -182,10 +194,12 @@ class ConfigFile:
     def _required(self, name: str, default: Any) -> Any:
         value = self.get(name, default)
         if value is None:
-            raise ModelError(f"{self.path} lacks {name!r}; is it the file that was saved with the weights?")
+            raise ModelError(
+                f"{self.path} lacks {name!r}; is it the file that was saved with the weights?", code="missing_key"
+            )
         return value
 
     def _positive(self, name: str, value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-            raise ModelError(f"{self.path}: {name} must be a number above 0, not {value!r}")
+            raise ModelError(f"{self.path}: {name} must be a number above 0, not {value!r}", code="invalid_value")
         return float(value)

@@ -28,7 +28,9 @@ def find_model_directory(config: ModelConfig) -> Path:
     else:
         directory = EMBEDDED_MODEL if config.path is None else Path(config.path).expanduser()
         if not directory.is_dir():
-            raise ModelError(f"model.path {directory} is not a directory{_advice(config.path or '')}")
+            raise ModelError(
+                f"model.path {directory} is not a directory{_advice(config.path or '')}", code="missing_directory"
+            )
         check_files(f"model.path {directory}", [path.name for path in directory.iterdir()])
     check_weights(directory)
     return directory

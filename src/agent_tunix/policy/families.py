@@ -85,7 +85,10 @@ def parse_architecture(config: ConfigFile) -> Architecture:
     model_type = config.get("model_type")
     family = FAMILIES.get(str(model_type))
     if family is None:
-        raise ModelError(f"{config.path} has model_type {model_type!r}; supported: {', '.join(FAMILIES)}")
+        raise ModelError(
+            f"{config.path} has model_type {model_type!r}; supported: {', '.join(FAMILIES)}",
+            code="unsupported_model_type",
+        )
     return family(config)
 
 
@@ -112,10 +115,14 @@ def _common(
     head_dim = config.whole("head_dim", default_head_dim or max(hidden // heads, 1))
     if heads % kv_heads:
         raise ModelError(
-            f"{config.path}: num_attention_heads {heads} must be divisible by num_key_value_heads {kv_heads}"
+            f"{config.path}: num_attention_heads {heads} must be divisible by num_key_value_heads {kv_heads}",
+            code="invalid_value",
         )
     if head_dim % 2:
-        raise ModelError(f"{config.path}: head_dim {head_dim} must be even, because rotary embeddings turn pairs")
+        raise ModelError(
+            f"{config.path}: head_dim {head_dim} must be even, because rotary embeddings turn pairs",
+            code="invalid_value",
+        )
     return {
         "model_type": config.get("model_type"),
         "vocab_size": config.whole("vocab_size"),
@@ -135,14 +142,16 @@ def _refuse_variants(config: ConfigFile, neutral: Mapping[str, tuple[Any, ...]])
         if (value := config.get(name)) is not None:
             raise ModelError(
                 f"{config.path}: the weights are quantised ({name} = {value!r:.100}), which is not supported; give the"
-                " model that they were made from"
+                " model that they were made from",
+                code="quantised_weights",
             )
     for name, values in neutral.items():
         config.allow(name, *values)
     if own := [name for name in config.section("auto_map") if name.startswith("AutoModel")]:
         raise ModelError(
             f"{config.path}: auto_map gives the model code of its own for {', '.join(own)}, which is never run; if the"
-            " model is an ordinary one, remove the key"
+            " model is an ordinary one, remove the key",
+            code="custom_model_code",
         )
 
 
@@ -240,7 +249,9 @@ def _read_gemma3(config: ConfigFile) -> Architecture:
     config.allow("tie_word_embeddings", True)
     text = config.section("text_config")
     if not text:
-        raise ModelError(f"{config.path} lacks 'text_config'; is it the file that was saved with the weights?")
+        raise ModelError(
+            f"{config.path} lacks 'text_config'; is it the file that was saved with the weights?", code="missing_key"
+        )
     architecture = _read_gemma3_text(ConfigFile(config.path, text))
     return replace(architecture, model_type=config.get("model_type"))
 

@@ -82,6 +82,7 @@ def plannable_architecture(config: ModelConfig) -> Architecture:
         raise ModelError(
             f"model.path={config.path} is not on this disk, and its sizes are not known beforehand; download its"
             " config.json into a directory and give model.path=DIR, or plan for one of "
-            + ", ".join(f"hf://{known}" for known in KNOWN_MODELS)
+            + ", ".join(f"hf://{known}" for known in KNOWN_MODELS),
+            code="unknown_model",
         )
     return parse_architecture(ConfigFile(Path(f"{name}/config.json"), KNOWN_MODELS[name]))

@@ -66,8 +66,8 @@ def parse_location(path: str | None) -> Location | None:
     if scheme not in _NAMES:
         page = re.fullmatch(r"(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)/?.*", rest)
         advice = f"write hf://{page[1]}" if page else f"give a directory, {', '.join(_FORMS.values())}"
-        raise ModelError(f"model.path={path} is not an address of a model; {advice}")
+        raise ModelError(f"model.path={path} is not an address of a model; {advice}", code="invalid_address")
     named = _NAMES[scheme].fullmatch(rest)
     if named is None:
-        raise ModelError(f"model.path={path} should be {_FORMS[scheme]}")
+        raise ModelError(f"model.path={path} should be {_FORMS[scheme]}", code="invalid_address")
     return Location(scheme, named["name"], named["revision"])

@@ -239,7 +239,8 @@ def check_memory(plan: MemoryPlan, available: int) -> str | None:
     if plan.weights + plan.reference > available:
         raise ConfigError(
             f"the weights alone need {gigabytes(plan.weights + plan.reference)}, and there are {gigabytes(available)}:"
-            f" {plan.describe()}. {_ADVICE}"
+            f" {plan.describe()}. {_ADVICE}",
+            code="weights_too_large",
         )
     if plan.total > available:
         return (

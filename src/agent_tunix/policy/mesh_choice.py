@@ -115,7 +115,8 @@ def choose_mesh_shape(
         raise ConfigError(
             f"model.mesh_shape=auto finds no division of the model and of {num_rows} rows of a micro-batch that uses"
             f" all {devices.count} devices of {devices.count // devices.per_process} processes; try a micro-batch"
-            f" (training.micro_batch_size × grpo.num_generations) of a multiple of {devices.count} rows"
+            f" (training.micro_batch_size × grpo.num_generations) of a multiple of {devices.count} rows",
+            code="idle_devices",
         )
     needed = {shape: needs(shape) for shape in [*shapes, _WHOLE]}
     room = int(devices.memory * USABLE_MEMORY)

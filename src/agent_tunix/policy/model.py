@@ -38,7 +38,8 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, s
     if config.model_family is not None and family_of(config.model_family) != family:
         raise ModelError(
             f"model.model_family is {config.model_family}, but {directory} holds {architecture.model_type};"
-            f" set model.model_family={family}, or null for whatever config.json says"
+            f" set model.model_family={family}, or null for whatever config.json says",
+            code="wrong_model_family",
         )
     dtype = compute_dtype(config.dtype)
     # Small updates are lost on weights in bfloat16: what trains is stored in float32, whatever computes.

@@ -69,7 +69,9 @@ def _describe_tensors(path: Path) -> list[str]:
                 lines.append(json.dumps([name, entry["dtype"], entry["shape"], sampled]))
             return lines
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
-        raise ModelError(f"{path} is damaged or half downloaded ({error!r}); fetch it again") from error
+        raise ModelError(
+            f"{path} is damaged or half downloaded ({error!r}); fetch it again", code="damaged_weights"
+        ) from error
 
 
 def _sample(file: BinaryIO, begin: int, end: int) -> str:

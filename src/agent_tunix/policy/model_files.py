@@ -44,17 +44,20 @@ def check_files(where: str, names: Collection[str]) -> None:
     if "adapter_config.json" in names:
         raise ModelError(
             f"{where} holds an adapter, not a model; merge it into its base with PEFT's `merge_and_unload()`, save"
-            " that with `save_pretrained`, and give its directory"
+            " that with `save_pretrained`, and give its directory",
+            code="adapter_without_model",
         )
     if "config.json" not in names:
-        raise ModelError(f"{where} has no config.json; give a Hugging Face model directory")
+        raise ModelError(f"{where} has no config.json; give a Hugging Face model directory", code="missing_config")
     other = sorted(name for name in names if name.endswith((".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")))
     if other:
         raise ModelError(
-            f"{where} has its weights in {other[0]} and not in *.safetensors, which alone is read; convert them with"
-            " transformers: `AutoModelForCausalLM.from_pretrained(SOURCE).save_pretrained(DIR)`, and set model.path=DIR"
+            f"{where} has its weights in {other[0]} and not in *.safetensors, which alone is read; convert them"
+            " with transformers: `AutoModelForCausalLM.from_pretrained(SOURCE).save_pretrained(DIR)`, and set"
+            " model.path=DIR",
+            code="unsupported_weights",
         )
-    raise ModelError(f"{where} has no *.safetensors file; is the download complete?")
+    raise ModelError(f"{where} has no *.safetensors file; is the download complete?", code="missing_weights")
 
 
 def check_weights(directory: Path) -> None:
@@ -65,16 +68,22 @@ def check_weights(directory: Path) -> None:
     """
     for name in sorted(_shards(directory)):
         if not (directory / name).is_file():
-            raise ModelError(f"{directory} lacks {name}, which its {INDEX} names; fetch it again, or the whole model")
+            raise ModelError(
+                f"{directory} lacks {name}, which its {INDEX} names; fetch it again, or the whole model",
+                code="missing_weights",
+            )
     for path in sorted(directory.glob("*.safetensors")):
         if not path.is_file():
             what = "a link to a file that is gone" if path.is_symlink() else "no file"
-            raise ModelError(f"{path} is {what}; fetch it again, or give the directory that the files are in")
+            raise ModelError(
+                f"{path} is {what}; fetch it again, or give the directory that the files are in", code="missing_weights"
+            )
         size, needed = path.stat().st_size, _length_by_header(path)
         if needed is None or size != needed:
             should = "whose header is damaged" if needed is None else f"where its header says {needed:,}"
             raise ModelError(
-                f"{path} is damaged or half downloaded ({size:,} bytes, {should}); delete and fetch it again"
+                f"{path} is damaged or half downloaded ({size:,} bytes, {should}); delete and fetch it again",
+                code="damaged_weights",
             )
 
 
@@ -101,7 +110,9 @@ def _shards(directory: Path) -> set[str]:
         index: Any = json.loads(path.read_text(encoding="utf-8"))
         return {str(name) for name in index["weight_map"].values()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path} is damaged or half downloaded ({error!r}); delete and fetch it again") from error
+        raise ModelError(
+            f"{path} is damaged or half downloaded ({error!r}); delete and fetch it again", code="damaged_index"
+        ) from error
 
 
 def _length_by_header(path: Path) -> int | None:

@@ -87,11 +87,14 @@ def check_groups(config: OptimizerConfig, model: nnx.Module) -> dict[str, int]:
             why = "only weights that groups before it have" if taken else "no weight that trains"
             raise ConfigError(
                 f"optimizer.groups.{group.name}.match {group.match.pattern!r} matches {why}; these train:"
-                f" {', '.join(paths[:3])} … {paths[-1]}"
+                f" {', '.join(paths[:3])} … {paths[-1]}",
+                code="group_without_weights",
             )
     frozen = {group.name for group in parameter_groups(config) if group.freeze}
     if frozen.issuperset(labels):
-        raise ConfigError("optimizer.groups freezes every weight, so that nothing would be learned; freeze fewer")
+        raise ConfigError(
+            "optimizer.groups freezes every weight, so that nothing would be learned; freeze fewer", code="frozen_model"
+        )
     return counts
 
 

@@ -53,9 +53,15 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     found = _read_heads(directory)
     embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
     if not embeddings:
-        raise ModelError(f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; are all files downloaded?")
+        raise ModelError(
+            f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; are all files downloaded?",
+            code="missing_tensor",
+        )
     if len(embeddings) > 1:
-        raise ModelError(f"{directory} has {' and '.join(embeddings)}; only models of one decoder are supported")
+        raise ModelError(
+            f"{directory} has {' and '.join(embeddings)}; only models of one decoder are supported",
+            code="several_decoders",
+        )
     prefix = embeddings[0].removesuffix(_EMBEDDING)
     heads = [name for name in found if name == _HEAD or name.endswith(f".{_HEAD}")]
     located = {}
@@ -72,10 +78,14 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     if unknown:
         raise ModelError(
             f"{directory} has {_some(unknown)}, which its config.json, of model_type {architecture.model_type},"
-            " does not account for; the model would not be computed as it was trained"
+            " does not account for; the model would not be computed as it was trained",
+            code="unknown_tensor",
         )
     if missing:
-        raise ModelError(f"{directory} has no {_some(missing)} in its *.safetensors; are all files downloaded?")
+        raise ModelError(
+            f"{directory} has no {_some(missing)} in its *.safetensors; are all files downloaded?",
+            code="missing_tensor",
+        )
     for tensor, stored in located.items():
         _check_stored(directory, tensor, stored)
     if architecture.tied_embeddings and heads:
@@ -98,11 +108,13 @@ def _some(names: list[str]) -> str:
 def _check_stored(directory: Path, tensor: Tensor, stored: Stored) -> None:
     if stored.shape != tensor.shape:
         raise ModelError(
-            f"{directory}: {stored.name} has the shape {stored.shape}, but config.json asks for {tensor.shape}"
+            f"{directory}: {stored.name} has the shape {stored.shape}, but config.json asks for {tensor.shape}",
+            code="wrong_tensor_shape",
         )
     if stored.kind not in _TYPES:
         raise ModelError(
-            f"{directory}: {stored.name} is stored as {stored.kind}, but weights must be one of {', '.join(_TYPES)}"
+            f"{directory}: {stored.name} is stored as {stored.kind}, but weights must be one of {', '.join(_TYPES)}",
+            code="unsupported_tensor_type",
         )
 
 
@@ -122,7 +134,9 @@ def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
     if not same:
         raise ModelError(
             f"{directory}: {head.name} differs from {embedding.name}, but config.json has tie_word_embeddings = true;"
-            " set it to false if the model was trained with an output projection of its own, and else remove the tensor"
+            " set it to false if the model was trained with an output projection of its own, and else remove the"
+            " tensor",
+            code="untied_projection",
         )
 
 
@@ -135,7 +149,8 @@ def _read_heads(directory: Path) -> dict[str, Stored]:
                 if name in found:
                     raise ModelError(
                         f"{directory} has {name} in {found[name].file.name} and in {file.name}; remove the files that"
-                        " are not of this model"
+                        " are not of this model",
+                        code="duplicate_tensor",
                     )
                 part = tensors.get_slice(name)
                 found[name] = Stored(file, name, tuple(part.get_shape()), part.get_dtype())
@@ -160,11 +175,14 @@ def list_files(directory: Path) -> list[Path]:
         weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         files = [directory / name for name in sorted(set(weight_map.values()))]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{index} cannot be read as an index of tensors: {error!r}; fetch it again") from error
+        raise ModelError(
+            f"{index} cannot be read as an index of tensors: {error!r}; fetch it again", code="damaged_index"
+        ) from error
     if missing := [file.name for file in files if not file.is_file()]:
         raise ModelError(
             f"{index} names {len(files)} files, but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
-            " not there; the download is not complete"
+            " not there; the download is not complete",
+            code="missing_weights",
         )
     return files
 
@@ -180,4 +198,6 @@ def open_tensors(file: Path) -> Iterator[Any]:
         with safe_open(file, framework="numpy") as tensors:
             yield tensors
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{file} is damaged or half downloaded ({error}); fetch it again") from error
+        raise ModelError(
+            f"{file} is damaged or half downloaded ({error}); fetch it again", code="damaged_weights"
+        ) from error

@@ -54,12 +54,15 @@ class Tokenizer:
         self._directory = directory
         path = directory / "tokenizer.json"
         if not path.is_file():
-            raise ModelError(f"{directory} has no tokenizer.json; save the tokenizer there in its fast form")
+            raise ModelError(
+                f"{directory} has no tokenizer.json; save the tokenizer there in its fast form",
+                code="missing_tokenizer",
+            )
         try:
             self._plain = FastTokenizer.from_file(str(path))
             self._special = FastTokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception
-            raise ModelError(f"{path} cannot be read as a tokenizer: {error}") from error
+            raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="damaged_tokenizer") from error
         self._plain.encode_special_tokens = True
         for fast in (self._plain, self._special):
             fast.no_padding()
@@ -72,7 +75,8 @@ class Tokenizer:
         self.eos_ids: list[int] = list(dict.fromkeys(i for i in [eos, *extra] if isinstance(i, int)))
         if not self.eos_ids:
             raise ModelError(
-                f"{directory}: neither tokenizer_config.json nor generation_config.json names an eos token"
+                f"{directory}: neither tokenizer_config.json nor generation_config.json names an eos token",
+                code="missing_eos_token",
             )
         pad = self._token_id("pad_token")
         self._pad: int = self.eos_ids[0] if pad is None else pad
@@ -230,7 +234,8 @@ class Tokenizer:
         if self._template is None:
             raise ModelError(
                 f"{self._directory} has no chat template, as base models have none; set prompt.chat_template to a"
-                f" Jinja text or a .jinja file, or choose prompt=plain"
+                f" Jinja text or a .jinja file, or choose prompt=plain",
+                code="missing_chat_template",
             )
         return self._template.render(messages)
 
@@ -265,7 +270,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ModelError(f"{path} is not JSON: {error}") from error
+        raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
     if not isinstance(loaded, dict):
-        raise ModelError(f"{path} must hold an object, not {type(loaded).__name__}")
+        raise ModelError(f"{path} must hold an object, not {type(loaded).__name__}", code="damaged_config")
     return loaded

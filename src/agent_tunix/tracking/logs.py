@@ -29,12 +29,15 @@ class RunLog(Closing):
 
     def __init__(self, path: Path, level: str, *, console: bool = True) -> None:
         if level not in LEVELS:
-            raise ConfigError(f"training.log_level must be one of {', '.join(LEVELS)}, not {level!r}")
+            raise ConfigError(
+                f"training.log_level must be one of {', '.join(LEVELS)}, not {level!r}", code="unknown_log_level"
+            )
         try:
             file = _FileHandler(path, encoding="utf-8")
         except OSError as error:
             raise RunDirectoryError(
-                f"{path} cannot be opened: {error.strerror}; correct the permissions or choose another hydra.run.dir"
+                f"{path} cannot be opened: {error.strerror}; correct the permissions or choose another hydra.run.dir",
+                code="unwritable_log",
             ) from error
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
         self._handlers: list[logging.Handler] = [file]

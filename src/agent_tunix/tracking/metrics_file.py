@@ -144,7 +144,8 @@ def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                     return
                 raise RunDirectoryError(
                     f"each line of {path} should be a JSON object with a step, but line {number} is not ({error}); "
-                    f"remove that line, or start a new run in another directory"
+                    f"remove that line, or start a new run in another directory",
+                    code="damaged_metrics",
                 ) from error
             yield line, row
 
@@ -156,4 +157,6 @@ def _explained(path: Path, verb: str, remedy: str = WRITING_REMEDY) -> Iterator[
     except RunDirectoryError:  # An OSError too, and explained already.
         raise
     except OSError as error:
-        raise RunDirectoryError(f"{path} could not be {verb}: {error.strerror}; {remedy}") from error
+        raise RunDirectoryError(
+            f"{path} could not be {verb}: {error.strerror}; {remedy}", code="inaccessible_metrics"
+        ) from error

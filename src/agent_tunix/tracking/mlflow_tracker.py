@@ -123,7 +123,8 @@ def _open_client(config: Config) -> Any:
     except ImportError as error:
         raise ConfigError(
             "tracking.mlflow=true needs the package mlflow-skinny, which is not installed; pip install"
-            ' "agent_tunix[mlflow]"'
+            ' "agent_tunix[mlflow]"',
+            code="missing_package",
         ) from error
     return MlflowClient(tracking_uri=_store_of(config))
 
@@ -143,7 +144,8 @@ def _explained(config: Config) -> Iterator[None]:
         reason = (str(error).strip().splitlines() or ["no details"])[0][:300]
         raise ConfigError(
             f"MLflow cannot open a run in {_store_of(config)}: {type(error).__name__}: {reason}; set"
-            f" tracking.mlflow_uri to a store that is there, as sqlite:///mlflow.db, or leave tracking.mlflow=false"
+            f" tracking.mlflow_uri to a store that is there, as sqlite:///mlflow.db, or leave tracking.mlflow=false",
+            code="unreachable_tracker",
         ) from error
 
 

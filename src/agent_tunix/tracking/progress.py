@@ -166,7 +166,7 @@ def format_duration(seconds: float) -> str:
 
 def _open_display(mode: str, num_steps: int, done: int, stream: TextIO, clock: Clock) -> Display:
     if mode not in MODES:
-        raise ConfigError(f"tracking.progress must be one of {', '.join(MODES)}, not {mode!r}")
+        raise ConfigError(f"tracking.progress must be one of {', '.join(MODES)}, not {mode!r}", code="unknown_progress")
     if mode == "auto":
         mode = "live" if stream.isatty() and os.environ.get("TERM") != "dumb" else "plain"
     if mode == "live":

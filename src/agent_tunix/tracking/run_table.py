@@ -72,14 +72,18 @@ def find_runs(directory: Path) -> list[Path]:
         RunDirectoryError: It is no directory, or holds no run.
     """
     if not directory.is_dir():
-        raise RunDirectoryError(f"{directory} is no directory; give one that holds runs, as multirun/… does")
+        raise RunDirectoryError(
+            f"{directory} is no directory; give one that holds runs, as multirun/… does", code="missing_directory"
+        )
     found = []
     for root, names, _ in os.walk(directory):
         if is_run(Path(root)):
             found.append(Path(root))
             names.clear()  # what lies in a run is its own
     if not found:
-        raise RunDirectoryError(f"{directory} holds no run; a run's directory has a config.yaml and a metrics.jsonl")
+        raise RunDirectoryError(
+            f"{directory} holds no run; a run's directory has a config.yaml and a metrics.jsonl", code="missing_run"
+        )
     return sorted(found, key=lambda run: _natural(str(run)))
 
 

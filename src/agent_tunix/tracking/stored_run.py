@@ -27,11 +27,14 @@ class StoredRun:
         self.root = Path(root)
         if not self.root.is_dir():
             kind = "is a file" if self.root.exists() else "does not exist"
-            raise RunDirectoryError(f"{self.root} {kind}; give the directory of a run, which holds a config.yaml")
+            raise RunDirectoryError(
+                f"{self.root} {kind}; give the directory of a run, which holds a config.yaml", code="missing_run"
+            )
         if not (self.root / "config.yaml").is_file():
             holds = ", ".join(sorted(path.name for path in self.root.iterdir())[:8]) or "nothing"
             raise RunDirectoryError(
-                f"{self.root} is not the directory of a run, which holds a config.yaml; it holds {holds}"
+                f"{self.root} is not the directory of a run, which holds a config.yaml; it holds {holds}",
+                code="missing_run",
             )
         self._rollouts = RolloutReader(self.root / "rollouts")
 
@@ -83,7 +86,9 @@ class StoredRun:
                 raise ValueError(f"it holds {type(environment).__name__}, not an object")
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or error
-            raise RunDirectoryError(f"{path} should be written by the run as it starts, but: {said}") from error
+            raise RunDirectoryError(
+                f"{path} should be written by the run as it starts, but: {said}", code="unreadable_environment"
+            ) from error
         return environment
 
     @property
@@ -96,7 +101,10 @@ class StoredRun:
         environment = self.environment
         stored = environment.get("reward_fingerprint")
         if not isinstance(stored, dict):
-            raise RunDirectoryError(f"{self.root / 'environment.json'} holds no reward_fingerprint; it was changed")
+            raise RunDirectoryError(
+                f"{self.root / 'environment.json'} holds no reward_fingerprint; it was changed",
+                code="missing_fingerprint",
+            )
         return stored
 
     def _lines(self, name: str) -> list[dict[str, Any]]:

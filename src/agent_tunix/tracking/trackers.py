@@ -76,7 +76,8 @@ class TensorBoardTracker:
         except OSError as error:
             raise RunDirectoryError(
                 f"TensorBoard events cannot be written to {log_dir}: {error.strerror}; "
-                f"set training.log_dir elsewhere or tracking.tensorboard=false"
+                f"set training.log_dir elsewhere or tracking.tensorboard=false",
+                code="unwritable_events",
             ) from error
         if resume_step is not None:
             start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
@@ -145,7 +146,9 @@ class WandbTracker:
             import wandb
         except ImportError as error:
             raise ConfigError(
-                'wandb_disabled=false needs the package wandb, which is not installed; pip install "agent_tunix[wandb]"'
+                "wandb_disabled=false needs the package wandb, which is not installed;"
+                ' pip install "agent_tunix[wandb]"',
+                code="missing_package",
             ) from error
         id_file = run_dir / "wandb_run_id"
         try:
@@ -160,7 +163,8 @@ class WandbTracker:
         except wandb.errors.Error as error:
             raise ConfigError(
                 f"Weights & Biases cannot open a run: {error}; run `wandb login`, set WANDB_MODE=offline to send the "
-                f"metrics later, or leave wandb_disabled=true"
+                f"metrics later, or leave wandb_disabled=true",
+                code="unreachable_tracker",
             ) from error
         id_file.write_text(self._run.id)
         self._histogram, self._table = wandb.Histogram, wandb.Table

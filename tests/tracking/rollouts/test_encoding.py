@@ -4,7 +4,6 @@ import collections
 import datetime
 import decimal
 import enum
-import json
 import math
 import sys
 from fractions import Fraction
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -37,7 +36,6 @@ def nested(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(deadline=None)
 @given(st.recursive(SCALARS | ARRAYS | st.sets(st.integers()), nested, max_leaves=12))
 def test_a_value_comes_back_as_it_was(value: Any) -> None:
     text = encode(value)
@@ -95,7 +93,6 @@ def test_what_json_has_stands_for_itself_and_all_else_is_tagged(value: Any, text
 
 class Pair(NamedTuple):
     a: int
-    b: int
 
 
 class Colour(enum.Enum):
@@ -122,11 +119,11 @@ def circle() -> list[Any]:
     return value
 
 
-def bomb() -> list[Any]:
-    """2^60 leaves in 60 lists."""
+def nest(depth: int, width: int) -> list[Any]:
+    """`depth` lists, each with `width` of the one before: 2^55 leaves for (55, 2)."""
     value: list[Any] = [1]
-    for _ in range(55):
-        value = [value, value]
+    for _ in range(depth):
+        value = [value] * width
     return value
 
 
@@ -152,22 +149,14 @@ def test_what_cannot_be_stored_says_what_it_was(value: Any) -> None:
     assert found.kind.endswith(type(value).__qualname__)
 
 
-def test_circles_and_giants_end() -> None:
-    for value in (circle(), bomb()):
-        json.loads(encode(value))
-
-
-def test_deep_nesting_ends_in_words() -> None:
-    value: list[Any] = []
-    for _ in range(100_000):
-        value = [value]
-    assert "opaque" in encode(value)
+def test_circles_and_giants_end_in_words() -> None:
+    for value in (circle(), nest(55, 2), nest(20_000, 1)):
+        assert "opaque" in encode(value)
 
 
 def test_subclasses_come_back_as_what_they_are_a_kind_of() -> None:
-    pair = Pair(1, 2)
-    found = decode(encode([Word.YES, pair, collections.OrderedDict(a=1), collections.defaultdict(int, b=2)]))
-    assert same(found, ["yes", (1, 2), {"a": 1}, {"b": 2}])
+    found = decode(encode([Word.YES, Pair(1), collections.OrderedDict(a=1), collections.defaultdict(int, b=2)]))
+    assert same(found, ["yes", (1,), {"a": 1}, {"b": 2}])
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"$type":"no such"}', '{"$type":"bytes","base64":"é"}', '{"$type":"int"}'])

@@ -1,4 +1,4 @@
-"""Cutting what a resumed run will write again."""
+"""Steps cut from the files, because a resumed run writes them again."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.rollouts import RolloutReader
 from agent_tunix.tracking.rollouts.files import cut_after, list_files
+from tests.raising import raises
 from tests.tracking.rollouts.support import assert_same_step, make_step, names, write
 
 
@@ -19,7 +20,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("last", range(-1, 9))
+@pytest.mark.parametrize("last", [-1, 0, 2, 3, 5, 7, 8])
 def test_steps_up_to_the_last_kept_are_all_that_is_left(directory: Path, last: int) -> None:
     cut_after(directory, last)
     steps = list(range(1, min(last, 7) + 1))
@@ -46,7 +47,7 @@ def test_a_cut_that_was_killed_halfway_shows_each_step_once_and_can_be_done_agai
     """The shorter file is there, the longer one not yet gone."""
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _fail_for_parquet)
-        with pytest.raises(RunDirectoryError, match="could not be cut"):
+        with raises(RunDirectoryError, "inaccessible_rollouts"):
             cut_after(directory, 5)
     assert [(file.first, file.last) for file in list_files(directory)] == [(1, 3), (4, 5), (4, 6), (7, 7)]
     assert [stored.step for stored in RolloutReader(directory).iterate()] == list(range(1, 8))
@@ -62,7 +63,7 @@ def _fail_for_parquet(path: Path, missing_ok: bool = False) -> None:
 
 def test_a_damaged_file_that_spans_the_cut_is_named(directory: Path) -> None:
     (directory / "step_000004-000006.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with pytest.raises(RunDirectoryError, match=r"rollouts.* could not be cut: .*; restore or remove"):
+    with raises(RunDirectoryError, "inaccessible_rollouts"):
         cut_after(directory, 5)
     cut_after(directory, 3)  # as a whole it can go
     assert names(directory) == ["step_000001-000003.parquet"]

@@ -1,8 +1,9 @@
-"""Rollouts read back: by our reader, and by what people read Parquet with."""
+"""Rollouts read back by our reader, pandas, Polars and DuckDB."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -15,6 +16,7 @@ import pytest
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.rollouts import RolloutReader
 from agent_tunix.tracking.rollouts.schema import COLUMNS
+from tests.raising import raises
 from tests.tracking.rollouts.support import assert_same_step, make_step, write
 
 
@@ -54,11 +56,11 @@ def test_counts_and_columns_are_read_without_the_rest(directory: Path) -> None:
     assert pa.concat_tables(tables)["step"].to_pylist() == [step for step in range(1, 7) for _ in range(4)]
 
 
-def test_a_step_that_is_not_there_says_which_are(directory: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match=r"step 7 are not in .*; steps 1 to 6 are"):
-        RolloutReader(directory).read_step(7)
-    with pytest.raises(RunDirectoryError, match="no step is"):
-        RolloutReader(tmp_path / "none").read_step(1)
+def test_a_step_that_is_not_there_is_an_error_that_names_those_that_are(directory: Path, tmp_path: Path) -> None:
+    for place, said in ((directory, "steps 1 to 6 are"), (tmp_path / "none", "no step is")):
+        with raises(RunDirectoryError, "missing_step") as caught:
+            RolloutReader(place).read_step(7)
+        assert said in str(caught.value)
 
 
 def test_a_reader_sees_what_a_run_adds_and_cuts(tmp_path: Path) -> None:
@@ -79,13 +81,31 @@ def test_an_unfinished_file_is_passed_over(tmp_path: Path) -> None:
     assert RolloutReader(tmp_path).steps() == [1]
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"text", None])
-def test_a_damaged_file_is_named(tmp_path: Path, content: bytes | None) -> None:
+def replace_column(table: pa.Table) -> pa.Table:
+    return table.set_column(table.column_names.index("columns"), "columns", pa.array(["{"] * table.num_rows))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        *((lambda path, content=content: path.write_bytes(content), "") for content in (b"", b"PAR1", b"text")),
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), ""),
+        (lambda path: pq.write_table(pa.table({"step": [1]}), path), "it holds no rollouts"),
+        (lambda path: pq.write_table(of_version(99, pq.read_table(path)), path), "version 99 of the schema"),
+        (lambda path: pq.write_table(replace_column(pq.read_table(path)), path), "'{' is no stored value"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object], said: str) -> None:
     write(tmp_path, make_step(1))
-    path = tmp_path / "step_000001-000001.parquet"
-    path.write_bytes(path.read_bytes()[:-100] if content is None else content)
-    with pytest.raises(RunDirectoryError, match=r"step_000001-000001.parquet could not be read"):
-        RolloutReader(tmp_path).steps()
+    damage(tmp_path / "step_000001-000001.parquet")
+    with raises(RunDirectoryError, "inaccessible_rollouts") as caught:
+        list(RolloutReader(tmp_path).iterate())
+    assert "step_000001-000001.parquet" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def of_version(number: int, table: pa.Table) -> pa.Table:
+    return table.replace_schema_metadata({**table.schema.metadata, b"agent_tunix.rollouts": b"%d" % number})
 
 
 FLIPPING = """
@@ -113,38 +133,13 @@ print(refused)
 """
 
 
+@pytest.mark.slow
 def test_no_damage_to_a_footer_ends_the_process_or_is_told_otherwise(tmp_path: Path) -> None:
     write(tmp_path, *map(make_step, (1, 2, 3)))
     (path,) = tmp_path.glob("*.parquet")
-    done = subprocess.run([sys.executable, "-c", FLIPPING, str(path)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", FLIPPING, str(path)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > 100
-
-
-def test_a_row_that_nobody_wrote_so_is_a_damaged_file(tmp_path: Path) -> None:
-    write(tmp_path, make_step(1))
-    path = tmp_path / "step_000001-000001.parquet"
-    table = pq.read_table(path)
-    columns = pa.array(["{"] * table.num_rows)
-    pq.write_table(table.set_column(table.column_names.index("columns"), "columns", columns), path)
-    with pytest.raises(RunDirectoryError, match=r"could not be read: '{' is no stored value"):
-        list(RolloutReader(tmp_path).iterate())
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"step": [1]}), tmp_path / "step_000001-000001.parquet")
-    with pytest.raises(RunDirectoryError, match="it holds no rollouts"):
-        RolloutReader(tmp_path).steps()
-
-
-def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, make_step(1))
-    path = tmp_path / "step_000001-000001.parquet"
-    table = pq.read_table(path)
-    later = {**table.schema.metadata, b"agent_tunix.rollouts": b"99"}
-    pq.write_table(table.replace_schema_metadata(later), path)
-    with pytest.raises(RunDirectoryError, match="version 99 of the schema, and this is version 1"):
-        RolloutReader(tmp_path).steps()
 
 
 # As others read it.

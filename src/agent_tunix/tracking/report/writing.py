@@ -134,7 +134,9 @@ def write_whole(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         remedy = "free some space, correct the permissions, or choose another directory with --to"
-        raise RunDirectoryError(f"{path} cannot be written: {error.strerror}; {remedy}") from error
+        raise RunDirectoryError(
+            f"{path} cannot be written: {error.strerror}; {remedy}", code="unwritable_report"
+        ) from error
 
 
 def _rows_of(run: StoredRun) -> Rows:
@@ -213,7 +215,9 @@ def _write_curves(rows: Rows, path: Path) -> None:
             writer.writerows({name: row[name] for name in names if _is_number(row.get(name))} for row in rows())
         os.replace(partial, path)
     except OSError as error:
-        raise RunDirectoryError(f"{path} cannot be written: {error.strerror}; free some space") from error
+        raise RunDirectoryError(
+            f"{path} cannot be written: {error.strerror}; free some space", code="unwritable_report"
+        ) from error
 
 
 def _is_number(value: Any) -> bool:

@@ -206,5 +206,6 @@ def explained(path: Path, verb: str) -> Iterator[None]:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise RunDirectoryError(
             f"the rollouts {path} could not be {verb}: {said}; restore or remove what is damaged, see that it may be"
-            f" read and written, and that there is room on the disk"
+            f" read and written, and that there is room on the disk",
+            code="inaccessible_rollouts",
         ) from error

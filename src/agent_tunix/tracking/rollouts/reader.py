@@ -68,7 +68,8 @@ class RolloutReader:
             there = f"steps {steps[0]} to {steps[-1]} are, as far as they were stored" if steps else "no step is"
             raise RunDirectoryError(
                 f"the rollouts of step {step} are not in {self.directory}; {there}. A run that is going writes them"
-                f" with each checkpoint, and rollouts.share=0 stores none"
+                f" with each checkpoint, and rollouts.share=0 stores none",
+                code="missing_step",
             )
         (stored,) = _read_steps([index[step]])
         return stored
