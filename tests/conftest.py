@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,14 +88,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Name the tests of the default tier that took too long. They do not fail: the machine may have been busy."""
     if config.option.markexpr != "not slow":
         return
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport) and not report.nodeid.startswith(MAY_BE_SLOW):
                 seconds[report.nodeid] += report.duration
-    if slow := [(name, took) for name, took in seconds.most_common() if took > SLOW_TEST_S]:
+    if slow := {name: took for name, took in seconds.items() if took > SLOW_TEST_S}:
         terminalreporter.section(f"over {SLOW_TEST_S:g} s in the default tier: make them faster or mark them slow")
-        for name, took in slow:
+        for name, took in sorted(slow.items(), key=lambda item: -item[1]):
             terminalreporter.write_line(f"{took:6.1f} s  {name}")
 
 
