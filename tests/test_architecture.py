@@ -123,7 +123,7 @@ EXPORTS: dict[str, list[str]] = {
         "Runner",
         "make_runner",
     ],
-    "agent_tunix.rewards.isolation": [
+    "agent_tunix.execution.isolation": [
         "Isolation",
         "library_paths",
         "lock",

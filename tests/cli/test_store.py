@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_tunix.cli import main
-from agent_tunix.rewards.isolation import requirements
+from agent_tunix.execution.isolation import requirements
 
 SOURCE = "def reward(completions, **kwargs):\r\n    return [len(c) / 9 for c in completions]  # é\r\n".encode()
 Run = Callable[..., Result]

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_tunix.cli import main
-from agent_tunix.rewards.isolation import requirements
+from agent_tunix.execution.isolation import requirements
 
 ROOT = Path(__file__).parents[2]
 REWARD = """\
@@ -196,7 +196,7 @@ def test_a_replay_loads_no_jax(here: Path) -> None:
     program = """
 import sys
 from agent_tunix.cli import main
-from agent_tunix.rewards.isolation import requirements
+from agent_tunix.execution.isolation import requirements
 main(["rewards", "replay", "run"], standalone_mode=False)
 """
     checked = (

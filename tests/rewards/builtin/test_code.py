@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards import Outcome, sandbox
-from agent_tunix.rewards.sandbox import run_program
+from agent_tunix.execution import sandbox
+from agent_tunix.execution.sandbox import run_program
+from agent_tunix.rewards import Outcome
 from tests.rewards.builtin.cases import score
 
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux alone")

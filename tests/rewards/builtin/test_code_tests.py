@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from agent_tunix.rewards.sandbox import run_program
+from agent_tunix.execution.sandbox import run_program
 from tests.rewards.builtin.cases import score
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux alone")

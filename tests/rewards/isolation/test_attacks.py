@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.rewards.isolation import problems
+from agent_tunix.execution.isolation import problems
 from tests.rewards.isolation.uploads import attack
 
 pytestmark = pytest.mark.skipif(bool(problems()), reason="; ".join(problems()))

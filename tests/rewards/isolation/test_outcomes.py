@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_tunix.execution.isolation import problems
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.execution import make_runner, tasks
-from agent_tunix.rewards.isolation import problems
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 from tests.rewards.isolation.uploads import attack, resolve_uploads, score_upload, upload
 

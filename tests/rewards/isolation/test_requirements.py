@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.errors import SandboxUnavailableError
+from agent_tunix.execution.isolation import kernel, problems, requirements
 from agent_tunix.rewards import Outcome, Sample, settle_completions
-from agent_tunix.rewards.isolation import kernel, problems, requirements
 from tests.rewards.isolation.uploads import resolve_uploads, score_upload, upload
 
 CODE = "def reward(completions, **kwargs): return [1.0] * len(completions)"
@@ -89,12 +89,12 @@ def test_a_python_that_only_root_reaches_needs_mounts(monkeypatch: pytest.Monkey
 
 _PROGRAM = """
 import json, sys
-from agent_tunix.rewards.isolation import root
+from agent_tunix.execution.isolation import root
 from tests.rewards.isolation.uploads import score_upload
 if sys.argv[1] == "no-namespaces":
     from agent_tunix.rewards.execution import nursery_client
     nursery_client._BOOT = (
-        "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.rewards.isolation import locking as module\\n"
+        "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.execution.isolation import locking as module\\n"
         "def refuse(): raise OSError('no namespaces')\\n"
         "module.enter_own_namespaces = refuse\\n"
         "from agent_tunix.rewards.execution import nursery; nursery.main(int(sys.argv[1]))"

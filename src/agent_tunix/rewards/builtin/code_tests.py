@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.errors import BadReferenceError
+from agent_tunix.execution.sandbox import run_program
 from agent_tunix.rewards.answers.comparison import excerpt
 from agent_tunix.rewards.builtin.code import extract_code, syntax_problem
 from agent_tunix.rewards.sample import Score
-from agent_tunix.rewards.sandbox import run_program
 
 _MOST_TESTS = 100
 

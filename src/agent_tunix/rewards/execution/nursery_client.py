@@ -13,12 +13,12 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent_tunix.execution.isolation import library_paths, module_directories, scratch
 from agent_tunix.rewards.execution import linux, nursery
 from agent_tunix.rewards.execution.environment import isolated_environment, worker_environment
 from agent_tunix.rewards.execution.output import OutputPipe
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.worker import WorkerLimits
-from agent_tunix.rewards.isolation import Isolation, library_paths, module_directories, scratch
+from agent_tunix.rewards.execution.worker import Isolation, WorkerLimits
 
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.rewards.execution import nursery;"

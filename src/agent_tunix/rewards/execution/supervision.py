@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
+from agent_tunix.execution.isolation.requirements import REMEDY_FOR_UPLOADS, unavailable
 from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution.connection import Connection
 from agent_tunix.rewards.execution.executor import Job
@@ -29,7 +30,6 @@ from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, renumber
 from agent_tunix.rewards.execution.traces import last_frame
 from agent_tunix.rewards.execution.worker import Build, Chunk
-from agent_tunix.rewards.isolation.requirements import unavailable
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
 
@@ -244,7 +244,7 @@ class Supervisor:
     def _hear(self, worker: _Worker, reply: tuple[Any, ...]) -> None:
         match reply:
             case ("refused", str(why)) if self._settings.sandboxed and not (worker.loads or worker.built):
-                raise unavailable(why)
+                raise unavailable("uploaded code", why, REMEDY_FOR_UPLOADS)
             case ("building", int(key)) if key == worker.building and not worker.loads:
                 worker.loads = True
                 worker.deadline = time.monotonic() + self._settings.start_timeout_s

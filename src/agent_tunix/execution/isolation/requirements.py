@@ -1,46 +1,49 @@
-"""What a system must offer for uploaded code to be isolated on it."""
+"""Requirements of isolation on the system."""
 
 import ctypes
 import errno
 import os
-import platform
 import sys
 from functools import cache
 from pathlib import Path
 
 from agent_tunix.errors import SandboxUnavailableError
-from agent_tunix.rewards.isolation import kernel
-from agent_tunix.rewards.isolation.files import landlock_version
-from agent_tunix.rewards.isolation.filter import can_filter
+from agent_tunix.execution.isolation import kernel
+from agent_tunix.execution.isolation.files import landlock_version
+from agent_tunix.execution.isolation.filter import can_filter
 
 _SETGID, _SETUID, _SYS_ADMIN = 6, 7, 21
 _PASSED_BY_ALL = 0o001
 _SECCOMP_MODE_FILTER = 2
-REMEDY = (
-    "Run it on Linux 5.13 or later (x86-64 or ARM), or, where all who can upload are trusted with everything that this"
-    " user can read and do, allow it: rewards.allow_unsandboxed=true, or --allow-unsandboxed of agent-tunix serve and"
-    " agent-tunix rewards"
+REMEDY = "Run it on Linux 5.13 or later (x86-64 or ARM)"
+REMEDY_FOR_UPLOADS = (
+    f"{REMEDY}, or, where all who can upload are trusted with everything that this user can read and do, allow it:"
+    " rewards.allow_unsandboxed=true, or --allow-unsandboxed of agent-tunix serve and agent-tunix rewards"
 )
 
 
 def problems() -> list[str]:
-    """Why uploaded code cannot be isolated here, a sentence each; [] if nothing speaks against it."""
+    """Return the reasons why code cannot be isolated here, a sentence each; [] if it can."""
     return list(_problems())
 
 
-def require_isolation() -> None:
-    """Make sure of it.
+def require_isolation(what: str, remedy: str = REMEDY) -> None:
+    """Make sure that code can be isolated.
+
+    Args:
+        what: The code that is to run, for the message.
+        remedy: What the user can do where it cannot.
 
     Raises:
-        SandboxUnavailableError: It cannot be had here; with the reasons and what to do.
+        SandboxUnavailableError: It cannot; with the reasons and the remedy.
     """
     if found := problems():
-        raise unavailable("; ".join(found))
+        raise unavailable(what, "; ".join(found), remedy)
 
 
-def unavailable(why: str) -> SandboxUnavailableError:
-    """The error for uploaded code that cannot be isolated."""
-    return SandboxUnavailableError(f"uploaded code is not run, because it cannot be isolated here: {why}. {REMEDY}")
+def unavailable(what: str, why: str, remedy: str = REMEDY) -> SandboxUnavailableError:
+    """Return the error for code that cannot be isolated."""
+    return SandboxUnavailableError(f"{what} is not run, because it cannot be isolated here: {why}. {remedy}")
 
 
 @cache
@@ -48,7 +51,7 @@ def _problems() -> tuple[str, ...]:
     if not kernel.is_linux():
         return (f"isolation needs Linux, and this is {sys.platform}",)
     if not can_filter():
-        return (f"isolation is made for x86-64 and 64-bit ARM, and this is {platform.machine()}",)
+        return (f"isolation is made for x86-64 and 64-bit ARM, and this is {os.uname().machine}",)
     found = []
     if not landlock_version():
         found.append(
@@ -62,9 +65,9 @@ def _problems() -> tuple[str, ...]:
 
 
 def _has_seccomp() -> bool:
-    """A filter that lies nowhere is refused as a bad address if filters are known, and as a bad argument if not."""
+    """Ask for a filter that lies nowhere: a bad address if filters are known, and a bad argument if not."""
     asked = [ctypes.c_ulong(value) for value in (_SECCOMP_MODE_FILTER, 0, 0, 0)]
-    kernel.libc().prctl(ctypes.c_int(kernel.PR_SET_SECCOMP), *asked)
+    kernel.LIBC.prctl(ctypes.c_int(kernel.PR_SET_SECCOMP), *asked)
     return ctypes.get_errno() == errno.EFAULT
 
 
@@ -72,7 +75,7 @@ def _problems_of_root() -> list[str]:
     capabilities = _capabilities()
     if not (capabilities >> _SETUID & 1 and capabilities >> _SETGID & 1):
         return [
-            "root has been denied changing its user (CAP_SETUID, CAP_SETGID), and uploaded code never runs as root;"
+            "root has been denied changing its user (CAP_SETUID, CAP_SETGID), and code of others never runs as root;"
             " start it as an ordinary user"
         ]
     library = Path(os.__file__).resolve().parent
