@@ -216,7 +216,6 @@ def test_an_uploaded_reward_that_cannot_be_isolated_judges_a_run_only_where_that
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AGENT_TUNIX_HOME", str(here / "home"))
     monkeypatch.setattr(requirements, "landlock_version", lambda: 0)
-    monkeypatch.setattr(requirements, "_problems", requirements._problems.__wrapped__)
     (here / "kept.py").write_text("def reward(completions, **kwargs):\n    return [0.5 for _ in completions]\n")
     assert CliRunner().invoke(main, ["store", "upload", "kept.py"]).exit_code == 0
     judged = ("diff", "kept", "mine.py:tidy", "--run", "run")

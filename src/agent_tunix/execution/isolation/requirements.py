@@ -4,7 +4,6 @@ import ctypes
 import errno
 import os
 import sys
-from functools import cache
 from pathlib import Path
 
 from agent_tunix.errors import SandboxUnavailableError
@@ -24,7 +23,20 @@ REMEDY_FOR_UPLOADS = (
 
 def problems() -> list[str]:
     """Return the reasons why code cannot be isolated here, a sentence each; [] if it can."""
-    return list(_problems())
+    if not kernel.is_linux():
+        return [f"isolation needs Linux, and this is {sys.platform}"]
+    if not can_filter():
+        return [f"isolation is made for x86-64 and 64-bit ARM, and this is {os.uname().machine}"]
+    found = []
+    if not landlock_version():
+        found.append(
+            "the kernel has no Landlock (it has since Linux 5.13, where `lsm=` of its command line includes it)"
+        )
+    if not _has_seccomp():
+        found.append("the kernel, or what confines this process, lets it set no seccomp filter")
+    if os.geteuid() == 0:
+        found += _problems_of_root()
+    return found
 
 
 def require_isolation(what: str, remedy: str = REMEDY) -> None:
@@ -46,24 +58,6 @@ def unavailable(what: str, why: str, remedy: str = REMEDY) -> SandboxUnavailable
     return SandboxUnavailableError(f"{what} is not run, because it cannot be isolated here: {why}. {remedy}")
 
 
-@cache
-def _problems() -> tuple[str, ...]:
-    if not kernel.is_linux():
-        return (f"isolation needs Linux, and this is {sys.platform}",)
-    if not can_filter():
-        return (f"isolation is made for x86-64 and 64-bit ARM, and this is {os.uname().machine}",)
-    found = []
-    if not landlock_version():
-        found.append(
-            "the kernel has no Landlock (it has since Linux 5.13, where `lsm=` of its command line includes it)"
-        )
-    if not _has_seccomp():
-        found.append("the kernel, or what confines this process, lets it set no seccomp filter")
-    if os.geteuid() == 0:
-        found += _problems_of_root()
-    return tuple(found)
-
-
 def _has_seccomp() -> bool:
     """Ask for a filter that lies nowhere: a bad address if filters are known, and a bad argument if not."""
     asked = [ctypes.c_ulong(value) for value in (_SECCOMP_MODE_FILTER, 0, 0, 0)]
@@ -72,7 +66,7 @@ def _has_seccomp() -> bool:
 
 
 def _problems_of_root() -> list[str]:
-    capabilities = _capabilities()
+    capabilities = effective_capabilities()
     if not (capabilities >> _SETUID & 1 and capabilities >> _SETGID & 1):
         return [
             "root has been denied changing its user (CAP_SETUID, CAP_SETGID), and code of others never runs as root;"
@@ -88,7 +82,8 @@ def _problems_of_root() -> list[str]:
     return []
 
 
-def _capabilities() -> int:
+def effective_capabilities() -> int:
+    """Return the capabilities of this process, a bit each."""
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "CapEff":
