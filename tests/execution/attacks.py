@@ -1,8 +1,8 @@
 """Attacks on the process that runs code of others, and on what lies around it.
 
 Run as a program, it makes every attack through one door, in the place of a trainer, and prints for each what the code
-said and what it damaged: `python attacks.py programs|uploads DIRECTORY`. Every attack is a function `attack`; what it
-returns means that it was not refused. `NAMES` are all of them, so that each can be a test.
+said and what it damaged. Its arguments are the door (`programs` or `uploads`), a directory, and `namespaces` or
+`no-namespaces`. Every attack is a function `attack`; what it returns means that it was not refused.
 """
 
 import ctypes
@@ -498,7 +498,11 @@ DOORS: dict[str, Callable[[Surroundings, float], Iterable[tuple[str, str]]]] = {
 }
 
 if __name__ == "__main__":
-    door, directory = sys.argv[1:]
+    door, directory, namespaces = sys.argv[1:]
+    if namespaces == "no-namespaces":
+        from tests.execution.namespaces import do_without
+
+        do_without()
     os.environ["SECRET_OF_TRAINER"] = "s3cret"
     around = Surroundings(Path(directory))
     try:

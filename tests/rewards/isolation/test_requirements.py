@@ -102,17 +102,8 @@ _PROGRAM = """
 import json, sys
 from tests.rewards.isolation.uploads import score_upload
 if sys.argv[1] == "no-namespaces":
-    from agent_tunix.execution import sandbox
-    from agent_tunix.rewards.execution import nursery_client
-    def without(boot, first, before):
-        return boot.replace(first, before + '''
-from agent_tunix.execution.isolation import locking
-def refuse(): raise OSError("no namespaces")
-locking.enter_own_namespaces = refuse
-''' + first)
-    nursery_client._BOOT = without(
-        nursery_client._BOOT.replace("; ", "\\n").replace("\\n ", "\\n"), "from agent_tunix.rewards", "")
-    sandbox._BOOT = without(sandbox._BOOT, "from agent_tunix.execution.sandbox.child", "")
+    from tests.execution.namespaces import do_without
+    do_without()
 code = '''
 import os
 def attempt(action):

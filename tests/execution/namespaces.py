@@ -1,0 +1,22 @@
+"""A system that gives no namespaces, for processes that are isolated from now on."""
+
+from agent_tunix.execution import sandbox
+from agent_tunix.rewards.execution import nursery_client
+
+_REFUSE = """
+from agent_tunix.execution.isolation import locking
+def refuse(): raise OSError("no namespaces")
+locking.enter_own_namespaces = refuse
+"""
+
+
+def do_without() -> None:
+    """Have isolated processes of this one be refused namespaces."""
+    for module, first in (
+        (nursery_client, "from agent_tunix.rewards.execution import nursery"),
+        (sandbox, "from agent_tunix.execution.sandbox.child import main"),
+    ):
+        boot = module._BOOT.replace("; ", "\n")
+        before, found, after = boot.partition(first)
+        assert found
+        module._BOOT = before + _REFUSE + found + after
