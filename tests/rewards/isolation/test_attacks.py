@@ -25,7 +25,8 @@ REFUSED: dict[str, tuple[str, str]] = {
         "Error",
     ),
     "hundreds of threads": (
-        "import threading\ndef attack():\n    e = threading.Event()\n    for _ in range(5000): threading.Thread(target=e.wait, daemon=True).start()",
+        "import threading\ndef attack():\n    e = threading.Event()\n"
+        "    for _ in range(5000): threading.Thread(target=e.wait, daemon=True).start()",
         "RuntimeError None can't start new thread",
     ),
     "a name to look up": ("import socket\ndef attack(): return socket.create_connection(('example.org', 80))", "Error"),
@@ -34,21 +35,24 @@ REFUSED: dict[str, tuple[str, str]] = {
         "Error",
     ),
     "a link out of its directory to write to": (
-        "import os\ndef attack():\n    os.symlink(os.path.dirname(os.__file__), 'lib')\n    open('lib/evil.py', 'w').write('x')",
+        "import os\ndef attack():\n    os.symlink(os.path.dirname(os.__file__), 'lib')\n"
+        "    open('lib/evil.py', 'w').write('x')",
         "Error",
     ),
     "the directory above its own": ("import os\ndef attack(): return os.listdir('..')", "PermissionError 13"),
     "ten gigabytes": ("def attack(): return len(bytearray(10 << 30))", "MemoryError"),
     "ten shared gigabytes": ("import mmap\ndef attack(): return len(mmap.mmap(-1, 10 << 30))", "OSError 12"),
     "shared memory": (
-        "from multiprocessing.shared_memory import SharedMemory\ndef attack(): return SharedMemory('mine', True, 1 << 20).size",
+        "from multiprocessing.shared_memory import SharedMemory\n"
+        "def attack(): return SharedMemory('mine', True, 1 << 20).size",
         "Error",
     ),
     "one large file": (
-        "def attack():\n    with open('large', 'wb') as file:\n        for _ in range(1000): file.write(bytes(1 << 20))",
+        "def attack():\n    with open('large', 'wb') as file:\n"
+        "        for _ in range(1000): file.write(bytes(1 << 20))",
         "OSError",
     ),
-}
+}  # fmt: skip
 
 
 @cache
