@@ -124,12 +124,16 @@ EXPORTS: dict[str, list[str]] = {
         "make_runner",
     ],
     "agent_tunix.execution.isolation": [
-        "Isolation",
         "library_paths",
         "lock",
         "module_directories",
         "problems",
         "require_isolation",
+        "standard_paths",
+    ],
+    "agent_tunix.execution.sandbox": [
+        "Run",
+        "run_program",
     ],
     "agent_tunix.rewards.diagnosis": [
         "NAMES",

@@ -16,7 +16,7 @@ def do_without() -> None:
         (nursery_client, "from agent_tunix.rewards.execution import nursery"),
         (sandbox, "from agent_tunix.execution.sandbox.child import main"),
     ):
-        boot = module._BOOT.replace("; ", "\n")
+        boot = module.BOOT.replace("; ", "\n")
         before, found, after = boot.partition(first)
         assert found
-        module._BOOT = before + _REFUSE + found + after
+        module.BOOT = before + _REFUSE + found + after

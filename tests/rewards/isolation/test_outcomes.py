@@ -4,12 +4,14 @@ import tempfile
 import textwrap
 from concurrent.futures import Future
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from agent_tunix.execution.isolation import problems
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.execution import Job, make_runner
+from agent_tunix.rewards.execution.runner import IsolatedReward
 from agent_tunix.rewards.execution.tasks import Task, Work
 from agent_tunix.rewards.recipe import RewardRecipe
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
@@ -333,7 +335,7 @@ def test_no_upload_gains_time(name: str) -> None:
     code, outcome = GAINING_TIME[name]
     (component,) = resolve_uploads(upload(_FORGES + textwrap.dedent(code), format="miles")).components
     with make_runner(component.reward, num_workers=1, timeout_s=0.5) as runner:
-        (score,) = runner.reward.begin([Sample("x")]).result(timeout=50.0)
+        (score,) = cast(IsolatedReward, runner.reward).begin([Sample("x")]).result(timeout=50.0)
     assert score.outcome is outcome
 
 

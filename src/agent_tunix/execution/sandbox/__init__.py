@@ -28,8 +28,10 @@ from agent_tunix.execution.isolation import require_isolation, standard_paths
 from agent_tunix.execution.isolation.requirements import unavailable
 from agent_tunix.execution.sandbox.child import LOCKED
 
+__all__ = ["Run", "run_program"]
+
 # The modules of this package are imported without the packages around them, which would load much.
-_BOOT = """
+BOOT = """
 import sys
 for name in ("", ".execution", ".execution.isolation", ".execution.sandbox"):
     package = sys.modules["agent_tunix" + name] = type(sys)("agent_tunix" + name)
@@ -124,7 +126,7 @@ class _Child:
                 marshal.dump(job, given)
                 given.seek(0)
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT, _PACKAGE_ROOT, str(writing)]
+                    [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, _PACKAGE_ROOT, str(writing)]
                     + [str(end) for end in line],
                     stdin=given,
                     stdout=self._output,

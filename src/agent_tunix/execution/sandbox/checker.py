@@ -306,7 +306,9 @@ class Remote:
         return len(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(int, [self], "len")
 
     def __str__(self) -> str:
-        return self.__plain if isinstance(self.__plain, str) else self.__client.expect(str, [self], "str")
+        if isinstance(self.__plain, str):
+            return str(self.__plain)
+        return str(self.__client.expect(str, [self], "str"))
 
     def __repr__(self) -> str:
         return self.__client.expect(str, [self], "repr")

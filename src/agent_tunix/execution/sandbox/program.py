@@ -29,7 +29,7 @@ SPECIALS: dict[str, Callable[..., Any]] = {
     "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow, "and": operator.and_,
     "or": operator.or_, "xor": operator.xor, "getattr": getattr, "setattr": setattr,
     "delattr": delattr, "enter": lambda it: it.__enter__(), "exit": lambda it: it.__exit__(None, None, None),
-    "plain": lambda it: next(kind(it) for kind in MUTABLE if isinstance(it, kind)),
+    "plain": lambda it: _content_of(it),
 }  # fmt: skip
 
 
@@ -165,6 +165,11 @@ class _Foreign:
 
     def __hash__(self) -> int:
         return hash(self._place)
+
+
+def _content_of(value: Any) -> Any:
+    kind: Callable[[Any], Any] = next(kind for kind in MUTABLE if isinstance(value, kind))
+    return kind(value)
 
 
 def _call(function: Any, *args: Any, **named: Any) -> Any:
