@@ -311,7 +311,7 @@ class Remote:
         return str(self.__client.expect(str, [self], "str"))
 
     def __repr__(self) -> str:
-        return self.__client.expect(str, [self], "repr")
+        return str(self.__client.expect(str, [self], "repr"))
 
     def __int__(self) -> int:
         return int(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(int, [self], "int")
