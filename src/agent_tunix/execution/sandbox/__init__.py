@@ -13,6 +13,7 @@ What a program prints is cut at a megabyte. Both processes end with the one that
 
 import marshal
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -148,22 +149,25 @@ class _Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.status = self._process.poll()
-        with suppress(ProcessLookupError, PermissionError):
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        with suppress(ProcessLookupError, PermissionError):  # not waited for yet, so the number is still its own
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        status = self._process.wait()
+        self.status = status if ended else None
         with self._report, self._output:
             self.said = self._report.read(_MOST_OUTPUT).decode(errors="replace").splitlines()
             self._output.seek(0)
             self.printed = self._output.read(_MOST_OUTPUT).decode(errors="replace")
 
     def wait_until(self, deadline: float) -> bool:
-        """Wait for its end; whether time ran out before."""
+        """Wait for its end; return True if time ran out before."""
+        watched = os.pidfd_open(self._process.pid)
         try:
-            self._process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return True
-        return False
+            poll = select.poll()
+            poll.register(watched, select.POLLIN)
+            return not poll.poll(1000 * max(0.0, deadline - time.monotonic()))
+        finally:
+            os.close(watched)
 
     def reports(self, timed_out: bool) -> list[str]:
         """Return what it reported after it was isolated.
