@@ -47,13 +47,13 @@ _MOST_OUTPUT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a program.
+    """Result of a program.
 
     Attributes:
-        ended: Whether it came to its own end, without an exception, within its limits.
-        output: What it printed, up to a megabyte.
-        passed: For each check whether it passed; one that was not reached did not.
-        problem: Why it did not end, or what the first check that failed raised; "" if all went well.
+        ended: It came to its own end, without an exception, within its limits.
+        output: Its standard output, up to a megabyte.
+        passed: For each check, True if it passed; one that was not reached did not.
+        problem: The reason why it did not end, or what the first check that failed raised; "" if all went well.
     """
 
     ended: bool
