@@ -123,13 +123,17 @@ EXPORTS: dict[str, list[str]] = {
         "Runner",
         "make_runner",
     ],
-    "agent_tunix.rewards.isolation": [
-        "Isolation",
+    "agent_tunix.execution.isolation": [
         "library_paths",
         "lock",
         "module_directories",
         "problems",
         "require_isolation",
+        "standard_paths",
+    ],
+    "agent_tunix.execution.sandbox": [
+        "Run",
+        "run_program",
     ],
     "agent_tunix.rewards.diagnosis": [
         "NAMES",

@@ -7,7 +7,7 @@
     │   ├── UnknownRewardError (LookupError)   no reward of that name
     │   ├── RewardSignatureError               a parameter that nothing provides
     │   ├── BadReferenceError                  a row's reference answer cannot be used
-    │   ├── SandboxUnavailableError            uploaded code cannot be isolated on this machine
+    │   ├── SandboxUnavailableError            code of others cannot be isolated on this machine
     │   └── UndecidedAnswerError               whether an answer is right could not be found out
     ├── RewardFailureRateError (RuntimeError)  too many completions of a step went unscored
     ├── ModelError (ValueError)           a model directory cannot be loaded
@@ -90,7 +90,7 @@ class BadReferenceError(RewardError):
 
 
 class SandboxUnavailableError(RewardError):
-    """Uploaded code cannot be isolated here, and was therefore not run; the message says what is missing."""
+    """Code of others cannot be isolated here, and was therefore not run; the message says what is missing."""
 
     code = "sandbox_unavailable"
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_tunix.cli import main
-from agent_tunix.rewards.isolation import requirements
+from agent_tunix.execution.isolation import requirements
 
 SOURCE = "def reward(completions, **kwargs):\r\n    return [len(c) / 9 for c in completions]  # é\r\n".encode()
 Run = Callable[..., Result]
@@ -154,7 +154,6 @@ def test_a_stored_reward_that_cannot_be_isolated_runs_only_where_that_is_allowed
     command: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requirements, "landlock_version", lambda: 0)
-    monkeypatch.setattr(requirements, "_problems", requirements._problems.__wrapped__)
     upload(run)
     Path("cases.yaml").write_text("- {response: abc, expected: 0.333333}\n")
     refused = run("rewards", command, *UNSANDBOXED[command])

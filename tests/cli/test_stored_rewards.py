@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from agent_tunix.cli import main
 from agent_tunix.config.compose import from_yaml
-from agent_tunix.rewards.isolation import requirements
+from agent_tunix.execution.isolation import requirements
 from agent_tunix.tracking import StoredRun
 from agent_tunix.tracking.rollouts import RolloutWriter
 
@@ -178,7 +178,6 @@ def test_an_uploaded_reward_that_cannot_be_isolated_runs_only_where_that_is_allo
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AGENT_TUNIX_HOME", str(here / "home"))
     monkeypatch.setattr(requirements, "landlock_version", lambda: 0)
-    monkeypatch.setattr(requirements, "_problems", requirements._problems.__wrapped__)
     (here / "kept.py").write_text("def reward(completions, **kwargs):\n    return [0.5 for _ in completions]\n")
     assert CliRunner().invoke(main, ["store", "upload", "kept.py"]).exit_code == 0
     judged = ("diff", "kept", "mine.py:tidy", "--run", "run")

@@ -1,11 +1,13 @@
-"""Tests that run apart from the program: what they can do with it, and what it cannot do to them."""
+"""Tests that run apart from the program: they can do much with it, and it can do nothing to them."""
 
 import sys
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent_tunix.rewards.sandbox import run_program
+from agent_tunix.execution.sandbox import run_program
 from tests.rewards.builtin.cases import score
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux alone")
@@ -309,6 +311,95 @@ RIGHT = {
             """,
         "assert f(90) == 2880067194370816120",
     ),
+    "its own errors, derived from each other": (
+        """
+            class Bad(Exception): pass
+            class Worse(Bad, ValueError): pass
+            def f(x):
+                if x: raise Worse(x, 'why')
+                raise KeyError('k')
+            """,
+        """
+            try: f(3)
+            except Bad as error: assert error.args == (3, 'why') and isinstance(error, Worse)
+            else: raise AssertionError
+            try: f(0)
+            except LookupError as error: assert str(error) == "'k'" and type(error).__name__ == 'KeyError'
+            else: raise AssertionError
+            """,
+    ),
+    "the end of an iterator and of a program": (
+        """
+            import sys
+            def f(): return iter([1])
+            def g(): sys.exit(3)
+            """,
+        """
+            import unittest
+            i, case = f(), unittest.TestCase()
+            assert next(i) == 1 and next(i, None) is None
+            with case.assertRaises(StopIteration): next(i)
+            with case.assertRaises(SystemExit) as caught: g()
+            assert caught.exception.code == 3
+            """,
+    ),
+    "a class derived from a container": (
+        """
+            from collections import OrderedDict
+            class LRU(OrderedDict):
+                def put(self, k, v): self[k] = v
+            class S(list):
+                def push(self, x): self.append(x)
+            """,
+        """
+            c, s = LRU(), S()
+            c.put(1, 2)
+            s.push(3)
+            assert c == {1: 2} and len(c) == 1 and c[1] == 2 and 1 in c
+            assert s == [3] and s != [4] and list(s) == [3]
+            """,
+    ),
+    "a member of an enumeration is itself": (
+        """
+            import enum, dataclasses
+            class E(enum.Enum): A = 1
+            class I(enum.IntEnum): A = 3
+            @dataclasses.dataclass
+            class P: x: int
+            def f(): return E.A
+            """,
+        "assert f() is E.A and f() in {E.A} and I.A == 3 and I.A < 4 and P(1) == P(1) and P(1).x == 1",
+    ),
+    "callables of the library": (
+        """
+            def f(xs, key): return sorted(xs, key=key)
+            def g(cb, *xs):
+                for x in xs: cb(x)
+            """,
+        """
+            import functools, operator
+            from unittest.mock import Mock
+            seen, mock = [], Mock()
+            assert f(['b', 'A'], str.lower) == ['A', 'b'] and f([(1, 2), (0, 3)], operator.itemgetter(1))[0] == (1, 2)
+            assert f([2, 3], functools.partial(pow, -2)) == [3, 2]
+            g(seen.append, 1, 2)
+            g(mock, 5)
+            assert seen == [1, 2]
+            mock.assert_called_once_with(5)
+            """,
+    ),
+    "named arguments changed": (
+        "def f(*, xs): xs.append(1)",
+        """
+            a = []
+            f(xs=a)
+            assert a == [1]
+            """,
+    ),
+    "a module that it imports": (
+        "import math, collections\ndef f(): return math.pi",
+        "assert math.isclose(f(), math.pi) and collections.Counter('a') == {'a': 1}",
+    ),
     "after exit": (
         """
             def f(): return 4
@@ -321,7 +412,7 @@ RIGHT = {
 
 @pytest.mark.parametrize(("program", "test"), RIGHT.values(), ids=RIGHT)
 def test_a_right_program_passes(program: str, test: str) -> None:
-    run = run_program(textwrap.dedent(program), checks=[textwrap.dedent(test)], timeout_s=20)
+    run = run_program(textwrap.dedent(program), checks=[textwrap.dedent(test)], timeout_s=60)
     assert (run.passed, run.problem) == ((True,), "")
 
 
@@ -332,13 +423,13 @@ def test_statements_share_their_variables() -> None:
         "assert math.floor(f(2.5)) == 5",
         "assert f(limit) == 9",
     ]
-    run = run_program("def f(x): return 2 * x", checks=checks, timeout_s=20)
+    run = run_program("def f(x): return 2 * x", checks=checks, timeout_s=60)
     assert run.passed == (True, True, True, False)
     assert run.problem == "AssertionError:"
 
 
 def test_a_statement_that_is_none_fails_alone() -> None:
-    run = run_program("def f(x): return 2 * x", checks=["assert f(2) == (4", "assert f(2) == 4"], timeout_s=20)
+    run = run_program("def f(x): return 2 * x", checks=["assert f(2) == (4", "assert f(2) == 4"], timeout_s=60)
     assert run.passed == (False, True)
     assert "SyntaxError" in run.problem
 
@@ -482,6 +573,39 @@ CHEATS = {
         json.dumps = lambda *a, **k: '{"value": {"type": "os.system", "parts": ["true"]}}'
         def f(x): return 7
         """,
+    "ends of loops": "def f(x): raise StopIteration",
+    "the end of a generator": "def f(x): raise GeneratorExit",
+    "the end of all": "def f(x): raise KeyboardInterrupt",
+    "a made-up module": """
+        class math:
+            isclose = lambda *a, **k: True
+        def f(x): return 7
+        """,
+    "a number between all others": """
+        class L(float):
+            def __lt__(s, o): return True
+            __gt__ = __le__ = __ge__ = __eq__ = __lt__
+            __hash__ = None
+        def f(x): return L(7)
+        """,
+    "another class": """
+        class M:
+            __class__ = int
+            def __getattr__(s, n): return s
+            def __call__(s, *a): return s
+            def __iter__(s): return iter([s] * 3)
+            def __float__(s): return 7.0
+            __len__ = __int__ = __index__ = __hash__ = lambda s: 7
+            __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = lambda s, *o: True
+            __ne__ = lambda s, o: False
+            __add__ = __radd__ = __sub__ = __rsub__ = lambda s, o: 0
+        def f(x): return M()
+        """,
+    "a list equal to everything": EQUAL
+    + """
+        class L(Equal, list): pass
+        def f(x): return L([7])
+        """,
     "modules replaced": """
         import sys, types
         m = sys.modules['math']
@@ -502,24 +626,140 @@ TESTS = [
     "assert sorted([f(2)]) == [40961]",
     "def check(candidate):\n    assert candidate(2) == 40961\ncheck(f)",
     "import unittest\nunittest.TestCase().assertEqual(f(2), 40961)",
+    "import unittest\nunittest.TestCase().assertAlmostEqual(f(2), 40961)",
+    "assert math.isclose(f(2), 40961)",
+    "assert all(map(lambda x: f(x) == 40961, [2]))",
+    "x = f(2)\nassert 40960 < x < 40962",
+    "assert {f(2)} == {40961} and {f(2): 1} == {40961: 1}",
+    "import copy\nassert copy.deepcopy(f(2)) == 40961",
+    "assert isinstance(f(2), int)\nassert f(2) == 40961",
+    "assert 1 == 2",
 ]
 
 
-@pytest.mark.parametrize("program", CHEATS.values(), ids=CHEATS)
+def in_tiers(rows: dict[str, str], default: str) -> list[Any]:
+    """Return the rows, of which all but one are slow."""
+    return [pytest.param(rows[name], id=name, marks=[pytest.mark.slow] * (name != default)) for name in rows]
+
+
+@pytest.mark.parametrize("program", in_tiers(CHEATS, "a class equal to everything"))
 def test_a_wrong_program_passes_nothing(program: str) -> None:
-    run = run_program(textwrap.dedent(program), checks=TESTS, timeout_s=20)
+    run = run_program(textwrap.dedent(program), checks=TESTS, timeout_s=60)
     assert not any(run.passed), [test for test, passed in zip(TESTS, run.passed, strict=True) if passed]
     assert run.problem
 
 
-@pytest.mark.parametrize("code", CHEATS.values(), ids=CHEATS)
-def test_a_cheat_earns_nothing(code: str) -> None:
-    assert score("code_tests", f"```python\n{textwrap.dedent(code)}\n```", tests=["assert f(2) == 40961"]).value == 0.0
+def test_a_cheat_earns_nothing() -> None:
+    """A program that hands over `exec` decides nothing where a test passes it on."""
+    code = "import builtins\ndef encode(s): return builtins.exec\ndef decode(e): return e('import os; os._exit(0)')"
+    tests = ["assert decode(encode('abc')) == 'abc'", "assert encode('abc')('raise SystemExit') == 1", "assert 1 == 2"]
+    assert score("code_tests", f"```python\n{code}\n```", tests=tests).value == 0.0
+
+
+# A program, and a test of its own kind that it must not pass.
+SPECIAL_CHEATS = {
+    "an exception that is all": (
+        "class S:\n    Full = BaseException\n    def push(self): pass",
+        "s = S()\ntry:\n    s.push()\n    raise AssertionError\nexcept S.Full:\n    pass",
+    ),
+    "an assertion of a test's own function": (
+        "def f(g):\n    try: g(1)\n    except BaseException: pass",
+        "def check(x):\n    assert x == 3\nf(check)",
+    ),
+    "a method of a test's own object": (
+        "def f(t):\n    try: t.check = lambda *a: True\n    except AttributeError: pass\n    return 7",
+        "class T:\n    def check(self, a, b): assert a == b\nt = T()\nt.check(f(t), 9)",
+    ),
+    "what is compared with everything": (
+        "def f(x): return 7\nall = any = lambda *a: True",
+        "r = [f(1) == 9]\nassert all(r)",
+    ),
+    "what is called around it": ("def sum(x): return 7\nabs = lambda x: 0", "assert abs(sum([1]) - 1) < 1e-6"),
+    "attributes of the test case": (
+        "def f(t):\n    for n in ('assertEqual', 'fail', '_outcome', 'run'):\n        try: setattr(t, n, print)\n"
+        "        except AttributeError: pass\n    return 7",
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(self), 9)\n"
+        "assert T('test').run().wasSuccessful()",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "test"), SPECIAL_CHEATS.values(), ids=SPECIAL_CHEATS)
+def test_a_cheat_of_a_special_test_passes_nothing(program: str, test: str) -> None:
+    assert run_program(program, checks=[test], timeout_s=60).passed == (False,)
+
+
+# A program that speaks with the process of the tests itself.
+SERVES = """
+import fcntl, json, os, stat
+def serve(value=7, first={"names": {"f": {"mine": 0}}}, reply=None, times=1, **other):
+    pipes = [fd for fd in range(3, 64) if is_pipe(fd)]
+    (reading,), (writing,) = ([fd for fd in pipes if fcntl.fcntl(fd, fcntl.F_GETFL) & 3 == way] for way in (0, 1))
+    def say(message):
+        text = message if isinstance(message, str) else json.dumps(message)
+        os.write(writing, text.encode() + b"\\n")
+    say(first)
+    for line in os.fdopen(reading):
+        asked = json.loads(line)
+        changed = [None] * (len(asked.get("args", [])) + len(asked.get("named", {})))
+        answer = {"id": asked.get("id"), "printed": "", "value": value, "changed": changed, **other}
+        for _ in range(times): say(reply(asked) if reply else answer)
+    os._exit(0)
+def is_pipe(fd):
+    try: return stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except OSError: return False
+"""
+MESSAGES = {
+    "a name of a module": "value={'module': 'builtins', 'name': 'exec'}",
+    "a name of the library": "value={'library': ['builtins', 'exec']}",
+    "something to be made": "value={'made': [{'library': ['os', 'system']}, ['true'], {}]}",
+    "a type that is none": "value={'type': 'os.system', 'parts': ['true']}",
+    "a type that is a list": "value={'type': ['x'], 'parts': []}",
+    "parts that are no list": "value={'type': 'builtins.tuple', 'parts': {}}",
+    "parts of the wrong type": "value={'type': 'builtins.bytes', 'parts': [5]}",
+    "a set of lists": "value={'type': 'builtins.set', 'parts': [[1]]}",
+    "a set of handles": "value={'type': 'builtins.set', 'parts': [{'mine': 7}]}",
+    "an object of the tests that it was not given": "value={'yours': -1}",
+    "an object of the tests beyond all": "value={'yours': 10 ** 9}",
+    "a handle that is a list": "value={'mine': [0]}",
+    "an exception that is a function": "value={'exception': 'exec', 'own': []}",
+    "an exception of a bad class": "value={'exception': 'ValueError', 'own': [['X', [1]]]}",
+    "an exception raised that is a number": "raised=5, args=[]",
+    "an exception raised without arguments": "raised={'exception': 'ValueError', 'own': []}",
+    "the end of a loop raised": "raised={'exception': 'StopIteration', 'own': []}, args=[]",
+    "an answer to another question": "id=77",
+    "an answer twice": "times=2",
+    "nothing about arguments": "changed=None",
+    "arguments of another type": "changed=[[1], [1]]",
+    "a list printed": "printed=[]",
+    "no object": "reply=lambda asked: '[1]'",
+    "no JSON": "reply=lambda asked: 'x'",
+    "too much": "reply=lambda asked: 'x' * 2 ** 25",
+    "too deep": "reply=lambda asked: '[' * 100_000",
+    "built-in names": "first={'names': {'__builtins__': {'mine': 1}, 'f': {'mine': 0}, 'all': {'mine': 2}, 'math':"
+    " {'mine': 4}, 'AssertionError': {'exception': 'SystemExit', 'own': []}, 'sorted': {'mine': 3}}}, value=True",
+    "names that are a list": "first={'names': []}",
+    "no names": "first={}",
+    "a question about what it was not given": "reply="
+    "lambda asked: {'ask': 'call', 'place': 0, 'args': [], 'named': {}}",
+    "a question of another kind": "reply=lambda asked: {'ask': 'exec', 'place': 0, 'args': ['x'], 'named': {}}",
+}
+
+
+@pytest.mark.parametrize("message", in_tiers(MESSAGES, "a name of the library"))
+def test_a_message_that_no_honest_program_sends_passes_nothing(message: str) -> None:
+    caught = "try:\n    f(2)\nexcept BaseException:\n    pass\nelse:\n    assert False"
+    run = run_program(f"{SERVES}\nserve({message})", checks=[*TESTS, caught], timeout_s=60)
+    allowed = "raised=" in message and "args=" in message and "5" not in message  # which is an exception as any other
+    assert not any(run.passed[: len(TESTS)]), [test for test, ok in zip(TESTS, run.passed, strict=False) if ok]
+    assert allowed or not run.passed[-1]
 
 
 SECRET = "class Box:\n    def __init__(self): self.value = 1\n    def get(self): return self.value\nsecret = 4\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attempt",
     [
@@ -544,20 +784,15 @@ def f(box, func, gen, mod):
     return found
 """
     check = SECRET + "import sys\nassert f(Box(), lambda: 0, (x for x in [1]), sys) == secret"
-    run = run_program(textwrap.dedent(program), checks=[check], timeout_s=20)
+    run = run_program(textwrap.dedent(program), checks=[check], timeout_s=60)
     assert run.passed == (False,)
 
 
-def test_a_program_reads_no_file_beside_the_standard_library(tmp_path: object) -> None:
-    secret = f"{tmp_path}/secret"
-    with open(secret, "w", encoding="utf-8") as file:
-        file.write("4")
-    run = run_program(f"print(open({secret!r}).read())")
-    if run.ended:
-        pytest.skip("this kernel has no Landlock")
-    assert "PermissionError" in run.problem
-    for path in ("/etc/passwd", "/proc/self/environ", "/proc/1/cmdline"):
-        assert "PermissionError" in run_program(f"open({path!r}).read()").problem
-    assert run_program(
-        "import email, sqlite3, zoneinfo, ssl, hashlib, uuid; print(hashlib.sha256().hexdigest()[:4])"
-    ).ended
+@pytest.mark.slow
+def test_a_program_reads_no_file_beside_the_standard_library(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("4")
+    for path in (secret, "/etc/passwd", "/proc/self/environ", "/proc/1/cmdline"):
+        assert "Error: [Errno" in run_program(f"open({str(path)!r}).read()", timeout_s=60).problem
+    program = "import email, sqlite3, zoneinfo, ssl, hashlib, uuid; print(hashlib.sha256().hexdigest()[:4])"
+    assert run_program(program, timeout_s=60).ended

@@ -1,14 +1,19 @@
-"""What becomes of completions whose uploaded reward misbehaves, and of all others: they have their own scores."""
+"""Completions whose uploaded reward misbehaves, and all others, which have their own scores."""
 
 import tempfile
-import time
+import textwrap
+from concurrent.futures import Future
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from agent_tunix.execution.isolation import problems
 from agent_tunix.rewards import Outcome, Sample
-from agent_tunix.rewards.execution import make_runner, tasks
-from agent_tunix.rewards.isolation import problems
+from agent_tunix.rewards.execution import Job, make_runner
+from agent_tunix.rewards.execution.runner import IsolatedReward
+from agent_tunix.rewards.execution.tasks import Task, Work
+from agent_tunix.rewards.recipe import RewardRecipe
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 from tests.rewards.isolation.uploads import attack, resolve_uploads, score_upload, upload
 
@@ -48,7 +53,9 @@ MISBEHAVIOUR: dict[str, tuple[str, Outcome, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MISBEHAVIOUR)
+@pytest.mark.parametrize(
+    "name", [name if name == "an endless loop" else pytest.param(name, marks=pytest.mark.slow) for name in MISBEHAVIOUR]
+)
 def test_it_costs_its_own_completion_alone(name: str) -> None:
     body, outcome, detail = MISBEHAVIOUR[name]
     code = f"def misbehave():\n    {body}\ndef reward(completions, **kwargs):\n"
@@ -62,6 +69,7 @@ def test_it_costs_its_own_completion_alone(name: str) -> None:
     assert detail in bad.detail
 
 
+@pytest.mark.slow
 def test_what_is_printed_without_end_is_read_and_cut() -> None:
     (score,) = score_upload(
         """
@@ -74,6 +82,7 @@ def test_what_is_printed_without_end_is_read_and_cut() -> None:
     assert score.value == 1.0
 
 
+@pytest.mark.slow
 def test_what_is_logged_beyond_all_measure_is_an_error() -> None:
     (score,) = score_upload(
         """
@@ -87,6 +96,7 @@ def test_what_is_logged_beyond_all_measure_is_an_error() -> None:
     assert "take more than 4 MB" in score.detail
 
 
+@pytest.mark.slow
 def test_objects_of_its_own_stay_with_it() -> None:
     (score,) = score_upload(
         """
@@ -104,6 +114,7 @@ def test_objects_of_its_own_stay_with_it() -> None:
     assert score.extras["set"] == [1, 2]
 
 
+@pytest.mark.slow
 def test_loading_that_never_ends_is_an_error_of_each() -> None:
     scores = score_upload(
         "while True: pass\ndef reward(completions, **kwargs): return [1.0]", "ab", start_timeout_s=0.5
@@ -112,6 +123,7 @@ def test_loading_that_never_ends_is_an_error_of_each() -> None:
     assert "could not be loaded" in scores[0].detail
 
 
+@pytest.mark.slow
 def test_an_async_function_has_its_event_loop_and_threads() -> None:
     code = """
         import asyncio
@@ -138,6 +150,7 @@ def test_libraries_are_imported_after_the_lock_too() -> None:
     assert score.value == 1.0
 
 
+@pytest.mark.slow
 def test_a_file_of_many_is_refused_before_the_disk_is_full() -> None:
     said = attack(
         """
@@ -150,11 +163,13 @@ def test_a_file_of_many_is_refused_before_the_disk_is_full() -> None:
     assert said.startswith("refused: OSError 28 ") or "wrote more than 64 MB" in said
 
 
+@pytest.mark.slow
 def test_processor_time_is_bounded_beyond_calls() -> None:
     said = attack("import resource\ndef attack(): return resource.getrlimit(resource.RLIMIT_CPU)", timeout_s=1.0)
     assert said.startswith("succeeded: (316, 316) ")
 
 
+@pytest.mark.slow
 def test_two_uploads_are_never_in_one_process_and_see_nothing_of_each_other() -> None:
     code = """
         import os
@@ -177,6 +192,7 @@ def test_two_uploads_are_never_in_one_process_and_see_nothing_of_each_other() ->
     assert [{part.value for part in of_one} for of_one in parts] == [{1.0}, {2.0}]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_workers_or_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Path(tempfile.mkdtemp())
     place.chmod(0o711)
@@ -199,6 +215,7 @@ def test_nothing_is_left_of_workers_or_their_files(monkeypatch: pytest.MonkeyPat
     place.rmdir()
 
 
+@pytest.mark.slow
 def test_lying_about_its_own_scores_is_all_that_it_can() -> None:
     liar = upload(
         """
@@ -235,6 +252,7 @@ FORGED: dict[str, tuple[list[object], set[Outcome]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["called", "loaded"])
 @pytest.mark.parametrize("name", FORGED)
 def test_forging_replies_leads_to_an_end_and_spares_others(name: str, when: str) -> None:
@@ -260,10 +278,8 @@ def reward(completions, **kwargs):
 """
     reward = resolve_uploads(upload(code)).components[0].reward
     samples = [Sample("good", group_id=0), Sample("bad", group_id=1)]
-    started = time.monotonic()
     with make_runner(reward, num_workers=1, timeout_s=0.5, start_timeout_s=1.0) as runner:
         good, bad = runner.reward.score(samples)
-    assert time.monotonic() - started < 30
     if when == "loaded":
         assert {good.outcome, bad.outcome} == {Outcome.ERROR}
     else:
@@ -271,27 +287,70 @@ def reward(completions, **kwargs):
         assert bad.outcome in outcomes
 
 
-def test_an_async_call_ends_whatever_its_worker_says_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "_SLACK_S", 1.0)
-    (score,) = score_upload(
+_FORGES = """
+import json, os, stat, struct, time
+from agent_tunix.rewards.execution import worker
+def say(*reply):
+    for fd in range(200, 300):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode): break
+        except OSError: pass
+    content = json.dumps(reply).encode()
+    os.write(fd, struct.pack("!4sI", b"ATRW", len(content)) + content)
+"""
+# What an async upload does to gain time, and what comes of it.
+GAINING_TIME: dict[str, tuple[str, Outcome]] = {
+    "it says that it lives": (
         """
-        import json, os, stat, struct, time
         async def reward(args, sample, **kwargs):
-            for fd in range(200, 300):
-                try:
-                    if stat.S_ISSOCK(os.fstat(fd).st_mode): break
-                except OSError: pass
             while True:
-                content = json.dumps(["beat"]).encode()
-                os.write(fd, struct.pack("!4sI", b"ATRW", len(content)) + content)
+                say("beat")
                 time.sleep(0.01)
         """,
-        format="miles",
-        timeout_s=0.5,
-    )
-    assert score.outcome is Outcome.TIMEOUT
+        Outcome.TIMEOUT,
+    ),
+    "it says that the call begins, again and again": (
+        """
+        async def reward(args, sample, **kwargs):
+            while True:
+                say("began", 0)
+                time.sleep(0.01)
+        """,
+        Outcome.ERROR,
+    ),
+    "it never says that it has what it was sent": (
+        """
+        worker._Worker._begin = lambda *_: time.sleep(1000)
+        async def reward(args, sample, **kwargs): return 1.0
+        """,
+        Outcome.ERROR,
+    ),
+}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GAINING_TIME)
+def test_no_upload_gains_time(name: str) -> None:
+    """Reach the deadline only if the worker is given its limit of 0.5 s over and over, or a minute at once."""
+    code, outcome = GAINING_TIME[name]
+    (component,) = resolve_uploads(upload(_FORGES + textwrap.dedent(code), format="miles")).components
+    with make_runner(component.reward, num_workers=1, timeout_s=0.5) as runner:
+        (score,) = cast(IsolatedReward, runner.reward).begin([Sample("x")]).result(timeout=50.0)
+    assert score.outcome is outcome
+
+
+def test_each_call_of_a_task_has_its_own_time() -> None:
+    work = Work(Job(RewardRecipe("x", "x"), [], []), 0, Future(), [], 3)
+    task = Task(work, [(0,), (1, 2)], share=2)
+    assert task.first_end(now=10.0, timeout_s=2.0) == 14.0  # of the longest: none has begun
+    task.begun = {1: 11.0, 0: 12.5}
+    assert not task.may_begin(0)
+    assert task.first_end(now=20.0, timeout_s=2.0) == 14.5
+    task.ended.add(0)
+    assert task.first_end(now=20.0, timeout_s=2.0) == 15.0
+
+
+@pytest.mark.slow
 def test_a_worker_that_dies_before_each_call_does_not_go_on_for_ever() -> None:
     (score,) = score_upload(
         """

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from agent_tunix.rewards.isolation import scratch
+from agent_tunix.execution.isolation import scratch
 
 
 def test_a_directory_is_measured_by_size_number_and_depth(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_tunix.rewards.isolation import problems
+from agent_tunix.execution.isolation import problems
 from tests.service.abuse.table import CASES, UPLOADS, attack, read_table
 from tests.service.abuse.victim import Victim, attacked
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.errors import BadReferenceError
+from agent_tunix.execution.sandbox import run_program
 from agent_tunix.rewards.answers.comparison import excerpt
 from agent_tunix.rewards.builtin.code import extract_code, syntax_problem
 from agent_tunix.rewards.sample import Score
-from agent_tunix.rewards.sandbox import run_program
 
 _MOST_TESTS = 100
 
@@ -27,13 +27,13 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
     first 100 count. `timeout_s` is for all tests of a response together.
 
     The code runs apart from the trainer, in a fresh process, for each `input` another: the standard library, no
-    network, no files to write, nor any but the standard library's to read (Linux 5.13 and later), no further processes,
-    limits on time and memory. Where the system cannot isolate it so (Linux on x86-64 or ARM can), nothing is run and
-    the score is an error.
+    network, no files to write, nor any but the standard library's to read, no further processes or threads, limits on
+    time and memory. Where the system cannot isolate it so (Linux 5.13 and later on x86-64 or ARM can), nothing is run
+    and the score is an error.
 
     Code cannot pass by deceit. Outputs are compared outside; statements run in a process of their own, which calls the
-    code's functions and sees plain data or objects that equal no plain data. What is expected the code never sees. So a
-    statement must not depend on being in the code's own module: it cannot replace a name there, nor read its source.
+    code's functions and gets plain data, or handles that equal no plain data. What is expected the code never sees. So
+    a statement must not depend on being in the code's own module: it cannot replace a name there, nor read its source.
     A comparison of two objects of the code's own classes, and what it calls of the code's own, are the code's word.
 
     >>> score = get_reward_function("code_tests")

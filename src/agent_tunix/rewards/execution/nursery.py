@@ -20,10 +20,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from agent_tunix.execution.isolation import scratch
 from agent_tunix.rewards.execution import linux, worker
-from agent_tunix.rewards.execution.worker import WorkerLimits
-from agent_tunix.rewards.isolation import Isolation, scratch
-from agent_tunix.rewards.isolation.locking import MOST_FILES
+from agent_tunix.rewards.execution.worker import MOST_FILES, Isolation, WorkerLimits
 
 # A worker with more processes than this is killed, wherever the kernel does not refuse them itself.
 MOST_PROCESSES = 64

@@ -13,14 +13,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent_tunix.execution.isolation import library_paths, module_directories, scratch
 from agent_tunix.rewards.execution import linux, nursery
 from agent_tunix.rewards.execution.environment import isolated_environment, worker_environment
 from agent_tunix.rewards.execution.output import OutputPipe
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.worker import WorkerLimits
-from agent_tunix.rewards.isolation import Isolation, library_paths, module_directories, scratch
+from agent_tunix.rewards.execution.worker import Isolation, WorkerLimits
 
-_BOOT = (
+BOOT = (
     "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.rewards.execution import nursery;"
     " nursery.main(int(sys.argv[1]))"
 )
@@ -50,7 +50,7 @@ class NurseryClient:
         self._output = OutputPipe("nursery", selector)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, str(theirs.fileno()), _PACKAGE_ROOT],
+                [sys.executable, "-c", BOOT, str(theirs.fileno()), _PACKAGE_ROOT],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.remote_end,
                 stderr=self._output.remote_end,

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
+from agent_tunix.execution.isolation.requirements import REMEDY_FOR_UPLOADS, unavailable
 from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution.connection import Connection
 from agent_tunix.rewards.execution.executor import Job
@@ -29,7 +30,6 @@ from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, renumber
 from agent_tunix.rewards.execution.traces import last_frame
 from agent_tunix.rewards.execution.worker import Build, Chunk
-from agent_tunix.rewards.isolation.requirements import unavailable
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
 
@@ -37,6 +37,10 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 # What starting a worker, or sending it a chunk, may take.
 _DELIVERY_S = 60.0
+# The same of a worker that runs code of others, which may have kept it from answering.
+_ISOLATED_DELIVERY_S = 10.0
+# What such a worker may take to cancel a call whose time is up, before it is ended with it.
+_GRACE_S = 5.0
 # A worker that dies while idle, or cannot be started, this often in a row has no prospects.
 _MOST_FAILED_STARTS = 5
 _KILLED = "died of SIGKILL"
@@ -220,7 +224,7 @@ class Supervisor:
                 self._backlog.put_back(*task.one_by_one())
             return
         worker.sent = True
-        worker.deadline = time.monotonic() + _DELIVERY_S
+        worker.deadline = time.monotonic() + (_ISOLATED_DELIVERY_S if self._settings.sandboxed else _DELIVERY_S)
         worker.connection.send(Chunk(task.work.key, samples, calls, self._settings.timeout_s, task.share))
 
     # --- listening ---------------------------------------------------------------------------------------------------
@@ -244,7 +248,7 @@ class Supervisor:
     def _hear(self, worker: _Worker, reply: tuple[Any, ...]) -> None:
         match reply:
             case ("refused", str(why)) if self._settings.sandboxed and not (worker.loads or worker.built):
-                raise unavailable(why)
+                raise unavailable("uploaded code", why, REMEDY_FOR_UPLOADS)
             case ("building", int(key)) if key == worker.building and not worker.loads:
                 worker.loads = True
                 worker.deadline = time.monotonic() + self._settings.start_timeout_s
@@ -267,11 +271,12 @@ class Supervisor:
                 worker.task.work.failed_deliveries = 0
                 worker.end = time.monotonic() + worker.task.longest_s(self._settings.timeout_s)
                 self._wait_for_call(worker, worker.task)
-            case ("began", int(number)) if worker.ready and worker.task.share and worker.task.has(number):
-                worker.task.begun.add(number)
+            case ("began", int(number)) if worker.ready and worker.task.share and worker.task.may_begin(number):
+                worker.task.begun[number] = time.monotonic()
                 self._wait_for_call(worker, worker.task)
             case ("beat",) if worker.ready and worker.task.share:
-                self._wait_for_call(worker, worker.task)
+                if not self._settings.sandboxed:  # code of others can send it too, to gain time
+                    self._wait_for_call(worker, worker.task)
             case ("ended", int(number), list(plain)) if worker.ready and worker.task.has(number):
                 self._backlog.record(worker.task, number, [wire.from_plain(score) for score in plain])
                 self._wait_for_call(worker, worker.task)
@@ -284,9 +289,15 @@ class Supervisor:
                 raise wire.BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
 
     def _wait_for_call(self, worker: _Worker, task: Task) -> None:
-        """The worker has shown that it lives: the clock of the call that runs now begins."""
-        worker.limit_s = task.limit_s(self._settings.timeout_s)
-        worker.deadline = min(time.monotonic() + worker.limit_s, worker.end)
+        """Give the worker the time of the call that runs now, since it has shown that it lives.
+
+        Of calls that run side by side in a worker with code of others, each has its time from when it began.
+        """
+        now, timeout_s = time.monotonic(), self._settings.timeout_s
+        worker.limit_s = task.limit_s(timeout_s)
+        worker.deadline = min(now + worker.limit_s, worker.end)
+        if self._settings.sandboxed and task.share:
+            worker.deadline = task.first_end(now, timeout_s) + _GRACE_S
 
     def _finish(self, worker: _Worker, task: Task, tired: str) -> None:
         worker.task = worker.deadline = None
@@ -312,7 +323,11 @@ class Supervisor:
                 worker.deadline = None
                 self._nursery.kill(worker.number)
                 continue
-            worker.timed_out = worker.ready or worker.building is not None
+            if self._settings.sandboxed and worker.sent and not worker.ready:
+                worker.verdict = "did not begin with the completions that it was sent"
+                worker.ready = True
+            else:
+                worker.timed_out = worker.ready or worker.building is not None
             self._kill(worker, trace=True)
 
     def _spawn(self) -> None:

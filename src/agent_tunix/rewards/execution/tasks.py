@@ -55,7 +55,7 @@ class Task:
         share: How many at once; None: one after the other.
         tries: How often each of them was begun before.
         exclusive: Whether no other task may be under way beside it: one that did the like took all workers with it.
-        begun: Numbers of calls that have begun.
+        begun: Numbers of calls that have begun, and when they did, by `time.monotonic`.
         ended: Numbers of calls that have their scores.
     """
 
@@ -64,7 +64,7 @@ class Task:
     share: int | None
     tries: int = 0
     exclusive: bool = False
-    begun: set[int] = field(default_factory=set)
+    begun: dict[int, float] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
 
     @property
@@ -85,6 +85,18 @@ class Task:
     def has(self, number: int) -> bool:
         """Whether that is the number of one of its calls."""
         return 0 <= number < len(self.calls)
+
+    def may_begin(self, number: int) -> bool:
+        """Return True for the number of one of its calls that has not begun yet."""
+        return self.has(number) and number not in self.begun and number not in self.ended
+
+    def first_end(self, now: float, timeout_s: float) -> float:
+        """Return when the first of the calls that run now must have ended; the next one if none runs."""
+        running = self.begun.keys() - self.ended
+        return min(
+            (self.begun[number] + timeout_s * len(self.calls[number]) for number in running),
+            default=now + self.limit_s(timeout_s),
+        )
 
     def rest(self) -> "Task":
         """What is left of it, for another worker."""

@@ -3,9 +3,9 @@
 import logging
 from dataclasses import replace
 
+from agent_tunix.execution.isolation.requirements import REMEDY_FOR_UPLOADS, problems, require_isolation
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.isolation import problems, require_isolation
 
 logger = logging.getLogger("agent_tunix.rewards")
 
@@ -26,5 +26,5 @@ def make_uploads_executor(settings: ExecutionSettings) -> LocalExecutor:
             "; ".join(found),
         )
         return LocalExecutor(replace(settings, execution="process", sandboxed=False))
-    require_isolation()
+    require_isolation("uploaded code", REMEDY_FOR_UPLOADS)
     return LocalExecutor(replace(settings, execution="process", sandboxed=True))

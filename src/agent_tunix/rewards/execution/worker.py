@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Sequence
@@ -25,13 +26,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from agent_tunix.execution.isolation import lock
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution import linux, plain_wire, wire
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
 from agent_tunix.rewards.faults import describe_fault
-from agent_tunix.rewards.isolation import Isolation, lock
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
@@ -43,6 +44,11 @@ MOST_LEFT_BEHIND = 16
 _GROWTH_SHARE = 0.5
 _BEATS_A_LIMIT = 4
 TRACE_SIGNAL = signal.SIGUSR2
+# Of an isolated worker.
+MOST_FILES = 1024
+_MOST_THREADS = 64
+# Address space that is no memory: stacks of threads, and what the allocator sets aside.
+_ADDRESSES_BYTES = 2**29
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,36 @@ class WorkerLimits:
     memory_bytes: int
     recycle_after: int
     most_processes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """Rights of isolated workers.
+
+    Attributes:
+        scratch: A directory of the nursery's own, in which each worker gets one.
+        readable: Absolute paths that can be read.
+        memory_bytes: Beyond what a worker holds before its reward is loaded.
+        disk_bytes: What a worker may have written at any time, and the largest file.
+        cpu_s: Processor time of a worker, from its first to its last call.
+        most_tasks: Processes and threads of the user, where workers have no user of their own; None: not known.
+    """
+
+    scratch: str
+    readable: tuple[str, ...]
+    memory_bytes: int
+    disk_bytes: int
+    cpu_s: int
+    most_tasks: int | None
+
+    def limits(self) -> dict[int, int]:
+        """Return the limits of a process that holds no more than this one does now."""
+        return {
+            resource.RLIMIT_CPU: self.cpu_s,
+            resource.RLIMIT_FSIZE: self.disk_bytes,
+            resource.RLIMIT_DATA: linux.data_bytes() + self.memory_bytes,
+            resource.RLIMIT_AS: linux.address_bytes() + self.memory_bytes + _ADDRESSES_BYTES,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +184,27 @@ class _Worker:
 
     def isolate(self, place: Place, keep: list[int]) -> None:
         """Give up all that code of others must not have; where that fails, say so and end."""
-        used = linux.address_bytes(), linux.data_bytes()
+        isolation = place.isolation
+        limits = isolation.limits()
         memory_file = linux.hold_memory_file(_FIRST_DESCRIPTOR)
         if memory_file is not None:
             keep.append(memory_file)
         try:
-            lock(place.isolation, place.directory, place.parent, keep, used)
+            lock(
+                isolation.readable,
+                place.directory,
+                parent=place.parent,
+                keep=tuple(keep),
+                limits=limits,
+                most_threads=_MOST_THREADS,
+                most_tasks=isolation.most_tasks,
+                disk_bytes=isolation.disk_bytes,
+                most_files=MOST_FILES,
+            )
         except (OSError, ValueError) as error:
             self.send("refused", str(error))
             os._exit(0)
+        tempfile.tempdir = None
         self._surroundings.keep()
 
     def send(self, *reply: object) -> None:

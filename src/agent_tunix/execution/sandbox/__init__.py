@@ -1,22 +1,19 @@
-"""Running a program that a model wrote, in a process that can do nothing but compute.
+"""Programs that a model wrote, run in a process that can do nothing but compute.
 
-Each program gets a Python of its own, isolated from this environment (`-I -S`: the standard library alone), in an empty
-directory. Before its first line runs, the kernel is asked for the rest, and the process gives up if it is refused:
-
-- a limit on memory, on processor time and, from outside, on time;
-- seccomp: no network or other sockets, no further processes or threads, no other program, no signal to anyone, no file
-  opened for writing, made, moved or removed, no change of the limits;
-- Landlock, where the kernel has it (Linux 5.13 and later): no file read but those of the standard library.
+Each program gets a Python of its own, isolated from this environment (`-I -S`: the standard library alone). Before its
+first line runs, the process locks itself in (`agent_tunix.execution.isolation`), and ends if any part of that is
+refused. It has no network, no other process or thread, no file to write to, none to read but the standard library's,
+and limits on memory and processor time; from outside, a limit on time.
 
 Tests run in a second such process and call the program's functions from there (`checker`, `program`): the program sees
 the arguments of the calls and nothing of what is expected of them, and cannot say itself that a test passed.
 
-What a program prints is cut at a megabyte. Linux on x86-64 or ARM only; a program is never run without all of this.
+What a program prints is cut at a megabyte. Both processes end with the one that started them, and leave no file.
 """
 
-import json
+import marshal
 import os
-import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -28,21 +25,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from agent_tunix.errors import RewardError
+from agent_tunix.execution.isolation import require_isolation, standard_paths
+from agent_tunix.execution.isolation.requirements import unavailable
+from agent_tunix.execution.sandbox.child import LOCKED
 
-_CHILD = Path(__file__).with_name("child.py")
+__all__ = ["Run", "run_program"]
+
+# The modules of this package are imported without the packages around them, which would load much.
+BOOT = """
+import sys
+for name in ("", ".execution", ".execution.isolation", ".execution.sandbox"):
+    package = sys.modules["agent_tunix" + name] = type(sys)("agent_tunix" + name)
+    package.__path__ = [sys.argv[1] + "/agent_tunix" + name.replace(".", "/")]
+from agent_tunix.execution.sandbox.child import main
+main(int(sys.argv[2]), [int(number) for number in sys.argv[3:]])
+"""
+_PACKAGE_ROOT = str(Path(__file__).parents[3])
+_WHAT = "a program's code"
 _MOST_OUTPUT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a program.
+    """Result of a program.
 
     Attributes:
-        ended: Whether it came to its own end, without an exception, within its limits.
-        output: What it printed, up to a megabyte.
-        passed: For each check whether it passed; one that was not reached did not.
-        problem: Why it did not end, or what the first check that failed raised; "" if all went well.
+        ended: It came to its own end, without an exception, within its limits.
+        output: Its standard output, up to a megabyte.
+        passed: For each check, True if it passed; one that was not reached did not.
+        problem: The reason why it did not end, or what the first check that failed raised; "" if all went well.
     """
 
     ended: bool
@@ -64,12 +75,15 @@ def run_program(
         memory_mb: Memory it may use, its interpreter included.
 
     Raises:
-        RewardError: This system cannot isolate it; nothing was run.
+        SandboxUnavailableError: This system cannot isolate it; nothing was run.
     """
+    require_isolation(_WHAT)
     limits = {
         "cpu_s": max(1, round(timeout_s + 0.5)),
         "memory_bytes": memory_mb * 2**20,
         "output_bytes": _MOST_OUTPUT,
+        "readable": standard_paths(),
+        "parent": os.getpid(),
     }
     deadline = time.monotonic() + timeout_s
     program_job = {**limits, "code": code, "stdin": stdin}
@@ -103,31 +117,29 @@ class _Child:
     """
 
     def __init__(self, job: dict[str, Any], line: tuple[int, ...] = ()) -> None:
-        token = secrets.token_hex(16)
         self.said: list[str] = []
         self.printed = ""
         self.status: int | None = None
-        self._token = token
-        self._directory = tempfile.TemporaryDirectory(prefix="agent-tunix-")
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the child has ended)
         reading, writing = os.pipe()
         try:
             with tempfile.TemporaryFile() as given:
-                given.write(json.dumps({**job, "token": token}).encode())
+                marshal.dump(job, given)
                 given.seek(0)
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_CHILD), *map(str, (writing, *line))],
+                    [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, _PACKAGE_ROOT, str(writing)]
+                    + [str(end) for end in line],
                     stdin=given,
                     stdout=self._output,
                     stderr=subprocess.DEVNULL,
-                    cwd=self._directory.name,
+                    cwd="/",
                     env={"PYTHONHASHSEED": "0"},
                     pass_fds=(writing, *line),
                     start_new_session=True,
                 )
         except BaseException:
             os.close(reading)
-            self._forget()
+            self._output.close()
             raise
         finally:
             os.close(writing)
@@ -137,48 +149,44 @@ class _Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.status = self._process.poll()
-        with suppress(ProcessLookupError, PermissionError):
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        with suppress(ProcessLookupError, PermissionError):  # not waited for yet, so the number is still its own
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        with self._report:
+        status = self._process.wait()
+        self.status = status if ended else None
+        with self._report, self._output:
             self.said = self._report.read(_MOST_OUTPUT).decode(errors="replace").splitlines()
-        self._output.seek(0)
-        self.printed = self._output.read(_MOST_OUTPUT).decode(errors="replace")
-        self._forget()
+            self._output.seek(0)
+            self.printed = self._output.read(_MOST_OUTPUT).decode(errors="replace")
 
     def wait_until(self, deadline: float) -> bool:
-        """Wait for its end; whether time ran out before."""
+        """Wait for its end; return True if time ran out before."""
+        watched = os.pidfd_open(self._process.pid)
         try:
-            self._process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return True
-        return False
+            poll = select.poll()
+            poll.register(watched, select.POLLIN)
+            return not poll.poll(1000 * max(0.0, deadline - time.monotonic()))
+        finally:
+            os.close(watched)
 
-    def own_words(self, timed_out: bool) -> list[str]:
-        """What it reported itself, which no program can forge.
+    def reports(self, timed_out: bool) -> list[str]:
+        """Return what it reported after it was isolated.
 
         Raises:
-            RewardError: It could not be isolated, and did nothing.
+            SandboxUnavailableError: It could not be isolated, and did nothing.
         """
-        refused = next((line for line in self.said if line.startswith("refused")), "")
-        own = [line.removeprefix(self._token + " ") for line in self.said if line.startswith(self._token + " ")]
-        if "isolated" not in own and (refused or not timed_out):
-            told = refused or f"the process ended with {self.status}"
-            raise RewardError(f"code cannot be run in isolation here: {told}")
-        return own
-
-    def _forget(self) -> None:
-        self._output.close()
-        self._directory.cleanup()
+        first, *rest = self.said or [""]
+        if first != LOCKED.decode().strip() and not (timed_out and not first):
+            raise unavailable(_WHAT, first or f"the process ended with {self.status}")
+        return rest
 
 
 def _judge(program: _Child, tests: _Child, num_checks: int, timed_out: bool) -> Run:
-    program.own_words(timed_out)
-    tests_say = tests.own_words(timed_out)
-    passed = {int(line.split()[1]) for line in tests_say if line.startswith("passed ")}
-    problem = next((line.partition(" ")[2] for line in tests_say if line.startswith("problem ")), "")
-    ended = "ended" in tests_say
+    program.reports(timed_out)
+    reported = tests.reports(timed_out)
+    passed = {int(line.split()[1]) for line in reported if num_checks and line.startswith("passed ")}
+    problem = next((line.partition(" ")[2] for line in reported if line.startswith("problem ")), "")
+    ended = "ended" in reported if num_checks else program.status == 0
     if timed_out or program.status == -signal.SIGXCPU:
         problem = "it ran out of time"
     elif program is not tests and program.status and len(passed) < num_checks:

@@ -1,0 +1,130 @@
+"""The steps by which a process gives up all that code of others must not have, before the first byte of it is read.
+
+    root and user of its own  →  no new privileges  →  Landlock  →  limits  →  seccomp
+
+Nothing of it can be undone. If any part that is required fails, the process ends without having run anything.
+"""
+
+import os
+import resource
+import signal
+
+from agent_tunix.execution.isolation import kernel
+from agent_tunix.execution.isolation.files import restrict_files
+from agent_tunix.execution.isolation.filter import restrict_calls
+from agent_tunix.execution.isolation.root import WORKING, drop_capabilities, enter_own_namespaces, enter_own_root
+
+MOST_DESCRIPTORS = 64
+# Numbers of users that nobody has been given, one for each process: no two isolated processes are the same user.
+_FIRST_USER = 0x7000_0000
+_NOBODY = 65534
+
+
+def lock(
+    readable: tuple[str, ...],
+    place: str,
+    *,
+    parent: int,
+    keep: tuple[int, ...],
+    limits: dict[int, int],
+    most_threads: int,
+    most_tasks: int | None,
+    disk_bytes: int = 0,
+    most_files: int = 0,
+) -> None:
+    """Isolate this process, which must have one thread.
+
+    Args:
+        readable: Absolute paths that it can read.
+        place: A directory at which its own root can be mounted: an empty one, its own, if it may write.
+        parent: The process with which it is to end.
+        keep: Descriptors that stay open, besides 0, 1 and 2.
+        limits: Of resources, by their number in `resource`, besides those that are the same for all.
+        most_threads: Its threads, where it has a user of its own.
+        most_tasks: Processes and threads of its user, where it does not; None: not known.
+        disk_bytes: What it may write to its working directory; 0: it can write no file at all.
+        most_files: How many files it may make there.
+
+    Raises:
+        OSError: The system refused something that is required; the process must end.
+        ValueError: A limit is out of range.
+    """
+    _close_others(keep)
+    os.umask(0o022)
+    is_root = os.geteuid() == 0
+    user = _free_user() if is_root else os.geteuid()
+    working = _take_root(readable, place, user, disk_bytes, most_files)
+    if is_root:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    drop_capabilities()
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # which a change of user has undone
+    if os.getppid() != parent:
+        raise OSError("the process that keeps this one is gone")
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    os.chdir(working)
+    _check_reach(working if disk_bytes else None)
+    readable_too = (working,) if working == WORKING else ()
+    restrict_files((*readable, *readable_too), working if disk_bytes else None)
+    os.environ.update(HOME=working, TMPDIR=working)
+    os.umask(0o077)
+    tasks = most_threads if is_root and user != _NOBODY else most_tasks
+    _limit(limits if tasks is None else limits | {resource.RLIMIT_NPROC: tasks})
+    restrict_calls()
+
+
+def _take_root(readable: tuple[str, ...], place: str, user: int, disk_bytes: int, most_files: int) -> str:
+    """Return the directory to work in: in a root of its own where the system gives one."""
+    try:
+        enter_own_namespaces()
+        enter_own_root(place, readable, disk_bytes, most_files, user)
+    except OSError:
+        if not disk_bytes:
+            return "/"
+        if os.geteuid() == 0:
+            os.chown(place, user, user)
+        return place
+    return WORKING
+
+
+def _free_user() -> int:
+    """Return the number of a user without rights: of this process alone, or `nobody` if the system has no such."""
+    user = _FIRST_USER + os.getpid()
+    with open("/proc/self/uid_map") as file:
+        known = [tuple(map(int, line.split())) for line in file]
+    return user if any(first <= user < first + count for first, _, count in known) else _NOBODY
+
+
+def _check_reach(writable: str | None) -> None:
+    """Raise OSError if the process's user is kept from what it needs."""
+    needed = [(os.path.dirname(os.__file__), os.R_OK | os.X_OK)]
+    if writable is not None:
+        needed.append((writable, os.R_OK | os.W_OK | os.X_OK))
+    for path, rights in needed:
+        if not os.access(path, rights):
+            raise OSError(f"{path} is out of reach of users without rights, as isolated processes are")
+
+
+def _limit(limits: dict[int, int]) -> None:
+    same = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: MOST_DESCRIPTORS,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    for limit, value in (same | limits).items():
+        _, hard = resource.getrlimit(limit)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
+
+
+def _close_others(keep: tuple[int, ...]) -> None:
+    """Close every descriptor that was inherited by accident."""
+    start = 3
+    highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    for kept in sorted(keep):
+        os.closerange(start, kept)
+        start = kept + 1
+    os.closerange(start, max(start, highest))

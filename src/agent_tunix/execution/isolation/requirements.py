@@ -1,0 +1,91 @@
+"""Requirements of isolation on the system."""
+
+import ctypes
+import errno
+import os
+import sys
+from pathlib import Path
+
+from agent_tunix.errors import SandboxUnavailableError
+from agent_tunix.execution.isolation import kernel
+from agent_tunix.execution.isolation.files import landlock_version
+from agent_tunix.execution.isolation.filter import can_filter
+
+_SETGID, _SETUID, _SYS_ADMIN = 6, 7, 21
+_PASSED_BY_ALL = 0o001
+_SECCOMP_MODE_FILTER = 2
+REMEDY = "Run it on Linux 5.13 or later (x86-64 or ARM)"
+REMEDY_FOR_UPLOADS = (
+    f"{REMEDY}, or, where all who can upload are trusted with everything that this user can read and do, allow it:"
+    " rewards.allow_unsandboxed=true, or --allow-unsandboxed of agent-tunix serve and agent-tunix rewards"
+)
+
+
+def problems() -> list[str]:
+    """Return the reasons why code cannot be isolated here, a sentence each; [] if it can."""
+    if not kernel.is_linux():
+        return [f"isolation needs Linux, and this is {sys.platform}"]
+    if not can_filter():
+        return [f"isolation is made for x86-64 and 64-bit ARM, and this is {os.uname().machine}"]
+    found = []
+    if not landlock_version():
+        found.append(
+            "the kernel has no Landlock (it has since Linux 5.13, where `lsm=` of its command line includes it)"
+        )
+    if not _has_seccomp():
+        found.append("the kernel, or what confines this process, lets it set no seccomp filter")
+    if os.geteuid() == 0:
+        found += _problems_of_root()
+    return found
+
+
+def require_isolation(what: str, remedy: str = REMEDY) -> None:
+    """Make sure that code can be isolated.
+
+    Args:
+        what: The code that is to run, for the message.
+        remedy: What the user can do where it cannot.
+
+    Raises:
+        SandboxUnavailableError: It cannot; with the reasons and the remedy.
+    """
+    if found := problems():
+        raise unavailable(what, "; ".join(found), remedy)
+
+
+def unavailable(what: str, why: str, remedy: str = REMEDY) -> SandboxUnavailableError:
+    """Return the error for code that cannot be isolated."""
+    return SandboxUnavailableError(f"{what} is not run, because it cannot be isolated here: {why}. {remedy}")
+
+
+def _has_seccomp() -> bool:
+    """Ask for a filter that lies nowhere: a bad address if filters are known, and a bad argument if not."""
+    asked = [ctypes.c_ulong(value) for value in (_SECCOMP_MODE_FILTER, 0, 0, 0)]
+    kernel.LIBC.prctl(ctypes.c_int(kernel.PR_SET_SECCOMP), *asked)
+    return ctypes.get_errno() == errno.EFAULT
+
+
+def _problems_of_root() -> list[str]:
+    capabilities = effective_capabilities()
+    if not (capabilities >> _SETUID & 1 and capabilities >> _SETGID & 1):
+        return [
+            "root has been denied changing its user (CAP_SETUID, CAP_SETGID), and code of others never runs as root;"
+            " start it as an ordinary user"
+        ]
+    library = Path(os.__file__).resolve().parent
+    closed = [path for path in (library, *library.parents) if not path.stat().st_mode & _PASSED_BY_ALL]
+    if closed and not capabilities >> _SYS_ADMIN & 1:
+        return [
+            f"{closed[-1]}, where this Python lies, is closed to users without rights, as workers are, and root has"
+            " been denied mounts (CAP_SYS_ADMIN); install Python where all users can read it"
+        ]
+    return []
+
+
+def effective_capabilities() -> int:
+    """Return the capabilities of this process, a bit each."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "CapEff":
+            return int(value, 16)
+    return 0

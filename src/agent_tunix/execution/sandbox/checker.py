@@ -1,0 +1,497 @@
+"""The side of the tests: they run here, and reach the program's functions and objects through the other process.
+
+What decides is computed here, by this process's own Python. A value that the program gives is plain data, or a handle
+that equals no plain data, whatever the program's class says of it; nor is the program told what a handle is compared
+with or added to. Calling a handle calls the program's function in the program's process. Of the names that the program
+sends, those of built-in exceptions are looked up in one table; the others are labels.
+
+What the program sends and no honest one would (a message that is no answer, a value of the wrong type) ends it: the
+check that ran and all that follow fail, whatever they catch.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+import sys
+import types
+
+from agent_tunix.execution.sandbox.exchange import MUTABLE, TEST_MODULES, Line, decode, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+# By which the code of the tests is known from that of the standard library.
+TEST_FILE = "<test>"
+_NOTHING = object()
+_EXCEPTIONS = {
+    name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+}
+# Raised by a function, they would end a loop or a generator of the tests early, and with it what these would assert.
+_ENDS_OF_LOOPS = (StopIteration, StopAsyncIteration, GeneratorExit)
+# What tests can pass of the operator and functools modules, and what these are made of.
+_MADE = (functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller)
+_MOST_NAMES = 10_000
+_LONGEST_NAME = 200
+_ONLY_AST = 0x400
+
+
+class Lost(BaseException):
+    """The program's process has ended, or has sent what is no answer."""
+
+
+class Client:
+    """Asks the program's process.
+
+    Args:
+        line: To that process.
+
+    Attributes:
+        lost: Reason why the program's process cannot be asked any more; "" as long as it can.
+        refuted: What a test's own function asserted in vain when the program called it; "" if nothing.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self.lost = ""
+        self.refuted = ""
+        self._line = line
+        self._number = 0
+        self._handles: dict[int, Remote] = {}
+        self._exceptions: dict[int, type[BaseException]] = {}
+        self._places: dict[type[BaseException], int] = {}
+        self._mirrors: dict[type[BaseException], type[BaseException]] = {}
+        self._own: list[Any] = []
+
+    def greet(self) -> tuple[dict[str, Any], str]:
+        """Return the names that the program defines, and what went wrong with it, or ""."""
+        said = self._receive()
+        if "problem" in said:
+            return {}, str(said["problem"])[:_LONGEST_NAME]
+        names = said.get("names")
+        if not isinstance(names, dict) or len(names) > _MOST_NAMES:
+            raise self._lose("it did not say what it defines")
+        return {name: self._decode(data) for name, data in names.items() if not name.startswith("__")}, ""
+
+    def ask(self, args: list[Any], named: dict[str, Any] | None = None, special: str = "") -> Any:
+        """Have the program's process call the first argument with the others, or do something special to it."""
+        named = named or {}
+        self._number += 1
+        number = self._number
+        given = {name: self._encode(arg) for name, arg in named.items()}
+        self._send({"id": number, "special": special, "args": [self._encode(arg) for arg in args], "named": given})
+        while "ask" in (said := self._receive()):
+            self._send(self._answer(said))
+        if type(said.get("id")) is not int or said["id"] != number or not isinstance(said.get("printed"), str):
+            raise self._lose("an answer that was not asked for")
+        sys.stdout.write(said["printed"])
+        if "raised" in said:
+            raise self._exception_of(said, special)
+        self._refill([*args, *named.values()], said.get("changed"))
+        return self._decode(said.get("value"))
+
+    def plain_of(self, handle: Remote) -> Any:
+        """Return the present content of an object of a class derived from a list, dict or the like."""
+        value = self.ask([handle], special="plain")
+        return value if type(value) in MUTABLE else _NOTHING
+
+    def expect(self, kind: type, args: list[Any], special: str) -> Any:
+        """Do something special to a handle, of which the result has a certain type."""
+        value = self.ask(args, special=special)
+        if type(value) is not kind:
+            raise self._lose(f"{special} is not of type {kind.__name__}")
+        return value
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _lose(self, why: str) -> Lost:
+        self.lost = self.lost or why
+        return Lost(self.lost)
+
+    def _receive(self) -> dict[str, Any]:
+        if self.lost:
+            raise Lost(self.lost)
+        try:
+            return self._line.receive()
+        except Exception as error:  # whatever reading nonsense may raise
+            raise self._lose(f"it sent no message: {str(error)[:_LONGEST_NAME]}") from None
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self.lost:
+            raise Lost(self.lost)
+        try:
+            self._line.send(message)
+        except OSError as error:
+            raise self._lose(f"it has ended: {error}") from None
+
+    def _decode(self, data: Any) -> Any:
+        try:
+            return decode(data, self._dereference)
+        except Exception as error:
+            raise self._lose(f"it sent no value: {str(error)[:_LONGEST_NAME]}") from None
+
+    def _refill(self, given: list[Any], changed: Any) -> None:
+        """Make of each container what the program made of its copy."""
+        if type(changed) is not list or len(changed) != len(given):
+            raise self._lose("it did not say which arguments changed")
+        for container, data in zip(given, changed, strict=True):
+            if data is None:
+                continue
+            now = self._decode(data)
+            if type(container) not in MUTABLE or type(now) is not type(container):
+                raise self._lose("an argument changed its type")
+            if isinstance(container, list | bytearray):
+                container[:] = now
+            else:
+                container.clear()
+                (container.extend if hasattr(container, "extend") else container.update)(now)
+
+    # --- what the program asks ---------------------------------------------------------------------------------------
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Answer what the program asks of an object that a test passed to it."""
+        place, action = asked.get("place"), asked.get("ask")
+        args, named = asked.get("args"), asked.get("named")
+        if type(place) is not int or not 0 <= place < len(self._own) or type(args) is not list:
+            raise self._lose("it asked for what it was not given")
+        values = [self._decode(arg) for arg in args]
+        try:
+            target = self._own[place]
+            if action == "call" and isinstance(named, dict):
+                options = {name: self._decode(arg) for name, arg in named.items()}
+                if not _may_call(target):
+                    raise TypeError(f"{type(target).__name__} cannot be called from here")
+                return {"answer": self._encode(target(*values, **options))}
+            if action == "getattr" and len(values) == 1 and type(values[0]) is str:
+                return {"answer": self._encode(_attribute(target, values[0]))}
+            if action == "setattr" and len(values) == 2 and type(values[0]) is str:
+                _set_attribute(target, *values)
+                return {"answer": None}
+        except Exception as error:
+            if type(error) is AssertionError:
+                self.refuted = f"AssertionError: {error}"
+            kind = next((one for one in type(error).__mro__ if _EXCEPTIONS.get(one.__name__) is one), RuntimeError)
+            return {"answer": None, "raised": kind.__name__, "text": str(error)[:_LONGEST_NAME]}
+        raise self._lose("it asked for something else")
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _encode(self, value: Any) -> Any:
+        return encode(value, self._reference)
+
+    def _reference(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, Remote):
+            return {"yours": place_of(value)}
+        if isinstance(value, type) and value in self._places:
+            return {"yours": self._places[value]}
+        if isinstance(value, type) and (origin := _EXCEPTIONS.get(value.__name__)) and value is self._mirror(origin):
+            value = origin
+        if library := _library_name(value):
+            return {"library": library}
+        if type(value) in _MADE:
+            make, args, named = _parts_of(value)
+            return {"made": [self._encode(make), self._encode(args), self._encode(named)]}
+        self._own.append(value)
+        return {"mine": len(self._own) - 1}
+
+    def _dereference(self, data: dict[str, Any]) -> Any:
+        if "exception" in data:
+            return self._exception_class(data)
+        if "yours" in data:
+            place = data["yours"]
+            if type(place) is not int or place < 0:
+                raise ValueError("no place")
+            return self._own[place]
+        place = data["mine"]
+        if type(place) is not int:
+            raise ValueError("no place")
+        plain = decode(data["plain"], self._dereference) if "plain" in data else _NOTHING
+        known = self._handles.get(place)
+        if known is None or plain is not _NOTHING:
+            known = self._handles[place] = Remote(self, place, plain, data.get("mutable") is True)
+        return known
+
+    def _exception_class(self, data: dict[str, Any]) -> type[BaseException]:
+        """Return the class that stands here for one of the program's: only what the program raises is of it."""
+        kind = self._mirror(_EXCEPTIONS[data["exception"]])
+        for name, place in reversed(data["own"]):
+            if place not in self._exceptions:
+                own = type(str(name)[:_LONGEST_NAME].replace("\0", ""), (kind,), {"__module__": "__main__"})
+                self._exceptions[place] = own
+                self._places[own] = place
+            kind = self._exceptions[place]
+        return kind
+
+    def _mirror(self, kind: type[BaseException]) -> type[BaseException]:
+        if kind not in self._mirrors:
+            bases = (kind, *(self._mirror(base) for base in kind.__bases__ if issubclass(base, BaseException)))
+            self._mirrors[kind] = type(kind.__name__, bases, {"__module__": "builtins"})
+        return self._mirrors[kind]
+
+    def _exception_of(self, said: dict[str, Any], special: str) -> BaseException:
+        kind, args = self._decode(said["raised"]), self._decode(said.get("args"))
+        if not (isinstance(kind, type) and issubclass(kind, BaseException) and type(args) is list):
+            raise self._lose("it raised what is no exception")
+        if issubclass(kind, _ENDS_OF_LOOPS):
+            if special == "next" and issubclass(kind, StopIteration):
+                return StopIteration()
+            return RuntimeError(f"a function raised {kind.__name__}")
+        try:
+            return kind(*args)
+        except Exception:  # one that wants more than it was made of, or something else
+            error = kind.__new__(kind)
+            error.args = tuple(args)
+            return error
+
+
+class Remote:
+    """A handle on a function, class or object of the program's.
+
+    Args:
+        client: Asks the program.
+        place: Where the program keeps it.
+        plain: The plain data that it is equal to, as a named tuple is to a tuple.
+        mutable: It is of a class derived from a list, dict or the like.
+    """
+
+    __slots__ = ("__client", "__mutable", "__place", "__plain")
+
+    def __init__(self, client: Client, place: int, plain: Any, mutable: bool) -> None:
+        for name, value in (("client", client), ("place", place), ("plain", plain), ("mutable", mutable)):
+            object.__setattr__(self, f"_Remote__{name}", value)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.__client.ask([self, *args], named)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__client.ask([self, name], special="getattr")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__client.ask([self, name, value], special="setattr")
+
+    def __delattr__(self, name: str) -> None:
+        self.__client.ask([self, name], special="delattr")
+
+    def __eq__(self, other: object) -> bool:
+        if self.__plain is not _NOTHING:
+            theirs = other.__plain if isinstance(other, Remote) else other
+            return bool(self.__plain == theirs)
+        if isinstance(other, Remote):
+            return other.__place == self.__place or bool(self.__client.ask([self, other], special="eq"))
+        return self.__mutable and bool(self.__client.plain_of(self) == other)
+
+    def __hash__(self) -> int:
+        return hash(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(int, [self], "hash")
+
+    def __contains__(self, item: object) -> bool:
+        return any(item is one or item == one for one in self)
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self.__plain, str | tuple | frozenset | bytes):
+            return iter(self.__plain)
+        iterator = self.__client.ask([self], special="iter")
+        if not isinstance(iterator, Remote):
+            raise TypeError("what it iterates is no iterator")
+        return iterator if iterator is self else _Iterator(iterator)
+
+    def __next__(self) -> Any:
+        return self.__client.ask([self], special="next")
+
+    def __bool__(self) -> bool:
+        return bool(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(bool, [self], "bool")
+
+    def __len__(self) -> int:
+        return len(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(int, [self], "len")
+
+    def __str__(self) -> str:
+        if isinstance(self.__plain, str):
+            return str(self.__plain)
+        return str(self.__client.expect(str, [self], "str"))
+
+    def __repr__(self) -> str:
+        return str(self.__client.expect(str, [self], "repr"))
+
+    def __int__(self) -> int:
+        return int(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(int, [self], "int")
+
+    def __float__(self) -> float:
+        return float(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(float, [self], "float")
+
+    def __abs__(self) -> Any:
+        return abs(self.__plain) if self.__plain is not _NOTHING else self.__client.ask([self], special="abs")
+
+    def __neg__(self) -> Any:
+        return -self.__plain if self.__plain is not _NOTHING else self.__client.ask([self], special="neg")
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.__plain[key] if self.__plain is not _NOTHING else self.__client.ask([self, key], special="getitem")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.__client.ask([self, key, value], special="setitem")
+
+    def __delitem__(self, key: Any) -> None:
+        self.__client.ask([self, key], special="delitem")
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, Remote) and self.__client.expect(bool, [instance, self], "isinstance")
+
+    def __enter__(self) -> Any:
+        return self.__client.ask([self], special="enter")
+
+    def __exit__(self, *_: object) -> None:
+        self.__client.ask([self], special="exit")
+
+
+def place_of(handle: Remote) -> int:
+    """Return where the program keeps it."""
+    return object.__getattribute__(handle, "_Remote__place")  # type: ignore[no-any-return]
+
+
+class _Iterator:
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def __iter__(self) -> _Iterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._remote)
+
+
+def _between_remotes(name: str) -> Callable[[Remote, object], Any]:
+    get = object.__getattribute__
+
+    def operate(self: Remote, other: object) -> Any:
+        plain = get(self, "_Remote__plain")
+        if plain is not _NOTHING:
+            theirs = get(other, "_Remote__plain") if isinstance(other, Remote) else other
+            return NotImplemented if theirs is _NOTHING else getattr(operator, f"__{name}__")(plain, theirs)
+        return (
+            get(self, "_Remote__client").ask([self, other], special=name)
+            if isinstance(other, Remote)
+            else NotImplemented
+        )
+
+    return operate
+
+
+for _name in ("lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+    setattr(Remote, f"__{_name}__", _between_remotes(_name))
+
+
+class Names:
+    """The names of the program's that tests may see.
+
+    A program that redefines `abs` or `sorted` must not decide what a test of something else says. Such names are seen
+    only where the tests use nothing else of the program's, and a test that uses two of them fails: one may be what is
+    tested, the other what decides.
+
+    Args:
+        names: All that the program defines.
+        checks: The tests, each a few statements.
+    """
+
+    def __init__(self, names: dict[str, Any], checks: list[str]) -> None:
+        self._replaced = {name: value for name, value in names.items() if hasattr(builtins, name)}
+        self._others = {
+            name: value for name, value in names.items() if name not in self._replaced and name not in TEST_MODULES
+        }
+        if any(names_in(check) & self._others.keys() for check in checks):
+            self._replaced = {}
+
+    def seen_by(self, check: str) -> dict[str, Any]:
+        """Return the names that a test may see.
+
+        Raises:
+            NameError: It uses several built-in names that the program replaces.
+        """
+        used = names_in(check) & self._replaced.keys()
+        if len(used) > 1:
+            raise NameError(f"the program replaces several built-ins that this test uses: {', '.join(sorted(used))}")
+        return self._others | {name: self._replaced[name] for name in used}
+
+
+def names_in(check: str) -> set[str]:
+    """Return the names that statements use; none if they are no statements, of which running them will tell."""
+    try:
+        waiting: list[Any] = [compile(check, TEST_FILE, "exec", _ONLY_AST)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    found = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif hasattr(node, "_fields"):
+            if type(node).__name__ == "Name":
+                found.add(node.id)
+            waiting += [getattr(node, field, None) for field in node._fields]
+    return found
+
+
+def _is_of_tests(kind: type) -> bool:
+    """Return True for a class that the tests define, from nothing but other such classes."""
+    bases = [one.__dict__.get("__module__") for one in kind.__mro__[:-1]]
+    return bool(bases) and bases[0] == "__main__" and set(bases) <= {"__main__", "abc", "typing"}
+
+
+def _may_call(target: Any) -> bool:
+    """Return True for what the tests wrote themselves, and for what only fills their containers and mocks."""
+    if isinstance(target, types.FunctionType):
+        return target.__code__.co_filename == TEST_FILE
+    if isinstance(target, types.MethodType):
+        return _may_call(target.__func__)
+    if isinstance(target, types.BuiltinMethodType):
+        return type(target.__self__) in (*MUTABLE, str)
+    if isinstance(target, type):
+        return _is_of_tests(target)
+    if isinstance(target, staticmethod | functools._lru_cache_wrapper):
+        return _may_call(target.__wrapped__)
+    mock = sys.modules.get("unittest.mock")
+    return _is_of_tests(type(target)) or (mock is not None and isinstance(target, mock.Mock))
+
+
+def _attribute(target: Any, name: str) -> Any:
+    """Return an attribute of an instance of a class of the tests'. Nothing leads from it to the tests' variables."""
+    kind = type(target)
+    if not name.startswith("__") and _is_of_tests(kind):
+        if name in vars(target):
+            return vars(target)[name]
+        written = next((one.__dict__[name] for one in kind.__mro__ if name in one.__dict__), None)
+        if _may_call(written) or (isinstance(written, property) and _may_call(written.fget)):
+            return getattr(target, name)
+        if type(written) in (bool, int, float, str):
+            return written
+    raise AttributeError(name)
+
+
+def _set_attribute(target: Any, name: str, value: Any) -> None:
+    """Set an attribute of such an instance, but none in place of a method."""
+    kind = type(target)
+    written = next((one.__dict__[name] for one in kind.__mro__ if name in one.__dict__), None)
+    if name.startswith("__") or not _is_of_tests(kind) or callable(written) or hasattr(written, "__get__"):
+        raise AttributeError(name)
+    vars(target)[name] = value
+
+
+def _library_name(value: Any) -> list[str] | None:
+    """Return the module of the standard library, and the names in it, that lead to a value."""
+    if isinstance(value, types.ModuleType):
+        return [value.__name__] if value.__name__.partition(".")[0] in sys.stdlib_module_names else None
+    module = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", None)
+    name = getattr(value, "__qualname__", None)
+    if not (isinstance(module, str) and isinstance(name, str) and module in sys.stdlib_module_names):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return [module, *name.split(".")] if found is value and callable(value) else None
+
+
+def _parts_of(value: Any) -> tuple[Any, list[Any], dict[str, Any]]:
+    if isinstance(value, functools.partial):
+        return functools.partial, [value.func, *value.args], dict(value.keywords)
+    make, args = value.__reduce__()[:2]
+    return make, list(args), {}

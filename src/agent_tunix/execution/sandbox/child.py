@@ -1,0 +1,159 @@
+"""The process that a program runs in, or the tests of one. It isolates itself before it does anything else.
+
+What it imports before that is little: it starts for every completion.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import marshal
+import os
+import resource
+import sys
+
+from agent_tunix.execution.isolation.locking import lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Its root is mounted where nothing lies that it may read.
+_PLACE = "/proc"
+LOCKED = b"locked\n"
+_SIDES = {"program": "program", "tests": "checker"}
+
+
+def main(report: int, line: list[int]) -> None:
+    """Read the job, isolate, do it, and report line by line."""
+    with open(0, "rb", closefd=False) as given:
+        job: dict[str, Any] = marshal.load(given)
+    work = {"dialogue": _run, "program": _run_and_serve, "tests": _test}[job["role"]]
+    _give_input(job["stdin"])
+    if line:  # what is ours, and cannot be read any more once this process is isolated
+        importlib.import_module(f"agent_tunix.execution.sandbox.{_SIDES[job['role']]}")
+    for name, module in sys.modules.items():
+        if name.startswith("agent_tunix") and hasattr(module, "__path__"):
+            module.__path__ = []
+    limits = {
+        resource.RLIMIT_CPU: job["cpu_s"],
+        resource.RLIMIT_FSIZE: job["output_bytes"],
+        resource.RLIMIT_AS: job["memory_bytes"],
+    }
+    try:
+        lock(
+            job["readable"],
+            _PLACE,
+            parent=job["parent"],
+            keep=(report, *line),
+            limits=limits,
+            most_threads=1,
+            most_tasks=1,
+        )
+    except (OSError, ValueError) as error:
+        os.write(report, f"refused: {error}\n".encode())
+        return
+    os.write(report, LOCKED)
+    sys.exit(work(job, report, line))
+
+
+def _run(job: dict[str, Any], report: int, _: list[int]) -> int:
+    """Run a program that reads and prints."""
+    problem = _attempt(job["code"], "<response>", _namespace(), exit_is_fine=True)
+    if problem:
+        _say(report, f"problem {problem}")
+    return bool(problem)
+
+
+def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
+    """Run a program whose functions are called from the tests' process. It has no way to report anything itself."""
+    from agent_tunix.execution.sandbox.exchange import Line
+    from agent_tunix.execution.sandbox.program import Server
+
+    os.close(report)
+    tests, namespace = Line(*line), _namespace()
+    problem = _attempt(job.pop("code"), "<response>", namespace, exit_is_fine=True)
+    if problem:
+        tests.send({"problem": problem})
+    else:
+        Server(tests, namespace).serve()
+    return 0
+
+
+def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
+    """Run the tests of a program that runs in another process."""
+    from agent_tunix.execution.sandbox.checker import TEST_FILE, Client, Lost, Names, names_in
+    from agent_tunix.execution.sandbox.exchange import TEST_MODULES, Line
+
+    client = Client(Line(*line))
+    try:
+        names, problem = client.greet()
+    except Lost as error:
+        names, problem = {}, str(error)
+    if problem:
+        _say(report, f"problem {problem}")
+        return 0
+    visible = Names(names, job["checks"])
+    namespace = _namespace()
+    lent: dict[str, Any] = {}
+    for index, check in enumerate(job["checks"]):
+        try:
+            seen = visible.seen_by(check)
+        except NameError as error:
+            _say(report, f"problem NameError: {error}")
+            continue
+        for name, value in lent.items():
+            if namespace.get(name) is value:
+                del namespace[name]
+        lent = {name: value for name, value in seen.items() if name not in namespace}
+        namespace |= lent
+        for name in names_in(check) & TEST_MODULES - namespace.keys():
+            namespace[name] = importlib.import_module(name)
+        problem = _attempt(check, TEST_FILE, namespace, exit_is_fine=False)
+        problem, client.refuted = client.lost or problem or client.refuted, ""
+        _say(report, f"problem {problem}" if problem else f"passed {index}")
+        if client.lost:
+            return 0
+    _say(report, "ended")
+    return 0
+
+
+def _say(report: int, line: str) -> None:
+    os.write(report, (" ".join(line.split())[:240] + "\n").encode(errors="replace"))
+
+
+def _namespace() -> dict[str, Any]:
+    return {"__name__": "__main__", "__builtins__": builtins}
+
+
+def _attempt(code: str, file: str, namespace: dict[str, Any], exit_is_fine: bool) -> str:
+    """Run it; return what went wrong, in a line, or ""."""
+    try:
+        exec(compile(code, file, "exec", dont_inherit=True), namespace)
+        sys.stdout.flush()
+    except SystemExit as leaving:
+        try:  # noqa: SIM105  (contextlib would be imported for this alone)
+            sys.stdout.flush()
+        except Exception:
+            pass
+        return "" if exit_is_fine and leaving.code in (None, 0) else "it called exit"
+    except BaseException as error:
+        return " ".join(f"{type(error).__name__}: {_text_of(error)}".split())[:200]
+    return ""
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:
+        return ""
+
+
+def _give_input(text: str) -> None:
+    """Let standard input hold the text, for `input()` and for file descriptor 0 alike."""
+    memory = os.memfd_create("input")
+    os.write(memory, text.encode(errors="replace"))
+    os.lseek(memory, 0, os.SEEK_SET)
+    os.dup2(memory, 0)
+    os.close(memory)
+    sys.stdin = os.fdopen(0, "r", encoding="utf-8", errors="replace", closefd=False)

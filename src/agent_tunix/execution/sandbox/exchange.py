@@ -1,0 +1,177 @@
+"""Messages between a program's process and the process of its tests: lines of JSON, in which plain data go by value.
+
+The two run in processes of their own, so that a program can neither read what its tests expect nor decide whether they
+pass. Numbers, texts, containers and a few plain types of the standard library arrive as what they are, made anew from
+their parts; everything else arrives as a handle. Reading a message runs no code of the other side and looks up none of
+its names but in the tables here.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+
+TYPE_CHECKING = False  # what only annotations need is not worth its time at every start
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+LONGEST_MESSAGE_BYTES = 2**24
+_SMALL = 2**53
+
+# Modules that tests may use without importing them, because programs do: the process of the tests has its own.
+TEST_MODULES = frozenset(
+    {"cmath", "collections", "functools", "heapq", "itertools", "json", "math", "os", "re", "sys", "typing", "unittest"}
+)
+# Types that change when a function changes its argument; and those that do not, from which classes can be derived.
+MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.OrderedDict)
+IMMUTABLE = (str, int, float, tuple, frozenset, bytes)
+
+
+def _pairs(value: Any) -> list[Any]:
+    return [list(pair) for pair in value.items()]
+
+
+def _hex(value: Any) -> list[Any]:
+    return [value.hex()]
+
+
+def _iso(value: Any) -> list[Any]:
+    return [value.isoformat()]
+
+
+# Types whose parts are values again, by their names: their parts, and what makes one of a list of them.
+_CONTAINERS: dict[str, tuple[Callable[[Any], list[Any]], Callable[[Any], Any]]] = {
+    "builtins.tuple": (list, tuple),
+    "builtins.set": (list, set),
+    "builtins.frozenset": (list, frozenset),
+    "builtins.dict": (_pairs, dict),
+    "collections.OrderedDict": (_pairs, collections.OrderedDict),
+    "collections.Counter": (_pairs, lambda pairs: collections.Counter(dict(pairs))),
+    "collections.defaultdict": (_pairs, dict),
+    "collections.deque": (list, collections.deque),
+}
+# Types whose parts are numbers and texts.
+_PARTS: dict[str, Callable[[Any], list[Any]]] = {
+    "builtins.bytes": _hex,
+    "builtins.bytearray": _hex,
+    "builtins.complex": lambda value: [value.real, value.imag],
+    "builtins.range": lambda value: [value.start, value.stop, value.step],
+    "fractions.Fraction": lambda value: [value.numerator, value.denominator],
+    "decimal.Decimal": lambda value: [str(value)],
+    "datetime.date": _iso,
+    "datetime.time": _iso,
+    "datetime.datetime": _iso,
+    "datetime.timedelta": lambda value: [value.days, value.seconds, value.microseconds],
+}
+
+
+def _make(name: str, parts: list[Any]) -> Any:
+    """Make one of the types in `_PARTS`."""
+    import datetime
+    import decimal
+    import fractions
+
+    makers: dict[str, Callable[..., Any]] = {
+        "builtins.bytes": bytes.fromhex,
+        "builtins.bytearray": bytearray.fromhex,
+        "builtins.complex": complex,
+        "builtins.range": range,
+        "fractions.Fraction": fractions.Fraction,
+        "decimal.Decimal": decimal.Decimal,
+        "datetime.date": datetime.date.fromisoformat,
+        "datetime.time": datetime.time.fromisoformat,
+        "datetime.datetime": datetime.datetime.fromisoformat,
+        "datetime.timedelta": datetime.timedelta,
+    }
+    if any(type(part) not in (int, float, str) for part in parts):
+        raise ValueError(f"parts of {name} are numbers and texts")
+    return makers[name](*parts)
+
+
+def encode(value: Any, reference: Callable[[Any], Any]) -> Any:
+    """Return a value as JSON has it.
+
+    Args:
+        value: Anything.
+        reference: Makes a mapping of what is not plain data.
+    """
+    kind = type(value)
+    if value is None or kind in (bool, float, str):
+        return value
+    if kind is int:
+        return value if -_SMALL < value < _SMALL else {"int": hex(value)}  # decimals of any length would be refused
+    if kind is list:
+        return [encode(item, reference) for item in value]
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if name in _CONTAINERS:
+        return {"type": name, "parts": [encode(part, reference) for part in _CONTAINERS[name][0](value)]}
+    if name in _PARTS:
+        return {"type": name, "parts": [encode(part, reference) for part in _PARTS[name](value)]}
+    return reference(value)
+
+
+def decode(data: Any, dereference: Callable[[dict[str, Any]], Any]) -> Any:
+    """Return the value that JSON stands for.
+
+    Args:
+        data: What `encode` gave, or anything at all.
+        dereference: Makes a value of a mapping that stands for no plain data.
+
+    Raises:
+        ValueError, TypeError, LookupError, ArithmeticError, RecursionError: It stands for nothing.
+    """
+    if isinstance(data, list):
+        return [decode(item, dereference) for item in data]
+    if not isinstance(data, dict):
+        return data
+    if "int" in data:
+        return int(data["int"], 16)
+    if "type" not in data:
+        return dereference(data)
+    name, parts = data["type"], decode(data["parts"], dereference)
+    if not isinstance(name, str) or type(parts) is not list:
+        raise ValueError("a type has a name and a list of parts")
+    return _CONTAINERS[name][1](parts) if name in _CONTAINERS else _make(name, parts)
+
+
+class Line:
+    """Messages to and from the other process, one a line.
+
+    Args:
+        reading: File descriptor that is read from.
+        writing: File descriptor that is written to.
+    """
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self._reading = os.fdopen(reading, "rb")
+        self._writing = writing
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message.
+
+        Raises:
+            OSError: No one reads.
+            ValueError: It is too long.
+        """
+        data = json.dumps(message).encode() + b"\n"
+        if len(data) > LONGEST_MESSAGE_BYTES:
+            raise ValueError(f"a message of {len(data)} bytes, where {LONGEST_MESSAGE_BYTES} are the most")
+        while data:
+            data = data[os.write(self._writing, data) :]
+
+    def receive(self) -> dict[str, Any]:
+        """Return the next message.
+
+        Raises:
+            EOFError: There is none to come.
+            ValueError, RecursionError: It is no message.
+        """
+        line = self._reading.readline(LONGEST_MESSAGE_BYTES)
+        if not line.endswith(b"\n"):
+            raise EOFError("the other process has ended, or sent a message that is too long")
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("a message is an object")
+        return message
