@@ -78,7 +78,7 @@ def test_a_changed_weight_is_named_and_shown(here: Path) -> None:
 
 def test_a_changed_file_is_what_is_replayed(here: Path) -> None:
     (here / "mine.py").write_text(REWARD.replace("1.0 if", "2.0 if"))
-    comparison = replayed("rewards.args.short.limit=1000")
+    comparison = replayed("rewards.args.short.limit=1000", "--trust")  # a copy of the run, with another file beside it
     assert comparison["changed_components"].keys() == {"short"}
     assert comparison["newly_dead"] == 0
 

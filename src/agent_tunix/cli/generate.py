@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import AgentTunixError, ConfigError
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class _StepType(click.ParamType[int | str]):
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Decides the sampling.")
 @click.option("--score", is_flag=True, help="Score each completion with the run's own reward.")
+@trust_option
 def generate(
     source: Path,
     prompt: str | None,
@@ -90,6 +92,7 @@ def generate(
     max_new_tokens: int | None,
     seed: int,
     score: bool,
+    trust: bool,
 ) -> None:
     """Write with a run's trained policy, or with any model on disk.
 
@@ -117,7 +120,7 @@ def generate(
         found = _find(source, step, score)
         examples = None if talking else _examples(found, prompt, file)
         sampling = _sampling(found, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations)
-        with _scoring(found, examples if score else None) as mixture:
+        with _scoring(found, examples if score else None, trust) as mixture:
             generator = _generator(found, sampling, num_generations, seed, mixture)
             if examples is None:
                 _talk(generator)
@@ -180,15 +183,16 @@ def _sampling(
 
 
 @contextlib.contextmanager
-def _scoring(found: "Source", examples: "list[Example] | None") -> "Iterator[Mixture | None]":
+def _scoring(found: "Source", examples: "list[Example] | None", trust: bool) -> "Iterator[Mixture | None]":
     """The run's reward in its workers, where there are examples to score."""
     if examples is None:
         yield None
         return
     from agent_tunix.training.generation import resolve_scoring
     from agent_tunix.training.reward_setup import make_reward_runner
+    from agent_tunix.training.run_trust import settle_trust
 
-    config = found.run.config
+    config = settle_trust(found.run.config, found.run.root, working_directory=Path.cwd(), trust=trust)
     with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
         yield runner.reward
 

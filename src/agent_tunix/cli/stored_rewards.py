@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import RewardError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _steps_option = click.option(
 @_steps_option
 @_show_option
 @_json_option
+@trust_option
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def replay(
     run: Path,
@@ -48,6 +50,7 @@ def replay(
     steps: str | None,
     num_shown: int,
     as_json: bool,
+    trust: bool,
     overrides: tuple[str, ...],
 ) -> None:
     """Score the stored completions of RUN with a changed reward: new totals and advantages, and which moved.
@@ -64,11 +67,15 @@ def replay(
     from agent_tunix.rewards import replay as replays
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training import stored_rewards
+    from agent_tunix.training.run_trust import settle_trust
 
     if reuse and repeats > 1:
         raise click.UsageError("--reuse asks no component again, and --repeats asks all; give one of them")
     stored = StoredRun(run)
-    config = stored_rewards.change_reward(stored.config, None if reward is None else read_spec(reward), overrides)
+    spec = None if reward is None else read_spec(reward)
+    config = stored_rewards.change_reward(stored.config, spec, overrides)
+    own, own_parts = stored_rewards.own_changes(stored.config, spec, overrides)
+    config = settle_trust(config, stored.root, working_directory=Path.cwd(), trust=trust, own=own, own_parts=own_parts)
     stored_rewards.check_tokenizer(stored)
     if not stored.rollouts.steps():
         raise RewardError(f"{stored.rollouts.directory} holds no completions; train with rollouts.share above 0")
@@ -107,6 +114,7 @@ def replay(
     help="With --run: run uploaded code even where this machine cannot lock it in, with all rights of yours.",
 )
 @_json_option
+@trust_option
 def diff(
     first: str,
     second: str,
@@ -116,6 +124,7 @@ def diff(
     modules: tuple[str, ...],
     allow_unsandboxed: bool,
     as_json: bool,
+    trust: bool,
 ) -> None:
     """Compare two rewards: code, arguments, mixture and versions, and, with --run, where their verdicts differ.
 
@@ -129,13 +138,14 @@ def diff(
     from agent_tunix.rewards.replay import compare, contrast
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training import stored_rewards
+    from agent_tunix.training.run_trust import with_own_limits
 
-    mixtures = [_reward_of(each, modules) for each in (first, second)]
+    mixtures = [_reward_of(each, modules, trust) for each in (first, second)]
     difference = compare_rewards(*mixtures)
     comparison = None
     if run is not None:
         stored = StoredRun(run)
-        config = stored.config
+        config = with_own_limits(stored.config, stored.root)
         if allow_unsandboxed:
             config = with_overrides(config, ["rewards.allow_unsandboxed=true"])
         group_size = config.grpo.num_generations
@@ -157,17 +167,19 @@ def diff(
     raise SystemExit(_DIFFERS if difference or (comparison and not comparison.identical) else _SAME)
 
 
-def _reward_of(named: str, modules: tuple[str, ...]) -> "Mixture":
+def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     """The reward that a specification means, or that of a run's directory."""
     from agent_tunix.cli.rewards import Finding, resolve
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training.reward_setup import resolve_from_config
+    from agent_tunix.training.run_trust import settle_trust
     from agent_tunix.training.stored_rewards import changed_since_run
 
     if not (Path(named) / "config.yaml").is_file():
         return resolve(named, Finding(modules))
     stored = StoredRun(named)
-    mixture = resolve_from_config(stored.config, Path.cwd(), stored.root)
+    config = settle_trust(stored.config, stored.root, working_directory=Path.cwd(), trust=trust)
+    mixture = resolve_from_config(config, Path.cwd(), stored.root)
     for line in changed_since_run(stored, mixture):
         click.echo(f"since {named} was trained: {line}", err=True)
     return mixture
