@@ -48,7 +48,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 def head(server: Server, method: str = "POST", path: str = LIST, *lines: str) -> bytes:
     """A request up to its body."""
-    given = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {server.secret}", *lines]
+    given = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {server.secret}", *lines]
     return "\r\n".join([*given, "", ""]).encode()
 
 
@@ -197,7 +197,7 @@ def test_an_answer_that_nobody_reads_is_not_kept_for_ever(tmp_path: Path) -> Non
         connection.connect(server.address)
         connection.settimeout(0.2)
         with contextlib.suppress(TimeoutError):
-            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
+            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
         port = connection.getsockname()[1]
         assert port in connected_ports(server)
         deadline = time.monotonic() + PATIENT_S

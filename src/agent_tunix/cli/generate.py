@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.printing import echo
 from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import AgentTunixError, ConfigError
+from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
     from agent_tunix.data import Example
@@ -128,12 +130,12 @@ def generate(
                 _write_file(output, _rows(generator, examples))
             elif file is not None:
                 for row in _rows(generator, examples):
-                    click.echo(row)
+                    echo(row)
             else:
                 for completion in next(generator.complete(examples)):
                     _show(completion)
     except AgentTunixError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
@@ -215,7 +217,7 @@ def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
     """The completions as lines of JSON."""
     for example, group in zip(examples, generator.complete(examples), strict=True):
         for completion in group:
-            yield json.dumps(completion.to_row(example.index), ensure_ascii=False)
+            yield escape_hidden_in_json(json.dumps(completion.to_row(example.index), ensure_ascii=False))
 
 
 def _write_file(path: Path, rows: Iterator[str]) -> None:
@@ -235,12 +237,12 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
 
 
 def _show(completion: "Completion") -> None:
-    click.echo(completion.sample.response)
+    echo(completion.sample.response)
     if not completion.sample.ended:
-        click.echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
+        echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
     if (score := completion.score) is not None:
         parts = ", ".join(f"{name} {value}" for name, value in score.components.items())
-        click.echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)
+        echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)
 
 
 def _talk(generator: "Generator") -> None:
@@ -261,5 +263,5 @@ def _typed_lines() -> Iterator[str]:
         try:
             yield input("> ")
         except EOFError:
-            click.echo()
+            echo()
             return

@@ -30,6 +30,7 @@ from yaml import YAMLError
 
 from agent_tunix.cli.comparing import describe_sweep
 from agent_tunix.cli.composing import composed_once, own_conf
+from agent_tunix.cli.printing import echo
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
@@ -113,12 +114,12 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             if wants_trace:
                 raise
             if not isinstance(error, AgentTunixError):  # a defect of ours
-                traceback.print_exc()
+                echo(traceback.format_exc(), err=True)
                 _exit(1)
             if not in_sweep or isinstance(error, Interrupted):
                 _fail(error)
-            print(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", file=sys.stderr)
-            print(_describe(error), file=sys.stderr)
+            echo(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", err=True)
+            echo(_describe(error), err=True)
             raise  # the sweep goes on, and ends with this error
 
     conf = str(compose.find_conf_directory())
@@ -134,26 +135,26 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             raise
         if isinstance(error, AgentTunixError):
             sys.exit(_status(error))
-        print(_explain(error, EvaluateConfig if command == "evaluate" else Config), file=sys.stderr)
+        echo(_explain(error, EvaluateConfig if command == "evaluate" else Config), err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         # Before the run listens for it, or the second one.
-        print(
+        echo(
             "Interrupted: stopped at once; training.resume=true goes on from the last checkpoint, if any",
-            file=sys.stderr,
+            err=True,
         )
         interrupted = True
     finally:
         if not wants_trace:
             del os.environ[_FULL_ERROR]
         if sweep and command == "train" and (table := describe_sweep(sweep[0])):
-            print(f"\n{table}")
+            echo(f"\n{table}")
     if interrupted:
         _exit(128 + signal.SIGINT)
 
 
 def _fail(error: AgentTunixError) -> NoReturn:
-    print(_describe(error), file=sys.stderr)
+    echo(_describe(error), err=True)
     _exit(_status(error))
 
 

@@ -3,12 +3,12 @@
 Importing this loads nothing but Click; each command loads what it needs.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.printing import echo, echo_json
 from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import RewardError
 
@@ -96,7 +96,7 @@ def replay(
         comparison = replays.compare(replayed, group_size, num_shown)
     if not as_json:
         for line in stored_rewards.changed_since_run(stored, mixture):
-            click.echo(f"changed: {line}")
+            echo(f"changed: {line}")
     _print(comparison, as_json)
     raise SystemExit(_SAME if comparison.identical else _DIFFERS)
 
@@ -163,7 +163,7 @@ def diff(
         _print_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
     else:
         told = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
-        click.echo("\n".join(told))
+        echo("\n".join(told))
     raise SystemExit(_DIFFERS if difference or (comparison and not comparison.identical) else _SAME)
 
 
@@ -181,7 +181,7 @@ def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     config = settle_trust(stored.config, stored.root, working_directory=Path.cwd(), trust=trust)
     mixture = resolve_from_config(config, Path.cwd(), stored.root)
     for line in changed_since_run(stored, mixture):
-        click.echo(f"since {named} was trained: {line}", err=True)
+        echo(f"since {named} was trained: {line}", err=True)
     return mixture
 
 
@@ -189,8 +189,8 @@ def _print(report: Any, as_json: bool) -> None:
     if as_json:
         _print_json(report.to_data())
     else:
-        click.echo("\n".join(report.lines()))
+        echo("\n".join(report.lines()))
 
 
 def _print_json(data: Any) -> None:
-    click.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+    echo_json(data)

@@ -82,7 +82,7 @@ def _check_shape(events: Iterable[Any], max_nodes: int) -> None:
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
             raise ValueError(f"it has an alias or a tag, on line {line}")
-        if isinstance(event, yaml.ScalarEvent) and len(event.value) > _MAX_WORD and event.style is None:
+        if isinstance(event, yaml.ScalarEvent) and _is_long_word(event):
             raise ValueError(f"it has too long a word, on line {line}")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
@@ -91,6 +91,10 @@ def _check_shape(events: Iterable[Any], max_nodes: int) -> None:
         nodes += isinstance(event, yaml.NodeEvent)
         if nodes > max_nodes or depth > _MAX_DEPTH:
             raise ValueError(f"it is too large or too deep, on line {line}")
+
+
+def _is_long_word(event: Any) -> bool:
+    return len(event.value) > _MAX_WORD and not event.style and " " not in event.value
 
 
 def from_yaml_text(content: bytes | str) -> Config:
