@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent_tunix.errors import Interrupted
+from agent_tunix.tracking.durable import write_new
 
 _NAME = "status.json"
 _MAX_BYTES = 2**20
@@ -136,7 +137,7 @@ def _write_bytes(root: Path, content: bytes) -> None:
     # What is said of a run must not decide it: a full disk is told by what trains.
     partial = root / f".{_NAME}.partial"
     with contextlib.suppress(OSError):
-        partial.write_bytes(content)
+        write_new(partial, content)
         os.replace(partial, root / _NAME)
 
 
