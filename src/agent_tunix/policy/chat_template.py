@@ -54,7 +54,7 @@ class ChatTemplate:
         environment.globals["strftime_now"] = today.strftime
         try:
             self._template = environment.from_text(source)
-        except TemplateLimitError as error:
+        except (TemplateLimitError, RecursionError, MemoryError) as error:
             raise self._over_limit(error) from error
         except Exception as error:  # a template of others: too deep for Jinja, or for Python's compiler
             raise ModelError(f"{origin} is not a Jinja template: {_describe(error)}") from error
@@ -68,14 +68,15 @@ class ChatTemplate:
         variables = {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._variables}
         try:
             return self._environment.render(self._template, variables)
-        except TemplateLimitError as error:
+        except (TemplateLimitError, RecursionError, MemoryError) as error:
             raise self._over_limit(error) from error
         except Exception as error:  # a template is a program of others, and may raise anything
             raise ModelError(f"{self._origin} refuses these messages: {_describe(error)}") from error
 
-    def _over_limit(self, error: TemplateLimitError) -> ModelError:
+    def _over_limit(self, error: Exception) -> ModelError:
         return ModelError(
-            f"{self._origin} is not rendered: {error}; set prompt.chat_template to another", code="template_limit"
+            f"{self._origin} is not rendered: {_describe(error)}; set prompt.chat_template to another",
+            code="template_limit",
         )
 
 

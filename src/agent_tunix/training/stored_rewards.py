@@ -89,7 +89,8 @@ def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[
 def _named_alone(spec: Any) -> Any:
     """Return what names rewards of this package, without any arguments."""
     if isinstance(spec, Mapping):
-        return {name: one.get("function") if isinstance(one, Mapping) else one for name, one in spec.items()}
+        functions = {name: one.get("function") if isinstance(one, Mapping) else one for name, one in spec.items()}
+        return {name: {"function": function} for name, function in functions.items()}
     return spec if isinstance(spec, str) and is_shipped(spec) else "math"
 
 
