@@ -124,7 +124,7 @@ def test_a_reward_agrees_with_itself(here: Path) -> None:
 )
 def test_what_cannot_be_replayed_honestly_is_refused_by_name(arguments: list[str], told: str, here: Path) -> None:
     (here / "mine.py").write_text(REWARD + "\n\ndef needs(response, difficulty):\n    return 1.0\n")
-    ran = invoke("replay", "run", *arguments)
+    ran = invoke("replay", "run", "--trust", *arguments)
     assert ran.exit_code == 2, ran.output
     assert told in ran.stderr
 
@@ -186,7 +186,7 @@ def test_a_reward_does_not_differ_from_itself(here: Path) -> None:
 
 def test_a_run_stands_for_its_reward_and_tells_what_changed_since(here: Path) -> None:
     (here / "mine.py").write_text(REWARD.replace("1.0 if", "2.0 if"))
-    ran = invoke("diff", "run", "math", "--json")
+    ran = invoke("diff", "run", "math", "--json", "--trust")
     assert ran.exit_code == 1, ran.output
     assert "component short: removed" in json.loads(ran.stdout)["changes"]
     assert "since run was trained: component short: source of tidy changed" in ran.stderr

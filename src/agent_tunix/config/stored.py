@@ -162,7 +162,8 @@ def _types_of(schema: Any) -> dict[str, Any]:
 
 
 def _instance(values: Mapping[Any, Any], schema: type[T], prefix: str) -> T:
-    types_by_name = _types_of(schema)
+    key: Any = schema
+    types_by_name = _types_of(key)
     if unknown := [f"{prefix}{name}" for name in values if name not in types_by_name]:
         lines = [f"there is no key {key}{suggest_key(key, Config)}" for key in unknown]
         raise ConfigError("\n".join(lines), code="unknown_key")
