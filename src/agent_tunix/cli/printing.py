@@ -1,6 +1,7 @@
 """Printing, for all commands: what others wrote can do nothing to the terminal."""
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -9,7 +10,12 @@ from agent_tunix.visible_text import escape_hidden, escape_hidden_in_json
 
 
 def echo(message: Any = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a message with its hidden characters escaped."""
+    """Print a message with its hidden characters escaped; bytes stay as they are unless a terminal shows them."""
+    if isinstance(message, bytes):
+        if not sys.stdout.isatty():
+            click.echo(message, err=err, nl=nl)
+            return
+        message = message.decode("utf-8", "replace")
     click.echo(escape_hidden(str(message)), err=err, nl=nl)
 
 
