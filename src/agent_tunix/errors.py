@@ -14,6 +14,7 @@
     ├── CheckpointError (RuntimeError)    a checkpoint cannot be written or read
     ├── ExportError (OSError)             a model cannot be written where it is to go
     ├── RunDirectoryError (OSError)       a run's directory is taken, full or unwritable
+    ├── UntrustedRunError (PermissionError)    a run that somebody else made would run code or send text
     ├── StoreError (RuntimeError)         the store of reward functions cannot be opened, read or written
     │   └── StoreRequestError (ValueError)     what was asked of it cannot be done
     │       ├── UploadError                    an uploaded file is not a reward function
@@ -139,6 +140,12 @@ class RunDirectoryError(AgentTunixError, OSError):
     """A run's directory is taken, full or unwritable."""
 
     code = "invalid_run_directory"
+
+
+class UntrustedRunError(AgentTunixError, PermissionError):
+    """A run that this installation did not make would run code or send text; the message lists what and from where."""
+
+    code = "untrusted_run"
 
 
 class StoreError(AgentTunixError, RuntimeError):

@@ -121,7 +121,7 @@ def test_an_own_batch_function_scores_as_in_training(run: Path, tmp_path: Path) 
     config.training.reward_function = f"{tmp_path / 'mine.py'}:short"
     (tmp_path / "run" / "config.yaml").write_text(to_yaml(config))
     rows = write_rows(tmp_path / "rows.jsonl", {"question": QUESTION}, {"question": "What is 2 plus 2?"})
-    found = rows_of(invoke(tmp_path / "run", "--file", rows, "--score"))
+    found = rows_of(invoke(tmp_path / "run", "--file", rows, "--score", "--trust"))
     assert [row["score"] for row in found] == [pytest.approx(1 / len(row["completion"])) for row in found]
 
 

@@ -86,7 +86,7 @@ def test_a_request_that_has_begun_is_answered_before_it_ends(home: Path) -> None
         with socket.create_connection((address.host, address.port), timeout=PATIENT_S) as connection:
             body = b"x" * 10
             connection.sendall(
-                f"POST /v1/reward_functions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n"
+                f"POST /v1/reward_functions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n"
                 f"Content-Length: {len(body)}\r\n\r\n".encode()
             )
             httpx.get(f"{url}/openapi.json")  # by now the other request has come

@@ -99,7 +99,7 @@ def test_changes_of_the_reward_are_named_and_shown(here: Path) -> None:
     for override in ("++reward.components.late.weight=0.1", "reward=math_and_format"):
         assert replayed(override)["completions"] == 48
     (here / "mine.py").write_text(REWARD.replace("1.0 if", "2.0 if"))
-    changed = replayed("rewards.args.short.limit=1000")
+    changed = replayed("rewards.args.short.limit=1000", "--trust")
     assert changed["changed_components"].keys() == {"short"}
     assert changed["newly_dead"] == 0
 
@@ -165,7 +165,7 @@ def test_two_rewards_differ_in_code_and_on_completions(here: Path) -> None:
 
 def test_a_run_stands_for_its_reward_and_shows_what_changed_since(here: Path) -> None:
     (here / "mine.py").write_text(REWARD.replace("1.0 if", "2.0 if"))
-    ran = invoke("diff", "run", "math", "--json")
+    ran = invoke("diff", "run", "math", "--json", "--trust")
     assert ran.exit_code == 1, ran.output
     assert "component short: removed" in json.loads(ran.stdout)["changes"]
     assert "since run was trained: component short: source of tidy changed" in ran.stderr

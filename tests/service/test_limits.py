@@ -45,7 +45,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 def head(server: Server, method: str, *lines: str) -> bytes:
     """A request up to its body."""
-    given = [f"{method} {LIST} HTTP/1.1", "Host: x", f"Authorization: Bearer {server.secret}", *lines]
+    given = [f"{method} {LIST} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {server.secret}", *lines]
     return "\r\n".join([*given, "", ""]).encode()
 
 

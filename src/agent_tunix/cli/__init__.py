@@ -12,6 +12,7 @@ from agent_tunix import __version__
 from agent_tunix.cli import comparing, keys, plans, recorded_runs, rewards, run_plan, store, stored_rewards
 from agent_tunix.cli.export import export
 from agent_tunix.cli.generate import generate
+from agent_tunix.cli.printing import echo
 from agent_tunix.cli.report import report
 from agent_tunix.cli.serve import serve
 from agent_tunix.cli.tuning import tune
@@ -86,9 +87,9 @@ def verify_resume(
     try:
         report = verify(list(overrides), kills=kills, seed=random_seed, directory=directory, program=program)
     except AgentTunixError as error:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         sys.exit(2)
-    click.echo(report.text)
+    echo(report.text)
     sys.exit(0 if report.equal else 1)
 
 

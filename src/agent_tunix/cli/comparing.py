@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError
 
 METRIC = "eval/accuracy"
@@ -39,16 +40,16 @@ def compare(directories: tuple[Path, ...], metric: str, mode: str, sort: str, fo
                 name = run.name if run == directory else str(inner if len(directories) == 1 else directory / inner)
                 runs.append((name, run))
     except AgentTunixError as error:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         sys.exit(2)
     rows = read_table(runs, metric, mode)
     # Runs without any metric, as those that have just started, may yet get this one.
     if all(row.final is None for row in rows) and (names := metric_names(runs)) and metric not in names:
         near = difflib.get_close_matches(metric, names, n=5, cutoff=0.4)
         advice = f"near it are {', '.join(near)}" if near else f"there are {', '.join(names)}"
-        click.echo(f"no run has the metric {metric!r}; {advice}", err=True)
+        echo(f"no run has the metric {metric!r}; {advice}", err=True)
         sys.exit(2)
-    click.echo(format_table(sort_table(rows, sort, mode), metric, form))
+    echo(format_table(sort_table(rows, sort, mode), metric, form))
 
 
 def describe_sweep(directory: Path, metric: str = METRIC, mode: str = "max") -> str | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError, ConfigError
 
 
@@ -48,7 +49,7 @@ def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, ove
             overwrite=overwrite,
         )
     except AgentTunixError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)
     kind = "adapter" if adapter else "model"
-    click.echo(f"{exported.directory}: the {kind} after step {exported.step}, {exported.num_bytes / 1e6:,.1f} MB")
+    echo(f"{exported.directory}: the {kind} after step {exported.step}, {exported.num_bytes / 1e6:,.1f} MB")

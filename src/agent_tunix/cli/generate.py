@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.printing import echo
+from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import AgentTunixError, ConfigError
+from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
     from agent_tunix.data import Example
@@ -75,6 +78,7 @@ class _StepType(click.ParamType[int | str]):
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Decides the sampling.")
 @click.option("--score", is_flag=True, help="Score each completion with the run's own reward.")
+@trust_option
 def generate(
     source: Path,
     prompt: str | None,
@@ -90,6 +94,7 @@ def generate(
     max_new_tokens: int | None,
     seed: int,
     score: bool,
+    trust: bool,
 ) -> None:
     """Write with a run's trained policy, or with any model on disk.
 
@@ -117,7 +122,7 @@ def generate(
         found = _find(source, step, score)
         examples = None if talking else _examples(found, prompt, file)
         sampling = _sampling(found, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations)
-        with _scoring(found, examples if score else None) as mixture:
+        with _scoring(found, examples if score else None, trust) as mixture:
             generator = _generator(found, sampling, num_generations, seed, mixture)
             if examples is None:
                 _talk(generator)
@@ -125,12 +130,12 @@ def generate(
                 _write_file(output, _rows(generator, examples))
             elif file is not None:
                 for row in _rows(generator, examples):
-                    click.echo(row)
+                    echo(row)
             else:
                 for completion in next(generator.complete(examples)):
                     _show(completion)
     except AgentTunixError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
@@ -184,15 +189,16 @@ def _sampling(
 
 
 @contextlib.contextmanager
-def _scoring(found: "Source", examples: "list[Example] | None") -> "Iterator[Mixture | None]":
+def _scoring(found: "Source", examples: "list[Example] | None", trust: bool) -> "Iterator[Mixture | None]":
     """The run's reward in its workers, where there are examples to score."""
     if examples is None:
         yield None
         return
     from agent_tunix.training.generation import resolve_scoring
     from agent_tunix.training.reward_setup import make_reward_runner
+    from agent_tunix.training.run_trust import settle_trust
 
-    config = found.run.config
+    config = settle_trust(found.run.config, found.run.root, working_directory=Path.cwd(), trust=trust)
     with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
         yield runner.reward
 
@@ -215,7 +221,7 @@ def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
     """The completions as lines of JSON."""
     for example, group in zip(examples, generator.complete(examples), strict=True):
         for completion in group:
-            yield json.dumps(completion.to_row(example.index), ensure_ascii=False)
+            yield escape_hidden_in_json(json.dumps(completion.to_row(example.index), ensure_ascii=False))
 
 
 def _write_file(path: Path, rows: Iterator[str]) -> None:
@@ -235,12 +241,12 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
 
 
 def _show(completion: "Completion") -> None:
-    click.echo(completion.sample.response)
+    echo(completion.sample.response)
     if not completion.sample.ended:
-        click.echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
+        echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
     if (score := completion.score) is not None:
         parts = ", ".join(f"{name} {value}" for name, value in score.components.items())
-        click.echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)
+        echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)
 
 
 def _talk(generator: "Generator") -> None:
@@ -261,5 +267,5 @@ def _typed_lines() -> Iterator[str]:
         try:
             yield input("> ")
         except EOFError:
-            click.echo()
+            echo()
             return

@@ -30,6 +30,7 @@ from yaml import YAMLError
 
 from agent_tunix.cli.comparing import describe_sweep
 from agent_tunix.cli.composing import composed_once, own_conf
+from agent_tunix.cli.printing import echo
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
@@ -48,6 +49,8 @@ from agent_tunix.training.timeline import spend
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
+# What a `.env` may not set: where the key lies by which runs are known, which code is loaded, and from where.
+_NOT_OF_A_FILE = re.compile("AGENT_TUNIX_HOME|HOME|JAX_COMPILATION_CACHE_DIR|PATH|(LD|XDG)_.*|PYTHON.*")
 
 
 def train(overrides: Sequence[str] | None = None) -> None:
@@ -113,12 +116,12 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             if wants_trace:
                 raise
             if not isinstance(error, AgentTunixError):  # a defect of ours
-                traceback.print_exc()
+                echo(traceback.format_exc(), err=True)
                 _exit(1)
             if not in_sweep or isinstance(error, Interrupted):
                 _fail(error)
-            print(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", file=sys.stderr)
-            print(_describe(error), file=sys.stderr)
+            echo(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", err=True)
+            echo(_describe(error), err=True)
             raise  # the sweep goes on, and ends with this error
 
     conf = str(compose.find_conf_directory())
@@ -134,26 +137,26 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             raise
         if isinstance(error, AgentTunixError):
             sys.exit(_status(error))
-        print(_explain(error, EvaluateConfig if command == "evaluate" else Config), file=sys.stderr)
+        echo(_explain(error, EvaluateConfig if command == "evaluate" else Config), err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         # Before the run listens for it, or the second one.
-        print(
+        echo(
             "Interrupted: stopped at once; training.resume=true goes on from the last checkpoint, if any",
-            file=sys.stderr,
+            err=True,
         )
         interrupted = True
     finally:
         if not wants_trace:
             del os.environ[_FULL_ERROR]
         if sweep and command == "train" and (table := describe_sweep(sweep[0])):
-            print(f"\n{table}")
+            echo(f"\n{table}")
     if interrupted:
         _exit(128 + signal.SIGINT)
 
 
 def _fail(error: AgentTunixError) -> NoReturn:
-    print(_describe(error), file=sys.stderr)
+    echo(_describe(error), err=True)
     _exit(_status(error))
 
 
@@ -198,12 +201,15 @@ def _train(cfg: DictConfig) -> None:
         from agent_tunix.training import devices
         from agent_tunix.training.preflight import preflight
         from agent_tunix.training.reward_setup import begin_verifiers
+        from agent_tunix.training.run_trust import check_resumable_directory
 
     _load_environment()
     job = HydraConfig.get()
     root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
+        if config.training.resume:
+            check_resumable_directory(root, config)
         checked = preflight(config, Path.cwd(), root if config.training.resume else None)
     begin_verifiers(checked.mixture, config.rewards.execution)  # they start while JAX is imported
     devices.prepare(config.distributed)
@@ -224,6 +230,7 @@ def _train(cfg: DictConfig) -> None:
 def _sft(cfg: DictConfig) -> None:
     from agent_tunix.training import devices
     from agent_tunix.training.preflight import preflight
+    from agent_tunix.training.run_trust import check_resumable_directory
     from agent_tunix.training.targets import check_supervised
 
     _load_environment()
@@ -231,6 +238,8 @@ def _sft(cfg: DictConfig) -> None:
     root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
+        if config.training.resume:
+            check_resumable_directory(root, config)
         checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
     devices.prepare(checked.config.distributed)
     _join(checked.config)
@@ -265,13 +274,27 @@ def _join(config: Config) -> None:
 
 
 def _load_environment() -> None:
-    """Names from `.env` in the working directory, where the environment has none of its own."""
+    """Names from `.env` in the working directory, where the environment has none of its own.
+
+    Raises:
+        ConfigError: It cannot be read, or sets what decides which code is trusted.
+    """
     if Path(".env").is_file():
-        from dotenv import load_dotenv
+        from dotenv import dotenv_values
 
         try:
-            load_dotenv(Path(".env"))
+            found = dotenv_values(Path(".env"))
         except (UnicodeDecodeError, OSError) as error:
             raise ConfigError(
                 f".env should hold lines NAME=VALUE in UTF-8, but: {error}; mend or move it", code="invalid_env_file"
             ) from error
+        # A directory that was downloaded may bring a file of this name.
+        if refused := sorted(name for name in found if _NOT_OF_A_FILE.fullmatch(name)):
+            raise ConfigError(
+                f".env sets {', '.join(refused)}, which decides whose code runs; remove it there, and export it in your"
+                " shell if you mean it",
+                code="refused_in_env",
+            )
+        for name, value in found.items():
+            if value is not None:
+                os.environ.setdefault(name, value)

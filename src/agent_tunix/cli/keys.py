@@ -2,6 +2,7 @@
 
 import click
 
+from agent_tunix.cli.printing import echo
 from agent_tunix.cli.store import StoreGroup
 
 _SCOPES = ["read", "write", "try"]
@@ -35,8 +36,8 @@ def create(name: str, scopes: tuple[str, ...]) -> None:
 
     with open_store() as store:
         _, secret = store.keys.create(name, scopes or _SCOPES)
-    click.echo(secret)
-    click.echo(f"This is the key of {name}; it is not shown again.", err=True)
+    echo(secret)
+    echo(f"This is the key of {name}; it is not shown again.", err=True)
 
 
 @keys.command("list")
@@ -49,7 +50,7 @@ def list_keys() -> None:
     for key in found:
         revoked = "" if key.revoked_at is None else f"  revoked {key.revoked_at:%Y-%m-%d %H:%M:%S}Z"
         scopes = ",".join(scope for scope in _SCOPES if scope in key.scopes)
-        click.echo(f"{key.id}  {key.created_at:%Y-%m-%d %H:%M:%S}Z  {scopes:<14}  {key.name}{revoked}")
+        echo(f"{key.id}  {key.created_at:%Y-%m-%d %H:%M:%S}Z  {scopes:<14}  {key.name}{revoked}")
 
 
 @keys.command()

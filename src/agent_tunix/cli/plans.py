@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.printing import echo
+
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
     from agent_tunix.rewards.planning import Plan
@@ -88,7 +90,7 @@ def plan(
     if write is not None:
         write.write_text("".join(f"{line}\n" for line in _problem_lines(pilot)), encoding="utf-8")
     if as_json:
-        click.echo(json.dumps({**found.to_data(), "clipped_share": pilot.clipped_share}, indent=2))
+        echo(json.dumps({**found.to_data(), "clipped_share": pilot.clipped_share}, indent=2))
     else:
         _print(found, pilot)
     raise SystemExit(0 if found.within_target else 1)
@@ -161,10 +163,10 @@ def _problem_lines(pilot: "Pilot") -> list[str]:
 
 
 def _print(found: "Plan", pilot: "Pilot") -> None:
-    click.echo(f"{len(pilot.prompts)} problems, {found.num_samples} completions of each")
+    echo(f"{len(pilot.prompts)} problems, {found.num_samples} completions of each")
     for temperature, share in pilot.clipped_share.items():
         if share > _MANY_CUT:
             cut = "of the completions are cut at generation.max_generation_steps"
-            click.echo(f"temperature {temperature:g}: {share:.0%} {cut}")
+            echo(f"temperature {temperature:g}: {share:.0%} {cut}")
     for line in found.lines():
-        click.echo(line)
+        echo(line)

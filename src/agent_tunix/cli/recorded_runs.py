@@ -3,10 +3,11 @@
 Importing this loads nothing but Click; each command loads what it needs.
 """
 
-import json
 import sys
 
 import click
+
+from agent_tunix.cli.printing import echo, echo_json
 
 
 @click.command()
@@ -27,7 +28,7 @@ def diagnose(run: str, as_json: bool) -> None:
 
     findings = diagnose_run(StoredRun(run))
     if as_json:
-        click.echo(json.dumps([finding.to_data() for finding in findings], ensure_ascii=False, indent=2))
+        echo_json([finding.to_data() for finding in findings])
     else:
-        click.echo("\n\n".join(f"{f.severity}: {f.describe()}" for f in findings) or "nothing was found")
+        echo("\n\n".join(f"{f.severity}: {f.describe()}" for f in findings) or "nothing was found")
     sys.exit(int(any(finding.severity is not Severity.INFO for finding in findings)))

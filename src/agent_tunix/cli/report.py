@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError
 
 
@@ -25,9 +26,9 @@ def report(run: Path, directory: Path | None, with_data: bool) -> None:
 
     try:
         stored = StoredRun(run)
-        click.echo(str(write_report(stored, directory or run)))
+        echo(str(write_report(stored, directory or run)))
         if with_data:
-            click.echo(str(write_analysis(stored, directory or run)))
+            echo(str(write_analysis(stored, directory or run)))
     except AgentTunixError as error:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         sys.exit(2)

@@ -5,7 +5,6 @@ Importing this loads nothing but Click; each command loads what it needs.
 
 import contextlib
 import functools
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from agent_tunix.cli.printing import echo, echo_json
 from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureError
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class _Rewards(click.Group):
         try:
             return super().invoke(ctx)
         except AgentTunixError as error:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
+            echo(f"{type(error).__name__}: {error}", err=True)
             if isinstance(error, RewardSignatureError) and ctx.invoked_subcommand in _WHENCE_COLUMNS:
-                click.echo(f"Here columns come from {_WHENCE_COLUMNS[ctx.invoked_subcommand]}.", err=True)
+                echo(f"Here columns come from {_WHENCE_COLUMNS[ctx.invoked_subcommand]}.", err=True)
             ctx.exit(2)
 
 
@@ -248,7 +248,7 @@ def show(name: str, finding: Finding, as_json: bool) -> None:
     if as_json:
         _print_json(describe_reward(mixture))
     else:
-        click.echo(reward_page(mixture))
+        echo(reward_page(mixture))
 
 
 @rewards.command("try")
@@ -296,7 +296,7 @@ def try_reward(
     if as_json:
         _print_json(score_data(mixture, score, step))
     else:
-        click.echo(explain_score(mixture, score, step))
+        echo(explain_score(mixture, score, step))
     _exit(score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE))
 
 
@@ -347,8 +347,8 @@ def test(
     if as_json:
         _print_json({"passed": report.passed, "cases": [result.to_data() for result in report.results]})
     else:
-        click.echo("".join(f"{result.text}\n" for result in report.results if verbose and result.passed), nl=False)
-        click.echo(report.text)
+        echo("".join(f"{result.text}\n" for result in report.results if verbose and result.passed), nl=False)
+        echo(report.text)
     _exit(report.passed)
 
 
@@ -427,7 +427,7 @@ def check(
     if as_json:
         _print_json(report.to_data())
     else:
-        click.echo(report.text)
+        echo(report.text)
     _exit(report.passed)
 
 
@@ -500,7 +500,7 @@ def calibrate(
     if as_json:
         _print_json(report.to_data())
     else:
-        click.echo(report.text(most))
+        echo(report.text(most))
 
 
 @rewards.command()
@@ -556,7 +556,7 @@ def bench(
         where = "workers" if in_workers else "inline"
         _print_json({"reward": mixture.name, "repeats": repeats, "measured": where, "speeds": measured})
         return
-    click.echo(f"{mixture.name}, {_MEASURED[in_workers]}")
+    echo(f"{mixture.name}, {_MEASURED[in_workers]}")
     _print_table(
         ("COMPLETIONS", "OUTCOME", "PER SECOND", "SLOWEST"),
         [(s.sort, s.outcome, f"{s.per_second:>10,.0f}", f"{s.slowest:>10,.0f}") for s in speeds],
@@ -655,13 +655,13 @@ def _load_problems(
 
 
 def _print_json(data: Any) -> None:
-    click.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+    echo_json(data)
 
 
 def _print_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     for row in [header, *rows]:
-        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _exit(passed: bool) -> NoReturn:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError, ConfigError
 
 if TYPE_CHECKING:
@@ -100,19 +101,19 @@ def plan(
         compute_bytes = 4 if dtype == "float32" else 2
         shape = _shape(config, architecture, used, devices or 1, compute_bytes)
     except AgentTunixError as error:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         raise SystemExit(2) from error
     assumptions = Assumptions(utilisation, bandwidth_utilisation)
     found = forecast_run(architecture, config, used, shape, compute_bytes, assumptions)
     hours = None if found.run_seconds is None else found.run_seconds * shape.size / 3600
     cost = None if hours is None or price_per_hour is None else hours * price_per_hour
     if as_json:
-        click.echo(json.dumps(_to_data(found, used, shape, dtype, hours, cost), indent=2))
+        echo(json.dumps(_to_data(found, used, shape, dtype, hours, cost), indent=2))
     else:
-        click.echo(f"{architecture.model_type} {config.model.model_size}, computed in {dtype}")
-        click.echo(f"{shape.size} × {_describe(used)}; model.mesh_shape={shape}")
+        echo(f"{architecture.model_type} {config.model.model_size}, computed in {dtype}")
+        echo(f"{shape.size} × {_describe(used)}; model.mesh_shape={shape}")
         for line in _lines(found, config, cost):
-            click.echo(line)
+            echo(line)
     raise SystemExit(0 if found.fits else 1)
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import click
 
+from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError
+from agent_tunix.visible_text import SafeFormatter
 
 _UNUSABLE = 2
 
@@ -13,6 +15,12 @@ _UNUSABLE = 2
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8400, show_default=True, help="0: any that is free.")
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    help="A further name by which it may be asked, as behind a proxy; repeatable; *: any.",
+)
 @click.option(
     "--runs",
     "runs",
@@ -37,6 +45,7 @@ def serve(
     ctx: click.Context,
     host: str,
     port: int,
+    allowed_hosts: tuple[str, ...],
     runs: tuple[Path, ...],
     allow_unsandboxed: bool,
     requests_per_second: float,
@@ -49,7 +58,9 @@ def serve(
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the store
     cannot be opened.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # its warnings are a line for whatever strangers send
     try:
         from agent_tunix.service.serving import serve
@@ -58,11 +69,12 @@ def serve(
         settings = Settings(
             host=host,
             port=port,
+            allowed_hosts=allowed_hosts,
             runs=runs or ((Path("outputs"),) if Path("outputs").is_dir() else ()),
             allow_unsandboxed=allow_unsandboxed,
             requests_per_second=requests_per_second,
         )
-        serve(settings, lambda url: click.echo(f"agent-tunix serves at {url} (API: {url}/v1, {url}/openapi.json)"))
+        serve(settings, lambda url: echo(f"agent-tunix serves at {url} (API: {url}/v1, {url}/openapi.json)"))
     except AgentTunixError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        echo(f"{type(error).__name__}: {error}", err=True)
         ctx.exit(_UNUSABLE)

@@ -3,7 +3,6 @@
 Importing this loads nothing but Click; each command loads what it needs.
 """
 
-import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from agent_tunix.cli.printing import echo, echo_json
 from agent_tunix.errors import AccessDeniedError, AgentTunixError, StoreRequestError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class StoreGroup(click.Group):
         try:
             return super().invoke(ctx)
         except AgentTunixError as error:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
+            echo(f"{type(error).__name__}: {error}", err=True)
             is_refusal = isinstance(error, StoreRequestError) and not isinstance(error, AccessDeniedError)
             ctx.exit(_REFUSED if is_refusal else _UNUSABLE)
 
@@ -94,12 +94,12 @@ def upload(
     with _opened(url, key) as access:
         made = access.create(file.stem if name is None else name, source, checked.format, if_changed)
     for warning in checked.warnings:
-        click.echo(f"advice: {warning}", err=True)
+        echo(f"advice: {warning}", err=True)
     if as_json:
         _print_json(made.to_data())
         return
-    click.echo(made.id)
-    click.echo(f"{made.name}, version {made.version}; train with training.reward_function={made.id}", err=True)
+    echo(made.id)
+    echo(f"{made.name}, version {made.version}; train with training.reward_function={made.id}", err=True)
 
 
 @store.command("list")
@@ -123,9 +123,9 @@ def list_functions(
         _print_json({"object": "list", "data": [one.to_data() for one in found], "has_more": has_more})
         return
     for one in found:
-        click.echo(f"{one.id}  {one.created_at:%Y-%m-%d %H:%M:%S}Z  {one.format:<5}  {one.name} version {one.version}")
+        echo(f"{one.id}  {one.created_at:%Y-%m-%d %H:%M:%S}Z  {one.format:<5}  {one.name} version {one.version}")
     if has_more:
-        click.echo(f"more: --after {found[-1].id}", err=True)
+        echo(f"more: --after {found[-1].id}", err=True)
 
 
 @store.command()
@@ -138,14 +138,14 @@ def get(id: str, with_source: bool, url: str | None, key: str | None, as_json: b
     with _opened(url, key) as access:
         found = access.get(id) if id.startswith("rf_") else access.latest(id)
         if with_source:
-            click.echo(access.source(found.id), nl=False)
+            echo(access.source(found.id), nl=False)
             return
     if as_json:
         _print_json(found.to_data())
         return
     shown = {**found.to_data(), "created": f"{found.created_at:%Y-%m-%d %H:%M:%S}Z"}
     for label in ("id", "name", "version", "format", "created", "owner", "size", "sha256"):
-        click.echo(f"{label:<8} {shown[label]}")
+        echo(f"{label:<8} {shown[label]}")
 
 
 @store.command()
@@ -167,4 +167,4 @@ def _opened(url: str | None, key: str | None) -> "AbstractContextManager[StoreAc
 
 
 def _print_json(data: Any) -> None:
-    click.echo(json.dumps(data, ensure_ascii=False, indent=2))
+    echo_json(data)

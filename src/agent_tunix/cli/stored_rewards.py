@@ -3,12 +3,13 @@
 Importing this loads nothing but Click; each command loads what it needs.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.printing import echo, echo_json
+from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import RewardError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _steps_option = click.option(
 @_steps_option
 @_show_option
 @_json_option
+@trust_option
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def replay(
     run: Path,
@@ -48,6 +50,7 @@ def replay(
     steps: str | None,
     num_shown: int,
     as_json: bool,
+    trust: bool,
     overrides: tuple[str, ...],
 ) -> None:
     """Score the stored completions of RUN with a changed reward: new totals and advantages, and which moved.
@@ -64,11 +67,15 @@ def replay(
     from agent_tunix.rewards import replay as replays
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training import stored_rewards
+    from agent_tunix.training.run_trust import settle_trust
 
     if reuse and repeats > 1:
         raise click.UsageError("--reuse asks no component again, and --repeats asks all; give one of them")
     stored = StoredRun(run)
-    config = stored_rewards.change_reward(stored.config, None if reward is None else read_spec(reward), overrides)
+    spec = None if reward is None else read_spec(reward)
+    config = stored_rewards.change_reward(stored.config, spec, overrides)
+    own, own_parts = stored_rewards.own_changes(stored.config, spec, overrides)
+    config = settle_trust(config, stored.root, working_directory=Path.cwd(), trust=trust, own=own, own_parts=own_parts)
     stored_rewards.check_tokenizer(stored)
     if not stored.rollouts.steps():
         raise RewardError(
@@ -92,7 +99,7 @@ def replay(
         comparison = replays.compare(replayed, group_size, num_shown)
     if not as_json:
         for line in stored_rewards.changed_since_run(stored, mixture):
-            click.echo(f"changed: {line}")
+            echo(f"changed: {line}")
     _print(comparison, as_json)
     raise SystemExit(_SAME if comparison.identical else _DIFFERS)
 
@@ -110,6 +117,7 @@ def replay(
     help="With --run: run uploaded code even where this machine cannot lock it in, with all rights of yours.",
 )
 @_json_option
+@trust_option
 def diff(
     first: str,
     second: str,
@@ -119,6 +127,7 @@ def diff(
     modules: tuple[str, ...],
     allow_unsandboxed: bool,
     as_json: bool,
+    trust: bool,
 ) -> None:
     """Compare two rewards: code, arguments, mixture and versions, and, with --run, where their verdicts differ.
 
@@ -132,13 +141,14 @@ def diff(
     from agent_tunix.rewards.replay import compare, contrast
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training import stored_rewards
+    from agent_tunix.training.run_trust import with_own_limits
 
-    mixtures = [_reward_of(each, modules) for each in (first, second)]
+    mixtures = [_reward_of(each, modules, trust) for each in (first, second)]
     difference = compare_rewards(*mixtures)
     comparison = None
     if run is not None:
         stored = StoredRun(run)
-        config = stored.config
+        config = with_own_limits(stored.config, stored.root)
         if allow_unsandboxed:
             config = with_overrides(config, ["rewards.allow_unsandboxed=true"])
         group_size = config.grpo.num_generations
@@ -156,23 +166,25 @@ def diff(
         _print_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
     else:
         told = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
-        click.echo("\n".join(told))
+        echo("\n".join(told))
     raise SystemExit(_DIFFERS if difference or (comparison and not comparison.identical) else _SAME)
 
 
-def _reward_of(named: str, modules: tuple[str, ...]) -> "Mixture":
+def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     """The reward that a specification means, or that of a run's directory."""
     from agent_tunix.cli.rewards import Finding, resolve
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training.reward_setup import resolve_from_config
+    from agent_tunix.training.run_trust import settle_trust
     from agent_tunix.training.stored_rewards import changed_since_run
 
     if not (Path(named) / "config.yaml").is_file():
         return resolve(named, Finding(modules))
     stored = StoredRun(named)
-    mixture = resolve_from_config(stored.config, Path.cwd(), stored.root)
+    config = settle_trust(stored.config, stored.root, working_directory=Path.cwd(), trust=trust)
+    mixture = resolve_from_config(config, Path.cwd(), stored.root)
     for line in changed_since_run(stored, mixture):
-        click.echo(f"since {named} was trained: {line}", err=True)
+        echo(f"since {named} was trained: {line}", err=True)
     return mixture
 
 
@@ -180,8 +192,8 @@ def _print(report: Any, as_json: bool) -> None:
     if as_json:
         _print_json(report.to_data())
     else:
-        click.echo("\n".join(report.lines()))
+        echo("\n".join(report.lines()))
 
 
 def _print_json(data: Any) -> None:
-    click.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+    echo_json(data)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError
 
 _CONTEXT = {"ignore_unknown_options": True}
@@ -58,15 +59,15 @@ def tune(
             tuning.Search(fixed, space, metric, direction, trials, directory, storage, prune, random_seed)
         )
     except AgentTunixError as error:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        click.echo("Interrupted; the same command goes on with the search", err=True)
+        echo("Interrupted; the same command goes on with the search", err=True)
         sys.exit(130)
     if table := describe_sweep(directory, metric, direction):
-        click.echo(table)
+        echo(table)
     if best is None:
-        click.echo(f"no trial was completed; what each said is in {directory}/trial_*/output.txt", err=True)
+        echo(f"no trial was completed; what each said is in {directory}/trial_*/output.txt", err=True)
         sys.exit(1)
     settings = " ".join(f"{key}={value}" for key, value in best.overrides.items())
-    click.echo(f"\nthe best is trial_{best.number:04d}, {metric} {best.value:.4g}: {settings}")
+    echo(f"\nthe best is trial_{best.number:04d}, {metric} {best.value:.4g}: {settings}")

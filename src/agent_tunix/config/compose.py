@@ -20,7 +20,23 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.config.stored import check_yaml, from_yaml, from_yaml_text
 from agent_tunix.errors import ConfigError
+
+__all__ = [
+    "EVALUATE_GROUPS",
+    "check_yaml",
+    "compose_overrides",
+    "find_conf_directory",
+    "from_yaml",
+    "from_yaml_text",
+    "register_schema",
+    "to_evaluate",
+    "to_typed",
+    "to_yaml",
+    "with_overrides",
+    "with_values",
+]
 
 T = TypeVar("T")
 
@@ -168,10 +184,10 @@ def with_values(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Conf
     Raises:
         ConfigError: There is no such key, or the value is of another type.
     """
-    cfg = OmegaConf.structured(config)
+    cfg = _structured(config)
     for group, given in values.items():
         for name, value in given.items():
-            _set(cfg, f"{group}.{name}", value, f"{group}.{name}={value}")
+            _set(cfg, f"{group}.{name}", _escape(value), f"{group}.{name}={value}")
     return to_typed(cfg)
 
 
@@ -218,64 +234,3 @@ def _escape(value: Any) -> Any:
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", lambda found: 2 * found[1] + r"\${", value)
     return value
-
-
-def check_yaml(path: Path) -> None:
-    """See that a run's configuration is there and whole as YAML, in a fraction of the time that reading it takes.
-
-    Raises:
-        ConfigError: The file is missing, empty or damaged.
-    """
-    try:
-        with open(path, "rb") as file:
-            loaded = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        if not isinstance(loaded, dict) or not loaded:
-            raise ValueError("it holds no keys")
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{path} does not exist; a run's directory holds a config.yaml", code="missing_run_config"
-        ) from error
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        text = " ".join(str(error).split())
-        raise ConfigError(
-            f"{path} should be a configuration that a run wrote, but: {text}; restore it", code="damaged_run_config"
-        ) from error
-
-
-def from_yaml_text(text: str) -> Config:
-    """The configuration that `to_yaml` wrote.
-
-    Raises:
-        ConfigError: The text is none.
-    """
-    try:
-        loaded = OmegaConf.create(text)
-        if not isinstance(loaded, DictConfig) or not loaded:
-            raise ValueError("it holds no keys")
-        return to_typed(loaded)
-    except (ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(
-            f"this is no configuration: {' '.join(str(error).split())}", code="damaged_run_config"
-        ) from error
-
-
-def from_yaml(path: Path) -> Config:
-    """The configuration that a run wrote.
-
-    Raises:
-        ConfigError: The file is missing or is not a run's configuration.
-    """
-    if not path.is_file():
-        raise ConfigError(
-            f"{path} does not exist; give the directory of a run, which holds a config.yaml", code="missing_run_config"
-        )
-    try:
-        loaded = OmegaConf.load(path)
-        if not isinstance(loaded, DictConfig) or not loaded:
-            raise ValueError("it holds no keys")
-        return to_typed(loaded)
-    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        text = " ".join(str(error).split())
-        raise ConfigError(
-            f"{path} should be a configuration that a run wrote, but: {text}; restore it", code="damaged_run_config"
-        ) from error

@@ -527,6 +527,9 @@ class EvaluateConfig:
     )
     compare_step: Any = key(None, "Which checkpoint of compare_with, as `step` says it.")
     with_rewards: bool = key(False, "Whether the run's own reward scores the completions too.")
+    trust: bool = key(
+        False, "Use what a run that somebody else made names: its reward's code, judges and files. Remembered."
+    )
     output: str | None = key(
         None, "The JSON file to write, with a .jsonl of the problems beside it; null: in the run's directory."
     )

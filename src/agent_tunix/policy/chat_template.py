@@ -15,11 +15,16 @@ from jinja2 import nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.policy.limited_jinja import LimitedEnvironment, TemplateLimitError
 
 _SUFFIXES = (".jinja", ".jinja2", ".j2")
+
+
+def _describe(error: Exception) -> str:
+    """Return the words of an error, or, where it has none, its name."""
+    return str(error) or type(error).__name__
 
 
 class ChatTemplate:
@@ -41,29 +46,42 @@ class ChatTemplate:
         # Templates ask whether these are none, which what is not defined is not.
         self._variables = {"tools": None, "documents": None, **variables}
         today = datetime.date.fromisoformat(date)
-        environment = ImmutableSandboxedEnvironment(
+        self._environment = environment = LimitedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = today.strftime
         try:
-            self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise ModelError(f"{origin} is not a Jinja template: {error}", code="invalid_chat_template") from error
+            self._template = environment.from_text(source)
+        except (TemplateLimitError, RecursionError, MemoryError) as error:
+            raise self._over_limit(error) from error
+        except Exception as error:  # a template of others: too deep for Jinja, or for Python's compiler
+            raise ModelError(
+                f"{origin} is not a Jinja template: {_describe(error)}", code="invalid_chat_template"
+            ) from error
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
         """The conversation as text, up to where the model's turn begins, or the turns alone.
 
         Raises:
-            ModelError: The template refuses the messages, with its words.
+            ModelError: The template refuses the messages, with its words, or goes beyond a limit on work or text.
         """
+        variables = {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._variables}
         try:
-            return self._template.render(
-                messages=messages, add_generation_prompt=add_generation_prompt, **self._variables
-            )
-        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-            raise ModelError(f"{self._origin} refuses these messages: {error}", code="failed_chat_template") from error
+            return self._environment.render(self._template, variables)
+        except (TemplateLimitError, RecursionError, MemoryError) as error:
+            raise self._over_limit(error) from error
+        except Exception as error:  # a template is a program of others, and may raise anything
+            raise ModelError(
+                f"{self._origin} refuses these messages: {_describe(error)}", code="failed_chat_template"
+            ) from error
+
+    def _over_limit(self, error: Exception) -> ModelError:
+        return ModelError(
+            f"{self._origin} is not rendered: {_describe(error)}; set prompt.chat_template to another",
+            code="template_limit",
+        )
 
 
 def read_chat_template(setting: str) -> str:

@@ -2,12 +2,13 @@
 
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError, UnknownRewardError
@@ -32,9 +33,11 @@ def load_file(path: Path) -> ModuleType:
     name = _name_of(path)
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise RewardError(f"{path} is not a Python file; its name must end in .py", code="not_a_python_file")
+    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     add_to_import_path(path.parent)
     sys.modules[name] = module
@@ -52,6 +55,13 @@ def load_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    """Compiles the file that is named, and no bytecode that lies in a `__pycache__` beside it."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _name_of(path: Path) -> str:

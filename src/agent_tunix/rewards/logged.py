@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from agent_tunix.rewards.sample import Score
+from agent_tunix.visible_text import one_line
+
+_LONGEST_NAME = 200
 
 
 def logged_metrics(scores: Sequence[Score]) -> dict[str, float]:
@@ -29,4 +32,4 @@ def logged_metrics(scores: Sequence[Score]) -> dict[str, float]:
 def _collect(values: dict[str, list[float]], prefix: str, numbers: Mapping[str, float | None]) -> None:
     for name, number in numbers.items():
         if number is not None:
-            values.setdefault(f"{prefix}/{name}", []).append(number)
+            values.setdefault(f"{prefix}/{one_line(name)[:_LONGEST_NAME]}", []).append(number)

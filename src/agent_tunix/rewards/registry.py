@@ -85,7 +85,7 @@ def register_reward_function(
                 "choose another name, or pass overwrite=True",
                 code="duplicate_reward",
             )
-        if previous is None and _is_shipped(name) and not overwrite:
+        if previous is None and is_shipped(name) and not overwrite:
             logger.warning("the built-in reward %r is replaced by %s", name, reward.describe())
         _registered[name] = reward
         return function
@@ -137,7 +137,7 @@ def list_reward_functions() -> list[str]:
 
 def is_entry_point(name: str) -> bool:
     """Whether the name is that of an installed package's reward."""
-    return name not in _registered and not _is_shipped(name) and bool(_entry_points(name))
+    return name not in _registered and not is_shipped(name) and bool(_entry_points(name))
 
 
 def is_name(name: object) -> bool:
@@ -159,7 +159,8 @@ def check_name(name: object) -> None:
         )
 
 
-def _is_shipped(name: str) -> bool:
+def is_shipped(name: str) -> bool:
+    """Return True if the name is that of a reward of this package."""
     return name in FAMILIES or name in JUDGES or name in REWARD_MODELS
 
 

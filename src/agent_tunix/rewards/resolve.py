@@ -93,7 +93,7 @@ def resolve_reward(
     for module in modules:
         finder.import_module(module)
     if isinstance(spec, str) and (file := finder.reward_file(spec)):
-        entries, name = _entries_of_mapping(_read_components(file)), spec
+        entries, name = _entries_of_mapping(read_components_file(file)), spec
     elif isinstance(spec, Mapping):
         entries, name = _entries_of_mapping(spec), None
     elif isinstance(spec, Sequence) and not isinstance(spec, str):
@@ -125,7 +125,7 @@ def read_components(
     if isinstance(spec, str):
         finder = Finder(tuple(reward_directories), Path(working_directory or Path.cwd()).resolve())
         file = finder.reward_file(spec)
-        written: Mapping[Any, object] = {function_name(spec): spec} if file is None else _read_components(file)
+        written: Mapping[Any, object] = {function_name(spec): spec} if file is None else read_components_file(file)
     elif isinstance(spec, Mapping):
         written = spec
     elif isinstance(spec, Sequence):
@@ -270,8 +270,12 @@ def _check_all_used(given: Mapping[str, Any], used: set[str]) -> None:
         logger.warning("rewards.args.%s is not used: this run's rewards are %s", name, ", ".join(sorted(used)))
 
 
-def _read_components(path: Path) -> Mapping[Any, object]:
-    """The components of a file of `conf/reward/`."""
+def read_components_file(path: Path) -> Mapping[Any, object]:
+    """Return the components of a file of `conf/reward/`.
+
+    Raises:
+        RewardError: It cannot be read, or holds something else.
+    """
     import yaml
 
     try:

@@ -13,6 +13,7 @@ from agent_tunix.service.api import documentation, failures, functions, runs
 from agent_tunix.service.bodies import Bodies
 from agent_tunix.service.envelope import Envelope
 from agent_tunix.service.gate import Gate, is_api
+from agent_tunix.service.hosts import LOOPBACK, Hosts
 from agent_tunix.service.inspector import access, errors
 from agent_tunix.service.inspector.headers import PageHeaders
 from agent_tunix.service.settings import Settings
@@ -57,6 +58,7 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     # The last to be added is the first to see a request.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
     app.add_middleware(Gate, store.keys, service.calls, service.buckets, service.failed_logins)
+    app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
     app.add_middleware(Envelope, errors.answer)
     app.add_middleware(PageHeaders)
     return app

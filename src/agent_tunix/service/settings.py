@@ -58,6 +58,7 @@ class Settings:
     Attributes:
         host: The address it listens on.
         port: The port; 0: any that is free.
+        allowed_hosts: Names by which it may be asked besides its host and those of this machine; `*`: by any.
         runs: Directories under which runs are looked for.
         allow_unsandboxed: Whether uploaded code is run where this machine cannot lock it in.
         max_body_bytes: Of a request.
@@ -76,6 +77,7 @@ class Settings:
 
     host: str = "127.0.0.1"
     port: int = 8400
+    allowed_hosts: tuple[str, ...] = ()
     runs: tuple[Path, ...] = ()
     allow_unsandboxed: bool = False
     max_body_bytes: int = 2 * 1024 * 1024

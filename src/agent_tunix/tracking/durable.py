@@ -1,7 +1,18 @@
-"""Files and names that are on the device, past the operating system's own buffers."""
+"""Files that are written anew, and what is on the device, past the operating system's own buffers."""
 
 import os
 from pathlib import Path
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file anew; a link that lies in its place is removed, not followed.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        file.write(content)
 
 
 def sync(path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TextIO
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.tracking.closing import Closing
+from agent_tunix.visible_text import SafeFormatter, escape_hidden
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -39,7 +40,7 @@ class RunLog(Closing):
                 f"{path} cannot be opened: {error.strerror}; correct the permissions or choose another hydra.run.dir",
                 code="unwritable_log",
             ) from error
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        file.setFormatter(SafeFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
         self._handlers: list[logging.Handler] = [file]
         if console:
             shown = _ConsoleHandler()
@@ -79,7 +80,7 @@ class _ConsoleHandler(logging.StreamHandler[TextIO]):
 
 class _ConsoleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        message = super().format(record)
+        message = escape_hidden(super().format(record))
         return message if record.levelno < logging.WARNING else f"{record.levelname.lower()}: {message}"
 
 

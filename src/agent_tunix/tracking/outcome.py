@@ -8,13 +8,16 @@ import enum
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from agent_tunix.errors import Interrupted
+from agent_tunix.tracking.durable import write_new
 
 _NAME = "status.json"
+_MAX_BYTES = 2**20
 
 
 class RunStatus(enum.StrEnum):
@@ -86,16 +89,26 @@ def record_failure(
     _write(root, Outcome(status, tuple(overrides), f"{type(error).__name__}: {first_line}"[:500]))
 
 
-def read_outcome(root: Path) -> Outcome:
-    """How the run of a directory ended, or that it goes on."""
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
+def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = _open) -> Outcome:
+    """How the run of a directory ended, or that it goes on.
+
+    Args:
+        root: The directory.
+        open_file: Opens a file of it for reading; raises OSError where it cannot.
+    """
     try:
-        stored = json.loads((root / _NAME).read_text(encoding="utf-8"))
+        with open_file(root / _NAME) as file:
+            stored = json.loads(file.read(_MAX_BYTES))
         outcome = Outcome(RunStatus(stored["status"]), tuple(map(str, stored["overrides"])), str(stored["detail"]))
     except FileNotFoundError:  # of a run from before there was such a file
         outcome = Outcome(RunStatus.RUNNING)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return Outcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
-    if outcome.status is RunStatus.RUNNING and not _is_held(root):
+    if outcome.status is RunStatus.RUNNING and not _is_held(root, open_file):
         return Outcome(RunStatus.STOPPED, outcome.overrides, "it ended without a word, as when killed")
     return outcome
 
@@ -124,17 +137,17 @@ def _write_bytes(root: Path, content: bytes) -> None:
     # What is said of a run must not decide it: a full disk is told by what trains.
     partial = root / f".{_NAME}.partial"
     with contextlib.suppress(OSError):
-        partial.write_bytes(content)
+        write_new(partial, content)
         os.replace(partial, root / _NAME)
 
 
-def _is_held(root: Path) -> bool:
+def _is_held(root: Path, open_file: Callable[[Path], BinaryIO]) -> bool:
     """Whether a process is at work in the directory.
 
     There is no asking without taking the lock for a moment; a run that starts in that moment tries again.
     """
     try:
-        with (root / ".lock").open("r") as file:
+        with open_file(root / ".lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

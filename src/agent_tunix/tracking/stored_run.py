@@ -84,7 +84,7 @@ class StoredRun:
             environment = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(environment, dict):
                 raise ValueError(f"it holds {type(environment).__name__}, not an object")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             said = getattr(error, "strerror", None) or error
             raise RunDirectoryError(
                 f"{path} should be written by the run as it starts, but: {said}", code="unreadable_environment"
@@ -100,7 +100,12 @@ class StoredRun:
         """
         environment = self.environment
         stored = environment.get("reward_fingerprint")
-        if not isinstance(stored, dict):
+        components = stored.get("components", {}) if isinstance(stored, dict) else None
+        if not isinstance(stored, dict) or not (
+            isinstance(components, dict)
+            and all(isinstance(one, dict) for one in components.values())
+            and isinstance(stored.get("versions", {}), dict)
+        ):
             raise RunDirectoryError(
                 f"{self.root / 'environment.json'} holds no reward_fingerprint; it was changed",
                 code="missing_fingerprint",

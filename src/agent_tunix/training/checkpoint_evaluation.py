@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import DataError, RunDirectoryError
 from agent_tunix.training.evaluation_request import Request, Subject
+from agent_tunix.visible_text import escape_hidden
 
 if TYPE_CHECKING:
     from agent_tunix.training.intervals import Comparison
@@ -143,6 +144,6 @@ def _show(results: Mapping[str, Any], path: Path) -> None:
         shown = "n/a" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
         if f"{name}_low" in results:
             shown += f"  [{results[f'{name}_low']:.4f}, {results[f'{name}_high']:.4f}]"
-        print(f"{name:{width}} {shown}")
-    print(f"{'written':{width}} {path}")
-    print(f"{'problems':{width}} {path.with_suffix('.jsonl')}")
+        print(escape_hidden(f"{name:{width}} {shown}"))
+    print(escape_hidden(f"{'written':{width}} {path}"))
+    print(escape_hidden(f"{'problems':{width}} {path.with_suffix('.jsonl')}"))

@@ -13,6 +13,7 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.preflight import preflight
+from agent_tunix.training.run_trust import data_parts, settle_trust
 from agent_tunix.training.trained_policy import FoundRun, Step, check_step, find_run
 
 
@@ -66,6 +67,19 @@ def read_request(asked: EvaluateConfig) -> Request:
     """
     replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
     subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
+    working_directory = Path.cwd()
+    if subject.is_run:
+        working_directory = _working_directory(subject.run.root)
+        config = settle_trust(
+            subject.run.config,
+            subject.run.root,
+            working_directory=working_directory,
+            trust=asked.trust,
+            own_parts=data_parts(with_values(Config(), replaced), subject.run.root),
+            with_reward=asked.with_rewards,
+            with_data=True,
+        )
+        subject = dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
     other = None
     if asked.compare_with is not None:
         # Its own model and prompt; the problems are those of the first.
@@ -77,7 +91,7 @@ def read_request(asked: EvaluateConfig) -> Request:
     if asked.with_rewards:
         if not subject.is_run:
             raise ConfigError("with_rewards=true scores with the reward of a run; give one by checkpoint_dir=RUN")
-        mixture = preflight(subject.run.config, _working_directory(subject.run.root), subject.run.root).mixture
+        mixture = preflight(subject.run.config, working_directory, subject.run.root).mixture
     output = None if asked.output is None else Path(asked.output).expanduser().absolute()
     if output is not None and output.suffix == ".jsonl":
         raise ConfigError(f"output={asked.output} should be a JSON file; the problems go into a .jsonl beside it")
@@ -133,7 +147,7 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
 def _working_directory(root: Path) -> Path:
     """Where the run was started, in which its reward's files are looked up; or where we are."""
     try:
-        recorded = json.loads((root / "environment.json").read_text(encoding="utf-8"))["working_directory"]
-    except (OSError, ValueError, KeyError, TypeError):
+        recorded = Path(json.loads((root / "environment.json").read_text(encoding="utf-8"))["working_directory"])
+        return recorded if recorded.is_dir() else Path.cwd()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return Path.cwd()
-    return Path(recorded) if Path(recorded).is_dir() else Path.cwd()

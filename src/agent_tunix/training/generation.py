@@ -181,7 +181,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
     """The reward of a run, for these examples.
 
     Args:
-        config: The run's.
+        config: The run's, of which `settle_trust` said that it may be used.
         examples: At least one.
         run: Its directory.
 

@@ -29,6 +29,7 @@ from agent_tunix.training.initial import describe_initial, pin_initial
 from agent_tunix.training.preflight import Checked
 from agent_tunix.training.processes import Processes, here
 from agent_tunix.training.run_directory import RunDirectory
+from agent_tunix.training.run_trust import sign_run
 from agent_tunix.training.stopping import StopRequest
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -188,6 +189,7 @@ def record_start(
     environment |= {uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, places.root)}
     environment |= {"method": method, "init_checkpoint": describe_initial(config)}
     run_directory.write_json(places.environment, environment)
+    sign_run(places.root, config, Path.cwd())
 
 
 def _compared(config: Config) -> str:

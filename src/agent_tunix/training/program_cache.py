@@ -10,6 +10,8 @@ JAX reads and writes them (`jax_compilation_cache_dir`). What it leaves to other
   replacing it. New files are looked through once, and what is not whole is removed.
 - A directory that cannot be written is read, and a home that does not exist is no reason to fail.
 
+- The programs are pickles, which run code as they are read. A directory that other users can write to is not used.
+
 Runs may use one directory at once: a program that another run removes is compiled again.
 """
 
@@ -17,6 +19,7 @@ import contextlib
 import logging
 import os
 import shutil
+import stat
 import tempfile
 import time
 import zlib
@@ -35,6 +38,7 @@ _MIN_FREE_BYTES = 256 << 20
 _KEEP_ALL = "0"
 _KEEP_NONE = "1e9"
 _SUFFIX = "-cache"
+_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 # What `policy/programs.py` has not finished writing, and when it never will.
 _PARTIAL = ".partial"
 _ABANDONED_S = 3600.0
@@ -48,12 +52,19 @@ def prepare_cache(setting: str) -> None:
     Args:
         setting: The directory, or `auto` for one in the user's cache directory.
     """
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+    if given := os.environ.get(_VARIABLE):
+        if Path(given).is_dir() and (problem := why_others_can_write(Path(given))) is not None:
+            del os.environ[_VARIABLE]
+            _LOGGER.warning("compiled programs are not kept, since they are code: %s; set %s anew", problem, _VARIABLE)
         return
     try:
         directory = cache_directory(setting)
     except RuntimeError as error:  # A user without a home.
         _LOGGER.warning("compiled programs are not kept: %s; set distributed.compilation_cache=DIR", error)
+        return
+    _make_private(directory)
+    if directory.is_dir() and (reason := why_others_can_write(directory)) is not None:
+        _LOGGER.warning("compiled programs are not kept, since they are code that others could replace: %s", reason)
         return
     problem = _why_not_written(directory)
     if problem is None:
@@ -68,7 +79,7 @@ def prepare_cache(setting: str) -> None:
         return
     else:
         _LOGGER.info("compiled programs are read from %s, and none is added: %s", directory, problem)
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(directory)
+    os.environ[_VARIABLE] = str(directory)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", _KEEP_NONE if problem else _KEEP_ALL)
 
 
@@ -81,10 +92,40 @@ def cache_directory(setting: str) -> Path:
     return (Path(cache) if cache else Path("~/.cache").expanduser()) / "agent_tunix" / "jax" / processor_kind()
 
 
+def why_others_can_write(directory: Path) -> str | None:
+    """Return why others could put a program into a directory, where they can.
+
+    Args:
+        directory: One that is there.
+
+    Returns:
+        The directory, it or one above it, that another user owns or may write to, and what to do; None: there is none.
+    """
+    inner = Path(os.path.realpath(directory))
+    for place in (inner, *inner.parents):
+        status = place.stat()
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{place} belongs to another user (number {status.st_uid}); choose a directory of your own"
+        is_shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        # In a directory such as /tmp nobody may replace what belongs to another.
+        if is_shared and (place == inner or not status.st_mode & stat.S_ISVTX):
+            return f"other users may write to {place}; run `chmod go-w {place}`, and remove what is not yours there"
+    return None
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, for this user alone, as far as that is possible."""
+    with contextlib.suppress(OSError):
+        for place in (*reversed(directory.parents), directory):
+            if not place.exists():
+                place.mkdir(mode=0o700)
+
+
 def _why_not_written(directory: Path) -> str | None:
     """Why nothing may be written there; None where it may."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if not directory.is_dir():
+            directory.mkdir(parents=True)  # which says what hinders it
         with tempfile.TemporaryFile(dir=directory):
             pass
         free = shutil.disk_usage(directory).free

@@ -23,10 +23,10 @@ def resolve_from_config(config: Config, working_directory: Path, run: Path | Non
             kept; None: uploaded rewards come from the store.
     """
     return resolve_reward(
-        _spec(config),
+        reward_spec(config),
         modules=config.rewards.modules,
         args=config.rewards.args,
-        reward_directories=_reward_directories(working_directory),
+        reward_directories=reward_directories(working_directory),
         working_directory=working_directory,
         on_failure=config.rewards.on_failure,
         convention=config.rewards.convention,
@@ -39,15 +39,19 @@ def resolve_from_config(config: Config, working_directory: Path, run: Path | Non
 def components_as_written(config: Config, working_directory: Path) -> dict[str, dict[str, Any]]:
     """The components of that reward as mappings of the configuration, by name."""
     return read_components(
-        _spec(config), reward_directories=_reward_directories(working_directory), working_directory=working_directory
+        reward_spec(config),
+        reward_directories=reward_directories(working_directory),
+        working_directory=working_directory,
     )
 
 
-def _spec(config: Config) -> Any:
+def reward_spec(config: Config) -> Any:
+    """Return what names the reward: the components of `reward=`, else `training.reward_function`."""
     return config.reward.components or config.training.reward_function
 
 
-def _reward_directories(working_directory: Path) -> list[Path]:
+def reward_directories(working_directory: Path) -> list[Path]:
+    """Return where files of components lie: in the working directory, then in the package."""
     return [working_directory / "conf" / "reward", find_conf_directory() / "reward"]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.tracking.durable import write_new
 
 # Who looks whether a run goes on, as the service does again and again, holds its lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02
@@ -243,7 +244,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
+        write_new(partial, content)
         os.replace(partial, path)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be written: {error}") from error

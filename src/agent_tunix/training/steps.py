@@ -35,6 +35,7 @@ from agent_tunix.training.state import make_metadata, read_state, write_state
 from agent_tunix.training.telling import Quiet, Teller, open_teller
 from agent_tunix.training.timeline import spend
 from agent_tunix.training.watching import describe_run
+from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 _STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
@@ -162,7 +163,7 @@ class Run(abc.ABC):
             rows = read_rows(self._places.metrics)
             if self._config.tracking.progress != "none":
                 locations = self._list_places() | self._reports
-                print(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds))
+                print(escape_hidden(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds)))
             evaluations = [row for row in rows if "eval/accuracy" in row]
             return [evaluations[0], evaluations[-1]]
 

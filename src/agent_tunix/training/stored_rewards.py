@@ -2,21 +2,24 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.compose import with_overrides
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, RewardConfig, RewardsConfig
 from agent_tunix.errors import ConfigError, ModelError, RewardError
 from agent_tunix.policy.directory import find_cached_directory, fingerprint_tokenizer
 from agent_tunix.rewards import Component, Mixture, fingerprint, settle_completions
+from agent_tunix.rewards.code_parts import CodePart
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.mixture import totals_that_train
+from agent_tunix.rewards.registry import is_shipped
 from agent_tunix.rewards.replay import RecordedStep, Unreplayable
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.reward_setup import make_reward_runner, resolve_from_config
+from agent_tunix.training.run_trust import parts_of
 
 # What decides a completion's total and advantage once it is there; all else decides which completions there are, or
 # what becomes of the advantages.
@@ -56,6 +59,39 @@ def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Conf
             reward=dataclasses.replace(config.reward, components={}),
         )
     return with_overrides(config, kept)
+
+
+def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[Config, list[CodePart]]:
+    """Return what the user changes of a run's configuration, apart from what the run says.
+
+    Args:
+        config: The run's.
+        reward: As in `change_reward`.
+        overrides: As there.
+
+    Returns:
+        The changes, in a configuration that is otherwise the default; and what the reward would use by them alone,
+        which needs no trust in the run.
+    """
+    own = change_reward(Config(), reward, overrides)
+    parts = parts_of(own, Path.cwd())
+    # Arguments that are given of a judge that the run names: the judge as it is written, without the run's arguments.
+    named = dataclasses.replace(
+        config,
+        training=dataclasses.replace(config.training, reward_function=_named_alone(config.training.reward_function)),
+        rewards=RewardsConfig(),
+        reward=RewardConfig(_named_alone(config.reward.components)),
+    )
+    changed = parts_of(change_reward(named, reward, overrides), Path.cwd(), with_defaults=False)
+    return own, [*parts, *(part for part in changed if part.kind == "judge")]
+
+
+def _named_alone(spec: Any) -> Any:
+    """Return what names rewards of this package, without any arguments."""
+    if isinstance(spec, Mapping):
+        functions = {name: one.get("function") if isinstance(one, Mapping) else one for name, one in spec.items()}
+        return {name: {"function": function} for name, function in functions.items()}
+    return spec if isinstance(spec, str) and is_shipped(spec) else "math"
 
 
 def check_tokenizer(stored: StoredRun) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -70,9 +70,15 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     root = path if (path / "config.yaml").is_file() else path.parent
     if not (root / "config.yaml").is_file():
         raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml")
-    config = from_yaml(root / "config.yaml")
+    config = _with_own_programs(from_yaml(root / "config.yaml"))
     checkpoints = config.training.checkpoint_dir
     return FoundRun(root, config, Path(checkpoints) if checkpoints else root / "checkpoints")
+
+
+def _with_own_programs(config: Config) -> Config:
+    """Return the configuration with the user's own cache of compiled programs: its entries are code."""
+    cache = None if config.distributed.compilation_cache is None else "auto"
+    return replace(config, distributed=replace(config.distributed, compilation_cache=cache))
 
 
 def check_step(step: object, key: str = "step") -> Step:

@@ -10,6 +10,7 @@ from agent_tunix.errors import RunDirectoryError
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.uploaded import Fetch, UploadedSource, uploaded_source_of
 from agent_tunix.store.fetching import fetch_uploaded, remembering
+from agent_tunix.store.identifiers import is_function_id
 from agent_tunix.training.run_directory import write_bytes
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -74,7 +75,7 @@ def _sources_of(mixture: Mixture) -> Iterator[UploadedSource]:
 def _read_pinned(run: Path) -> Iterator[UploadedSource]:
     """What a run keeps; of a file that is gone nothing, so that the store is asked."""
     for entry in _entries(run / "environment.json"):
-        # Not by what the entry says: a path from elsewhere could lead anywhere.
+        # Not by the path that the entry gives, which could lead anywhere.
         file = run / DIRECTORY / f"{entry['id']}.py"
         try:
             content = file.read_bytes()
@@ -92,9 +93,20 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
 def _entries(environment: Path) -> Sequence[dict[str, Any]]:
     try:
         found = json.loads(environment.read_text(encoding="utf-8")).get(KEY, [])
+        if not isinstance(found, list) or not all(map(_is_entry, found)):
+            raise ValueError(f"{KEY} is not a list of uploaded rewards")
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
-        raise RunDirectoryError(f"{environment} cannot be read: {error}") from error
-    entries: Sequence[dict[str, Any]] = found
-    return entries
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise RunDirectoryError(f"{environment} cannot be read: {error}", code="damaged_environment") from error
+    return found
+
+
+def _is_entry(entry: object) -> bool:
+    texts = ("id", "name", "format", "sha256", "origin")
+    return (
+        isinstance(entry, dict)
+        and all(isinstance(entry.get(name), str) for name in texts)
+        and isinstance(entry.get("version"), int)
+        and is_function_id(entry["id"])
+    )

@@ -114,7 +114,7 @@ def answers(said: bytes) -> list[str]:
 def request(victim: Victim, method: str, target: str, *lines: str, secret: str | None = None) -> bytes:
     """A request up to its body, as it stands: nothing of it is put right. "" for no key; alice's if none is given."""
     secret = victim.secret if secret is None else secret
-    given = [f"{method} {target} HTTP/1.1", "Host: x", "Connection: close", *lines]
+    given = [f"{method} {target} HTTP/1.1", "Host: localhost", "Connection: close", *lines]
     if secret:
         given.append(f"Authorization: Bearer {secret}")
     return "\r\n".join([*given, "", ""]).encode("utf-8", "surrogateescape")

@@ -6,21 +6,14 @@ import os
 import selectors
 import time
 
+from agent_tunix.visible_text import one_line
+
 logger = logging.getLogger("agent_tunix.rewards.output")
 
 MOST_LINES = 20
 PERIOD_S = 10.0
 _LONGEST_LINE = 1000
 _READ_BYTES = 2**18
-
-
-# All but the tab: what a terminal obeys has no place in a log.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(10, 32), *range(127, 160))}
-
-
-def without_controls(text: str) -> str:
-    """A text with its control characters, those that end lines included, written out."""
-    return text.translate(_CONTROLS)
 
 
 class OutputLog:
@@ -60,7 +53,7 @@ class OutputLog:
         if self._num_lines > MOST_LINES:
             self._num_left_out += 1
         else:
-            logger.info("%s: %s", self._source, without_controls(line[:_LONGEST_LINE].decode("utf-8", "replace")))
+            logger.info("%s: %s", self._source, one_line(line[:_LONGEST_LINE].decode("utf-8", "replace")))
 
     def _tell_left_out(self) -> None:
         if self._num_left_out:

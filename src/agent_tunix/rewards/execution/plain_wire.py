@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from agent_tunix.rewards.execution.output import without_controls
 from agent_tunix.rewards.execution.wire import LONGEST_DETAIL, BrokenFrameError, PlainScore, frame
 from agent_tunix.rewards.sample import LARGEST_VALUE, Outcome
+from agent_tunix.visible_text import one_line
 
 LARGEST_REPLY_BYTES = 8 * 2**20
 _DEEPEST = 8
@@ -74,7 +74,7 @@ def _read_score(score: Any) -> PlainScore:
 
 def _read_detail(text: str) -> str:
     """At most as long as a worker's own, and on one line of a terminal."""
-    return without_controls(text[:LONGEST_DETAIL])
+    return one_line(text[:LONGEST_DETAIL])
 
 
 def _is_number(value: object) -> bool:

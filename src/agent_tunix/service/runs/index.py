@@ -6,7 +6,6 @@ A run is looked at again only where its files have changed; a thousand runs cost
 import base64
 import hashlib
 import os
-import stat
 import threading
 import time
 from collections import OrderedDict
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.runs.files import plain_status
+from agent_tunix.service.runs.files import opened_directory, plain_status, status_in
 from agent_tunix.service.runs.summary import RunSummary, summarise_run
 from agent_tunix.service.runs.view import RunView
 
@@ -112,13 +111,17 @@ class RunIndex:
     def _find(self, id: str) -> FoundRun:
         run = self._look().get(id)
         # Since it was found, a link may have been put in the place of a directory on the way to it.
-        if run is None or run.root.resolve() != run.root or plain_status(run.root / "config.yaml") is None:
+        if run is None or plain_status(run.root / "config.yaml") is None:
             raise Problem(404, "run_not_found", "there is no run of this id", "id")
         return run
 
     def _summary(self, run: FoundRun) -> RunSummary:
         names = ("config.yaml", "metrics.jsonl", "status.json")
-        statuses = [plain_status(run.root / name) for name in names]
+        try:
+            with opened_directory(run.root) as directory:
+                statuses = [status_in(directory, name) for name in names]
+        except OSError:
+            statuses = []
         key = [one and (one.st_ino, one.st_size, one.st_mtime_ns) for one in statuses]
         known = self._summaries.get(run.id)
         # Whether a run that said it runs still does, only its lock knows.
@@ -147,22 +150,20 @@ def _walk(root: Path) -> Iterator[FoundRun]:
     waiting = [(root, 0)]
     looked_at = 0
     while waiting and looked_at < _MOST_DIRECTORIES:
-        directory, depth = waiting.pop()
+        path, depth = waiting.pop()
         looked_at += 1
-        config = plain_status(directory / "config.yaml")
-        if config and (plain_status(directory / "metrics.jsonl") or plain_status(directory / "status.json")):
-            name = directory.relative_to(root).as_posix()
-            yield FoundRun(_id_of(directory), root.name if name == "." else name, directory, config.st_mtime_ns)
-        elif depth < _DEEPEST and plain_status(directory, stat.S_IFDIR):
-            waiting += [(found, depth + 1) for found in _directories(directory)]
-
-
-def _directories(directory: Path) -> list[Path]:
-    try:
-        with os.scandir(directory) as entries:
-            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
+        try:
+            with opened_directory(path) as directory:
+                config = status_in(directory, "config.yaml")
+                if config and (status_in(directory, "metrics.jsonl") or status_in(directory, "status.json")):
+                    name = path.relative_to(root).as_posix()
+                    yield FoundRun(_id_of(path), root.name if name == "." else name, path, config.st_mtime_ns)
+                elif depth < _DEEPEST:
+                    with os.scandir(directory) as entries:
+                        inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                    waiting += [(path / name, depth + 1) for name in inner]
+        except OSError:  # it is gone, or may not be read
+            continue
 
 
 def _id_of(directory: Path) -> str:

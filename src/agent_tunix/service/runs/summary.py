@@ -3,11 +3,11 @@
 import json
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.config.stored import load_plain_yaml
 from agent_tunix.service.runs.files import is_step, open_plain, parse_object, plain_status
 from agent_tunix.tracking.outcome import Outcome, RunStatus, read_outcome
 
@@ -16,8 +16,6 @@ _TAIL_BYTES = 256 * 1024
 _MAX_CONFIG_BYTES = 2**20
 _MAX_STATUS_BYTES = 2**20
 _MOST_NODES = 20_000
-_DEEPEST = 50
-_LONGEST_WORD = 10_000
 
 
 @dataclass(frozen=True)
@@ -88,49 +86,13 @@ def read_tail(path: Path) -> list[dict[str, Any]]:
 
 def read_config(root: Path) -> dict[str, Any] | None:
     """A run's configuration as plain values; None where it cannot be read, or is no configuration of a run."""
-    import yaml
-
     try:
         with open_plain(root / "config.yaml") as file:
             content = file.read(_MAX_CONFIG_BYTES + 1)
-        if len(content) > _MAX_CONFIG_BYTES:
-            return None
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        _check_shape(yaml.parse(content, loader))
-        loaded = yaml.load(content, loader)
-        plain = parse_object(json.dumps(loaded, default=str).encode())
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError):
+        loaded = load_plain_yaml(content, max_bytes=_MAX_CONFIG_BYTES, max_nodes=_MOST_NODES)
+        return parse_object(json.dumps(loaded, default=str).encode())
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
-    return plain
-
-
-def _check_shape(events: Iterable[Any]) -> None:
-    """See that YAML is small and shallow before anything is made of it: making it is recursive, in C, without a limit.
-
-    Aliases let a small file stand for a huge value, and a number to the base 60, which has no space, takes the square
-    of its length; a run writes neither these nor tags.
-
-    Args:
-        events: What `yaml.parse` gives.
-
-    Raises:
-        ValueError: It is something else than a run writes.
-    """
-    import yaml
-
-    depth = nodes = 0
-    for event in events:
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
-            raise ValueError("aliases or tags")
-        if isinstance(event, yaml.ScalarEvent) and len(event.value) > _LONGEST_WORD and " " not in event.value:
-            raise ValueError("too long a word")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        nodes += isinstance(event, yaml.NodeEvent)
-        if nodes > _MOST_NODES or depth > _DEEPEST:
-            raise ValueError("too large or too deep")
 
 
 def _outcome(root: Path) -> Outcome:
@@ -141,7 +103,7 @@ def _outcome(root: Path) -> Outcome:
             return Outcome(RunStatus.UNREADABLE, detail=f"{name} is no regular file")
         if status is not None and status.st_size > _MAX_STATUS_BYTES:
             return Outcome(RunStatus.UNREADABLE, detail=f"{name} has {status.st_size:,} bytes")
-    return read_outcome(root)
+    return read_outcome(root, open_plain)
 
 
 def _setting(config: dict[str, Any] | None, group: str, key: str) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.rewards import RewardAnalysis
+from agent_tunix.tracking.durable import write_new
 from agent_tunix.tracking.metrics_file import iterate_rows
 from agent_tunix.tracking.report.charts import draw_up
 from agent_tunix.tracking.report.curves import Rows
@@ -128,7 +129,7 @@ def write_whole(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
+        write_new(partial, content)
         os.replace(partial, path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -192,6 +193,12 @@ def _describe_choice(chosen: Chosen, num_stored: int, share: float) -> str:
 def _write_plots(pictures: Pictures, directory: Path) -> None:
     from agent_tunix.tracking.report.plots import draw_section
 
+    if directory.is_symlink():
+        raise RunDirectoryError(
+            f"{directory} is a link, by which pictures would be written and removed elsewhere; remove it, or choose"
+            " another directory with --to",
+            code="links_in_run",
+        )
     written = set()
     for section in pictures.sections:
         path = directory / f"{section.key}.png"
@@ -209,7 +216,8 @@ def _write_curves(rows: Rows, path: Path) -> None:
         names |= dict.fromkeys(name for name, value in row.items() if _is_number(value))
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
+        partial.unlink(missing_ok=True)
+        with partial.open("x", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(names), extrasaction="ignore")
             writer.writeheader()
             writer.writerows({name: row[name] for name in names if _is_number(row.get(name))} for row in rows())

@@ -1,0 +1,24 @@
+"""Printing, for all commands: what others wrote can do nothing to the terminal."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from agent_tunix.visible_text import escape_hidden, escape_hidden_in_json
+
+
+def echo(message: Any = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a message with its hidden characters escaped; bytes stay as they are unless a terminal shows them."""
+    if isinstance(message, bytes):
+        if not sys.stdout.isatty():
+            click.echo(message, err=err, nl=nl)
+            return
+        message = message.decode("utf-8", "replace")
+    click.echo(escape_hidden(str(message)), err=err, nl=nl)
+
+
+def echo_json(data: Any, *, indent: int | None = 2) -> None:
+    """Print a value as JSON, whose hidden characters are escaped as JSON has it."""
+    click.echo(escape_hidden_in_json(json.dumps(data, ensure_ascii=False, indent=indent, default=str)))

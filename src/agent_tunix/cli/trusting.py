@@ -1,0 +1,9 @@
+"""The option of commands that run what a run names."""
+
+import click
+
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    help="Run what RUN names, though somebody else made it: its reward's code, judges and files. Remembered.",
+)

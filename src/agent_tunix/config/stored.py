@@ -1,0 +1,251 @@
+"""Configurations that runs wrote, read as data.
+
+A run's directory may come from somebody else. Nothing in its `config.yaml` is interpreted: no interpolation, no
+environment variables, no YAML tags or aliases, no imports. Text is read as the text that the run was given, and values
+that do not have the type of their key are refused.
+"""
+
+import dataclasses
+import re
+import types
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from agent_tunix.config.checks import suggest_key
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import ConfigError
+
+T = TypeVar("T")
+
+_MAX_BYTES = 8 * 2**20
+_MAX_NODES = 200_000
+_MAX_DEPTH = 50
+# Longer words are refused: YAML reads `1:30:00` as a number to the base 60, in time that grows with the square.
+_MAX_WORD = 10_000
+_MISSING = "???"
+_FLOAT_TAG, _TIMESTAMP_TAG = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
+_INTERPOLATION = re.compile(r"(\\*)\$\{")
+
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _PlainLoader(_SafeLoader):  # type: ignore[misc]  # chosen above
+    """YAML as `to_yaml` writes it: `1e-4` is a number, a date is text, and no key may stand twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if len(names) != len(set(names)):
+            raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} stands twice")
+        return super().construct_mapping(node, deep=deep)
+
+
+_PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP_TAG]
+    for first, resolvers in _PlainLoader.yaml_implicit_resolvers.items()
+}
+_PlainLoader.add_implicit_resolver(
+    _FLOAT_TAG,
+    re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)\Z"),
+    list("-+0123456789."),
+)
+
+
+def load_plain_yaml(content: bytes | str, *, max_bytes: int = _MAX_BYTES, max_nodes: int = _MAX_NODES) -> Any:
+    """Return YAML as plain values: mappings, lists, text, numbers, truth values and null.
+
+    Args:
+        content: The text.
+        max_bytes: The longest text that is read.
+        max_nodes: The most values that are made.
+
+    Raises:
+        ValueError: It has a tag or an alias, or is too large, too deep or malformed.
+    """
+    if len(content) > max_bytes:
+        raise ValueError(f"it has {len(content):,} bytes, more than the {max_bytes:,} that are read")
+    try:
+        # Before anything is made of it: making it is recursive, in C, without a limit.
+        events: Any = yaml.parse(content, _SafeLoader)
+        _check_shape(events, max_nodes)
+        return yaml.load(content, _PlainLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _check_shape(events: Iterable[Any], max_nodes: int) -> None:
+    depth = nodes = 0
+    for event in events:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
+            raise ValueError(f"it has an alias or a tag, on line {line}")
+        if isinstance(event, yaml.ScalarEvent) and _is_long_word(event):
+            raise ValueError(f"it has too long a word, on line {line}")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        nodes += isinstance(event, yaml.NodeEvent)
+        if nodes > max_nodes or depth > _MAX_DEPTH:
+            raise ValueError(f"it is too large or too deep, on line {line}")
+
+
+def _is_long_word(event: Any) -> bool:
+    return len(event.value) > _MAX_WORD and not event.style and " " not in event.value
+
+
+def from_yaml_text(content: bytes | str) -> Config:
+    """Return the configuration that `to_yaml` wrote.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    try:
+        loaded = load_plain_yaml(content)
+    except ValueError as error:
+        raise ConfigError(f"this is no configuration: {' '.join(str(error).split())}", code="damaged_run_config") from error
+    if not isinstance(loaded, dict) or not loaded:
+        raise ConfigError("this is no configuration: it holds no keys", code="damaged_run_config")
+    return _instance(loaded, Config, "")
+
+
+def from_yaml(path: Path) -> Config:
+    """Return the configuration that a run wrote.
+
+    Raises:
+        ConfigError: The file is missing or is not a run's configuration.
+    """
+    content = _read(path)
+    try:
+        return from_yaml_text(content)
+    except ConfigError as error:
+        said = str(error).removeprefix("this is no configuration: ")
+        text = f"{path} should be a configuration that a run wrote, but: {said}; restore it"
+        raise ConfigError(text, code=error.code) from error
+
+
+def check_yaml(path: Path) -> None:
+    """Check that a run's configuration is there and whole as YAML; faster than reading it.
+
+    Raises:
+        ConfigError: The file is missing, empty or damaged.
+    """
+    try:
+        loaded = load_plain_yaml(_read(path))
+        if not isinstance(loaded, dict) or not loaded:
+            raise ValueError("it holds no keys")
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        said = " ".join(str(error).split())
+        text = f"{path} should be a configuration that a run wrote, but: {said}; restore it"
+        raise ConfigError(text, code="damaged_run_config") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        text = f"{path} does not exist; give the directory of a run, which holds a config.yaml"
+        raise ConfigError(text, code="missing_run_config") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", code="damaged_run_config") from error
+
+
+@cache
+def _types_of(schema: Any) -> dict[str, Any]:
+    return get_type_hints(schema)
+
+
+def _instance(values: Mapping[Any, Any], schema: type[T], prefix: str) -> T:
+    key: Any = schema
+    types_by_name = _types_of(key)
+    if unknown := [f"{prefix}{name}" for name in values if name not in types_by_name]:
+        lines = [f"there is no key {key}{suggest_key(key, Config)}" for key in unknown]
+        raise ConfigError("\n".join(lines), code="unknown_key")
+    return schema(**{name: _typed(value, types_by_name[name], f"{prefix}{name}") for name, value in values.items()})
+
+
+def _typed(value: Any, wanted: Any, key: str) -> Any:
+    """Return the value if it is of the wanted type, or as that type where nothing is lost.
+
+    Raises:
+        ConfigError: It is of another type.
+    """
+    if get_origin(wanted) in (Union, types.UnionType):
+        if value is None:
+            return None
+        (wanted,) = (one for one in get_args(wanted) if one is not type(None))
+    if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
+        if not isinstance(value, dict):
+            raise _refusal(key, value, "keys and values")
+        return _instance(value, wanted, f"{key}.")
+    if wanted is Any:
+        return _plain(value, key)
+    if get_origin(wanted) is list and isinstance(value, list):
+        (of,) = get_args(wanted)
+        return [_typed(item, of, f"{key}[{place}]") for place, item in enumerate(value)]
+    if get_origin(wanted) is dict and isinstance(value, dict):
+        _, of = get_args(wanted)
+        return {_text_key(name, key): _typed(item, of, f"{key}.{name}") for name, item in value.items()}
+    return _scalar(value, wanted, key)
+
+
+def _scalar(value: Any, wanted: Any, key: str) -> Any:
+    if wanted is str and isinstance(value, str | int | float):
+        return _text(value, key) if isinstance(value, str) else str(value)
+    if wanted is bool and isinstance(value, bool):
+        return value
+    if wanted in (int, float) and isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            if wanted is float or not isinstance(value, float):
+                return wanted(value)
+        except ValueError:
+            pass
+    raise _refusal(key, value, getattr(wanted, "__name__", str(wanted)))
+
+
+def _plain(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item, f"{key}.{name}") for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, f"{key}[{place}]") for place, item in enumerate(value)]
+    if isinstance(value, str):
+        return _text(value, key)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise _refusal(key, value, "a plain value")
+
+
+def _text(value: str, key: str) -> str:
+    if value == _MISSING:
+        raise ConfigError(f"{key} must have a value, not {_MISSING}", code="missing_value")
+    return _INTERPOLATION.sub(lambda found: _unescaped(found, key), value)
+
+
+def _unescaped(found: re.Match[str], key: str) -> str:
+    """Return `${` as it was before `to_yaml` escaped it."""
+    backslashes = len(found[1])
+    if backslashes % 2 == 0:
+        raise ConfigError(
+            f"{key} holds an interpolation, ${{…}}, which a run writes none of and nothing here resolves; replace it by"
+            r" its value, or write \${ for the two characters",
+            code="stored_interpolation",
+        )
+    return "\\" * (backslashes // 2) + "${"
+
+
+def _text_key(name: Any, key: str) -> str:
+    if not isinstance(name, str):
+        raise _refusal(f"{key}.{name}", name, "a text as its name")
+    return name
+
+
+def _refusal(key: str, value: Any, wanted: str) -> ConfigError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
+    return ConfigError(f"{key} must be {wanted}, not {shown}", code="wrong_type")

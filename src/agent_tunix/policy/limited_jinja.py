@@ -1,0 +1,477 @@
+"""Jinja for templates of others: the sandbox, with a limit on the work and on the text of a rendering.
+
+Jinja's own sandbox keeps a template away from Python, but lets it loop for hours and make text until memory is gone.
+This one counts every turn of a loop, call, filter, comparison and operator, by the size of what it works on, and
+refuses what would make too large a text, list or number. It changes a template's syntax tree for that when it parses
+the template; what is rendered stays the same.
+"""
+
+import functools
+import re
+import threading
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from jinja2 import nodes
+from jinja2.exceptions import TemplateError
+from jinja2.runtime import BlockReference, LoopContext, Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
+
+# Characters of a text, or values of a list and of all within it.
+MAX_SIZE = 4_000_000
+# Characters of all that is written, what is written into blocks and macros included.
+MAX_OUTPUT = 4 * MAX_SIZE
+# About two seconds: a turn, a call or 32 characters are some units each, and so is every value that is looked at.
+MAX_WORK = 20_000_000
+MAX_SOURCE = 100_000
+_MAX_BITS = 4096
+_MAX_DIGITS = 6
+_FIELDS = 16
+# Units of a turn, of a call, and of a value that is looked at for the first time.
+_STEP, _CALL, _VISIT = 10, 100, 25
+_MACRO = 500
+# Of such a text and another one nothing can be made that is too large, but by a number.
+_SHORT = 1000
+_CHARACTERS = 32
+_VALUES = 4
+
+# No chat template of a published model uses these. Their cost does not follow from the size of what they are given.
+_LEFT_OUT = ("pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr")
+# Filters and methods of text whose numbers are sizes of what they make.
+# fmt: off
+_SIZED = frozenset((
+    "batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "tojson", "truncate",
+    "zfill",
+))
+# What looks at a value without looking at all within it.
+_AT_ONCE = frozenset((
+    "attr", "boolean", "callable", "count", "d", "default", "defined", "escaped", "false", "filter", "first", "float",
+    "integer", "iterable", "last", "length", "mapping", "none", "number", "sameas", "sequence", "string", "test",
+    "true", "undefined",
+))
+# fmt: on
+# What may make much of short texts.
+_WIDENING = _SIZED | {"format", "format_map", "strftime"}
+_SORTING = frozenset(("dictsort", "groupby", "max", "min", "sort", "unique"))
+_STRIPPING = frozenset(("strip", "lstrip", "rstrip", "trim"))
+_FORMATTING = frozenset(("format", "format_map"))
+_TURNS, _WEIGHED, _MADE = "counted turns", "weighed", "made"
+_DIGITS = re.compile(r"\d+")
+
+
+class TemplateLimitError(TemplateError):
+    """A template took more work, or made more text, than any conversation needs."""
+
+
+class _Size(NamedTuple):
+    """How much there is to a value: the characters of its texts, and the values within it, itself included."""
+
+    characters: int
+    values: int
+
+    @property
+    def total(self) -> int:
+        return self.characters + 2 * self.values
+
+    @property
+    def work(self) -> int:
+        return 1 + self.characters // _CHARACTERS + self.values // _VALUES
+
+
+class _Meter(threading.local):
+    """The work of the rendering that is under way in this thread."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self._work = 0
+        self._output = 0
+        # By id, with the value itself, so that its id stays its own.
+        self._sizes: dict[int, tuple[Any, _Size]] = {}
+
+    def charge(self, units: int) -> None:
+        self._work += units
+        if self._work > MAX_WORK:
+            raise TemplateLimitError("it takes more work than any conversation needs; is there a loop without end?")
+
+    def write(self, value: Any) -> None:
+        self._output += len(value) if self.looks_short(value) else self.made(value).characters
+        if self._output > MAX_OUTPUT:
+            raise TemplateLimitError(f"it writes more than {MAX_OUTPUT:,} characters")
+
+    def looks_short(self, value: Any) -> bool:
+        """Count a short text at once; return False of all else, which is not counted yet."""
+        if type(value) is str and len(value) < _SHORT:
+            self._work += 1 + len(value) // _CHARACTERS
+            return True
+        return False
+
+    def made(self, value: Any, of: int = 0) -> _Size:
+        """Count a value that was just made, and return its size.
+
+        Args:
+            value: The value.
+            of: How many values it was made of, for one that is lazy and yields as many.
+        """
+        if hasattr(value, "__next__"):
+            self._sizes[id(value)] = (value, _Size(0, of))
+        size = self.weigh(value)
+        self.require(size.total)
+        return size
+
+    def weigh(self, value: Any) -> _Size:
+        """Count the work of looking at a value and at all within it, and return its size."""
+        size, _ = self._walk(value)
+        self.charge(size.work)
+        return size
+
+    @staticmethod
+    def require(size: int) -> None:
+        """Refuse what would be too large."""
+        if size > MAX_SIZE:
+            raise TemplateLimitError(f"it makes a value of more than {MAX_SIZE:,} characters or values")
+
+    def _walk(self, value: Any) -> tuple[_Size, bool]:
+        """Return the size of a value, and whether it may change."""
+        kind = _KINDS.get(type(value)) or _kind_of(value)
+        if kind is _Kind.TEXT:
+            return _Size(len(value), 1), False
+        if kind is _Kind.NUMBER:
+            return _Size(1 + value.bit_length() // 3, 1), False
+        if kind is _Kind.RANGE:
+            return _Size(0, len(value)), False
+        if kind is _Kind.NAMESPACE:
+            # Jinja hides what it holds from attribute access.
+            held = object.__getattribute__(value, "_Namespace__attrs")
+            return self._walk_all([*held, *held.values()])[0], True
+        known = self._sizes.get(id(value))
+        if known is not None:
+            return known[1], False
+        if kind is _Kind.OTHER:
+            return _Size(10, 1), False
+        size, may_change = self._walk_all([*value, *value.values()] if kind is _Kind.MAPPING else [*value])
+        if not may_change and kind is not _Kind.VIEW:
+            self._sizes[id(value)] = (value, size)
+        return size, may_change
+
+    def _walk_all(self, items: list[Any]) -> tuple[_Size, bool]:
+        self.charge(_VISIT * len(items))
+        characters, values, may_change = 0, 1, False
+        for item in items:
+            (inner_characters, inner_values), changes = self._walk(item)
+            characters += inner_characters
+            values += inner_values
+            may_change |= changes
+            if characters + 2 * values > MAX_SIZE:
+                self.require(characters + 2 * values)
+        return _Size(characters, values), may_change
+
+
+class _Kind(Enum):
+    TEXT = auto()
+    NUMBER = auto()
+    RANGE = auto()
+    SEQUENCE = auto()
+    MAPPING = auto()
+    VIEW = auto()
+    NAMESPACE = auto()
+    OTHER = auto()
+
+
+_TYPES: tuple[tuple[Any, _Kind], ...] = (
+    ((str, bytes), _Kind.TEXT),
+    (int, _Kind.NUMBER),
+    (range, _Kind.RANGE),
+    ((list, tuple, set, frozenset), _Kind.SEQUENCE),
+    (Mapping, _Kind.MAPPING),
+    ((KeysView, ValuesView, ItemsView), _Kind.VIEW),
+    (Namespace, _Kind.NAMESPACE),
+)
+_SUBJECTS = (str, bytes, int, list, tuple, Mapping)
+_KINDS: dict[type, _Kind] = {}
+
+
+def _kind_of(value: Any) -> _Kind:
+    """Return the kind of a value, remembered for its type: asking takes longer than all else."""
+    kind = next((kind for types, kind in _TYPES if isinstance(value, types)), _Kind.OTHER)
+    _KINDS[type(value)] = kind
+    return kind
+
+
+class _Turns:
+    """What a loop goes over, each turn counted."""
+
+    def __init__(self, items: Any, meter: _Meter, cost: int) -> None:
+        self._items, self._meter, self._cost = items, meter, cost
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            self._meter.charge(self._cost)
+            yield item
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class LimitedEnvironment(ImmutableSandboxedEnvironment):
+    """The sandbox, counting. Its templates are rendered by `render`."""
+
+    intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
+
+    def __init__(self, **options: Any) -> None:
+        self.meter = _Meter()
+        super().__init__(**options, optimized=False, finalize=self._finalized, cache_size=0)
+        self.globals.pop("lipsum", None)
+        for name in _LEFT_OUT:
+            del self.filters[name]
+        self._cost = 0
+
+    def from_text(self, source: str) -> Any:
+        """Return the template of a source.
+
+        Raises:
+            TemplateError: It is not valid, or too long or too deep.
+        """
+        if len(source) > MAX_SOURCE:
+            raise TemplateLimitError(f"it has {len(source):,} characters, more than {MAX_SOURCE:,}")
+        self.meter.begin()
+        for functions in (self.filters, self.tests):
+            given: dict[str, Any] = dict(functions)
+            functions.update({name: self._counted(name, function) for name, function in given.items()})
+        self.filters[_TURNS] = self._turns
+        self.filters[_WEIGHED] = self._weighed
+        self.filters[_MADE] = self._made
+        return self.from_string(source)
+
+    def render(self, template: Any, variables: Mapping[str, Any]) -> str:
+        """Return what a template writes.
+
+        Raises:
+            TemplateLimitError: It takes too much work, or makes too large values.
+        """
+        self.meter.begin()
+        return str(template.render(**variables))
+
+    # --- what Jinja calls ---------------------------------------------------------------------------------------------
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        self._cost = _cost_of(tree)
+        _Counting().visit(tree)
+        return tree
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  # as Jinja has it
+        """Call what a template calls, counted."""
+        self, obj = __self, __obj
+        self.meter.charge(_CALL)
+        if isinstance(obj, LoopContext | Macro | BlockReference):
+            self.meter.charge(_MACRO + self._cost)
+            if isinstance(obj, LoopContext) and args:
+                args = (self._turns(args[0], self._cost), *args[1:])
+        given = {key: value for key, value in kwargs.items() if not key.startswith("_")} if kwargs else kwargs
+        method = getattr(obj, "__wrapped__", obj)
+        subject = getattr(method, "__self__", None)
+        if not isinstance(subject, _SUBJECTS):
+            subject = ""
+        of = self._expect(getattr(method, "__name__", ""), (subject, *args), given)
+        result = super().call(__context, __obj, *args, **kwargs)
+        if not self.meter.looks_short(result):
+            self.meter.made(result, of)
+        return result
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Compute an operator, unless its result would be too large."""
+        meter = self.meter
+        if operator == "+" and meter.looks_short(left) and meter.looks_short(right):
+            return left + right
+        sizes = meter.weigh(left).total, meter.weigh(right).total
+        if isinstance(left, int) and isinstance(right, int):
+            bits = left.bit_length(), right.bit_length()
+            expected = bits[0] * max(right, 1) if operator == "**" and bits[1] < 64 else sum(bits)
+            if expected > _MAX_BITS or (bits[1] >= 64 and operator == "**"):
+                raise TemplateLimitError(f"it makes a number of more than {_MAX_BITS} bits")
+        elif operator == "*":
+            times = next((one for one in (left, right) if isinstance(one, int)), 1)
+            meter.require(max(times, 0) * max(sizes))
+        elif operator == "%" and isinstance(left, str | bytes):
+            self._expect_format(left, right)
+        result = super().call_binop(context, operator, left, right)
+        meter.made(result)
+        return result
+
+    def _finalized(self, value: Any) -> Any:
+        self.meter.write(value)
+        return value
+
+    # --- counting -----------------------------------------------------------------------------------------------------
+
+    def _turns(self, items: Any, cost: int) -> _Turns:
+        return _Turns(items, self.meter, _STEP + cost)
+
+    def _weighed(self, value: Any) -> Any:
+        if not self.meter.looks_short(value):
+            self.meter.weigh(value)
+        return value
+
+    def _made(self, value: Any) -> Any:
+        if not self.meter.looks_short(value):
+            self.meter.made(value)
+        return value
+
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        if name in _AT_ONCE:
+            return function
+        skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+        @functools.wraps(function)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.meter.charge(_CALL)
+            of = self._expect(name, args[skipped:], kwargs)
+            result = function(*args, **kwargs)
+            if not self.meter.looks_short(result):
+                self.meter.made(result, of)
+            return result
+
+        return counted
+
+    def _expect(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+        """Count what a filter, test or method is given, and refuse it where it would make too much of that.
+
+        Args:
+            name: Its name.
+            args: What it works on, then its arguments.
+            kwargs: Its arguments by name.
+
+        Returns:
+            How many values it works on.
+        """
+        meter = self.meter
+        if name not in _WIDENING and not kwargs and all(map(meter.looks_short, args)):
+            return 0
+        subject = args[0] if args else None
+        given = [*args[1:], *kwargs.values()]
+        size, *others = [meter.weigh(one) for one in (subject, *given)]
+        longest = max((other.characters for other in others), default=0)
+        values = sum(other.values for other in others)
+        if name in _SORTING:
+            meter.charge(5 * size.work)
+        elif name in _FORMATTING and isinstance(subject, str):
+            self._expect_format(subject, given)
+        elif name == "strftime" and given and isinstance(given[0], str):
+            self._expect_format(given[0], ())
+        elif name == "join":
+            meter.require(size.total * (values if isinstance(subject, str | bytes) else 1) + longest * size.values)
+            if isinstance(subject, str | bytes):
+                meter.require(longest * len(subject))
+        elif name == "translate":
+            meter.require(size.characters * (1 + longest))
+        elif name == "replace":
+            meter.require(size.characters + _replaced(subject, given))
+        elif name in _STRIPPING:
+            meter.charge(size.characters * longest // _CHARACTERS)
+        elif name == "sum" and not all(isinstance(one, int | float | str) for one in given):
+            meter.charge(size.values * size.work)  # each sum of lists is a list
+        numbers = [abs(one) for one in given if isinstance(one, int | float)] if name in _SIZED else []
+        number = max(numbers, default=0)
+        if not number <= MAX_SIZE:
+            raise TemplateLimitError(f"{name} is given a number above {MAX_SIZE:,}")
+        if name in ("indent", "expandtabs"):
+            meter.require(size.characters + _lines(subject) * (int(number) + longest))
+        elif name == "tojson":
+            meter.charge(size.values)
+            meter.require(size.total + size.values * (_depth(subject) * (int(number) + longest) + longest))
+        return size.values + values
+
+    def _expect_format(self, text: str | bytes, given: Any) -> None:
+        """Refuse a format whose widths or repeated fields would make too long a text."""
+        written = text.decode("latin-1") if isinstance(text, bytes) else text
+        widths = _DIGITS.findall(written)
+        if any(len(width) > _MAX_DIGITS for width in widths):
+            raise TemplateLimitError("a format has a number of more than six digits")
+        fields = written.count("%") + written.count("{")
+        total = sum(map(int, widths))
+        if "*" in written or re.search(r"\{[^{}]*\{", written):
+            total += fields * max((abs(number) for number in _numbers(given)), default=0)
+        self.meter.require((total + fields * self.meter.weigh(given).total) // _FIELDS)
+
+
+def _numbers(value: Any) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _numbers(item)
+
+
+def _replaced(subject: Any, given: list[Any]) -> int:
+    """Return how much longer a text becomes at most."""
+    if len(given) < 2 or not isinstance(subject, str | bytes):
+        return 0
+    old, new = given[0], given[1]
+    same = type(subject) is type(old) or (isinstance(subject, str) and isinstance(old, str))
+    count = subject.count(old) if same else len(subject) + 1
+    return int(count * (len(new) if hasattr(new, "__len__") else 20))
+
+
+def _lines(subject: Any) -> int:
+    return 1 + len(subject.splitlines()) + subject.count("\t") if isinstance(subject, str) else 1
+
+
+def _depth(value: Any) -> int:
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return 1 + max(map(_depth, items), default=0)
+
+
+class _Counting(NodeTransformer):
+    """Puts counting filters around what Jinja compiles to plain Python."""
+
+    def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
+        cost = _cost_of(node)
+        self.generic_visit(node)
+        node.iter = _filtered(node.iter, _TURNS, nodes.Const(cost))
+        return node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802
+        self.generic_visit(node)
+        node.expr = _filtered(node.expr, _WEIGHED)
+        for operand in node.ops:
+            operand.expr = _filtered(operand.expr, _WEIGHED)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        node.nodes = [_filtered(one, _WEIGHED) for one in node.nodes]
+        return _filtered(node, _MADE)
+
+    def visit_List(self, node: nodes.List) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(node, _MADE)
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(node, _MADE)
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(node, _MADE) if node.ctx == "load" else node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(node, _MADE) if isinstance(node.arg, nodes.Slice) else node
+
+
+def _filtered(node: Any, name: str, *args: nodes.Expr) -> nodes.Expr:
+    return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+
+
+def _cost_of(node: nodes.Node) -> int:
+    """Return the work of going once through a part of a template, apart from its calls."""
+    characters = sum(len(one.data) for one in node.find_all(nodes.TemplateData))
+    return sum(1 for _ in node.find_all(nodes.Node)) // 2 + characters // _CHARACTERS

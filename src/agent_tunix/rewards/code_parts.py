@@ -1,0 +1,226 @@
+"""The code, models and endpoints that a reward specification would use, found without importing or running any of it.
+
+A run that somebody else made names its reward in its configuration. Before such a reward is resolved, this module says
+what resolving and calling it would load, so that the user can decide.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from agent_tunix.rewards import registry
+from agent_tunix.rewards.judges import JUDGES
+from agent_tunix.rewards.judges.settings import OPENAI_KEY, OPENAI_URL
+from agent_tunix.rewards.reward_model import REWARD_MODELS
+
+Kind = Literal[
+    "file", "module", "custom_rewards", "entry_point", "reward_model", "judge", "uploaded", "dataset", "private"
+]
+
+# Arguments of a judge that decide where text and keys go, and which file is written.
+_JUDGE_ARGUMENTS = ("base_url", "api_key_env", "cache", "extra_body")
+_SOURCES = (".py", ".pyc", ".so", ".pyd")
+
+
+@dataclass(frozen=True, slots=True)
+class CodePart:
+    """One thing that a reward specification would use beyond the built-in rewards.
+
+    Attributes:
+        kind: `file` and `module`: Python code; `custom_rewards`: a file that is imported by itself; `entry_point`: a
+            reward of an installed package; `reward_model`: a model that torch loads, and the Python that does;
+            `judge`: an argument of a judge; `uploaded`: an upload, which is isolated; `dataset`: a dataset that is
+            code; `private`: a file that others may not read.
+        component: The component, or the key of the configuration.
+        text: The specification, or the value.
+        file: The file that would be loaded, where that is known.
+    """
+
+    kind: Kind
+    component: str
+    text: str
+    file: Path | None = None
+
+    def describe(self) -> str:
+        """Return one line for a person."""
+        where = "" if self.file is None or str(self.file) == self.text else f", from {self.file}"
+        return f"{self.component}: {_WORDS[self.kind]} {self.text}{where}"
+
+
+_WORDS: dict[Kind, str] = {
+    "file": "runs the Python file",
+    "module": "imports and runs the Python module",
+    "custom_rewards": "imports",
+    "entry_point": "runs code of an installed package,",
+    "reward_model": "loads a model with torch:",
+    "judge": "asks a model over the network:",
+    "uploaded": "runs uploaded code without isolation,",
+    "dataset": "imports a dataset by its name,",
+    "private": "reads what others may not read,",
+}
+
+
+def find_code_parts(
+    spec: object,
+    *,
+    modules: Sequence[str] = (),
+    args: Mapping[str, Any] | None = None,
+    reward_directories: Sequence[Path] = (),
+    working_directory: Path,
+    with_defaults: bool = True,
+) -> list[CodePart]:
+    """Return what `resolve_reward` would load and use, with the same arguments, beyond the built-in rewards.
+
+    Args:
+        spec: As in `resolve_reward`.
+        modules: As there.
+        args: As there.
+        reward_directories: As there.
+        working_directory: As there.
+        with_defaults: Include the endpoint that a judge asks where its arguments name none.
+
+    Raises:
+        RewardError: A file of components cannot be read.
+    """
+    looked_up = _Lookup(working_directory.resolve(), tuple(reward_directories), args or {}, with_defaults)
+    parts = [looked_up.of_path("rewards.modules", str(module)) for module in modules]
+    parts += looked_up.of_spec(spec)
+    return list(dict.fromkeys(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    working_directory: Path
+    reward_directories: tuple[Path, ...]
+    args: Mapping[str, Any]
+    with_defaults: bool
+
+    def of_spec(self, spec: object, depth: int = 0) -> Iterator[CodePart]:
+        """Yield the parts of whatever may stand in `training.reward_function` or `reward.components`."""
+        if isinstance(spec, Mapping):
+            for name, settings in spec.items():
+                given = settings if isinstance(settings, Mapping) else {"function": settings}
+                yield from self._of_component(str(name), given.get("function"), given.get("args"), depth)
+        elif isinstance(spec, Sequence) and not isinstance(spec, str):
+            for item in spec:
+                yield from self._of_component(str(item), item, None, depth)
+        else:
+            yield from self._of_component(str(spec), spec, None, depth)
+
+    def _of_component(self, name: str, function: object, args: object, depth: int) -> Iterator[CodePart]:
+        if not isinstance(function, str):
+            return  # resolving refuses it
+        if _is_file(function) or "." in function:
+            yield self.of_path(name, function)
+            return
+        shipped = next((one for one in (function, f"{function}_reward") if registry.is_shipped(one)), None)
+        if shipped in JUDGES:
+            yield from self._of_judge(name, function, args)
+        elif shipped in REWARD_MODELS:
+            yield from self._of_reward_model(name, function, args)
+        elif shipped is None:
+            yield from self._of_own_name(name, function, depth)
+
+    def of_path(self, name: str, spec: str) -> CodePart:
+        """Return the part of a file or module."""
+        if _is_file(spec):
+            path, _, last = spec.rpartition(":")
+            return CodePart("file", name, spec, _real(self.working_directory / (path or last)))
+        module = spec if name == "rewards.modules" else spec.rpartition(".")[0]
+        return CodePart("module", name, spec, self._file_of_module(module))
+
+    def _of_own_name(self, name: str, function: str, depth: int) -> Iterator[CodePart]:
+        """Yield what a name may mean that no built-in has, in the order of `resolve`."""
+        packaged = Path(__file__).parents[1] / "custom_rewards.py"
+        for file in (packaged, packaged.with_suffix("") / "__init__.py", self.working_directory / "custom_rewards.py"):
+            if os.path.isfile(file):
+                yield CodePart("custom_rewards", name, file.name, _real(file))
+        for candidate in (function, f"{function}_reward"):
+            for point in importlib.metadata.entry_points(group=registry.ENTRY_POINTS, name=candidate):
+                yield CodePart("entry_point", name, f"{candidate} = {point.value}")
+        if not registry.is_name(function):
+            return
+        files = (directory / f"{function}.yaml" for directory in self.reward_directories)
+        if depth == 0 and (components := next((one for one in files if one.is_file()), None)):
+            from agent_tunix.rewards.resolve import read_components_file
+
+            yield from self.of_spec(read_components_file(components), depth + 1)
+        else:
+            yield CodePart("uploaded", name, function)
+
+    def _of_judge(self, name: str, function: str, args: object) -> Iterator[CodePart]:
+        given = self._arguments(name, function, args)
+        if self.with_defaults:
+            given.setdefault("base_url", OPENAI_URL)
+            if given["base_url"] == OPENAI_URL:
+                given.setdefault("api_key_env", OPENAI_KEY)
+        for argument in _JUDGE_ARGUMENTS:
+            if (value := given.get(argument)) not in (None, True, False, {}):
+                yield CodePart("judge", name, f"{argument}={value}")
+
+    def _of_reward_model(self, name: str, function: str, args: object) -> Iterator[CodePart]:
+        given = self._arguments(name, function, args)
+        yield CodePart("reward_model", name, f"path={given.get('path')}")
+        if given.get("python") is not None:
+            yield CodePart("reward_model", name, f"python={given['python']}")
+
+    def _arguments(self, name: str, function: str, args: object) -> dict[str, Any]:
+        sources = (args, self.args.get(name), self.args.get(function))
+        return {key: value for source in sources if isinstance(source, Mapping) for key, value in source.items()}
+
+    def _file_of_module(self, module: str) -> Path | None:
+        """Return the file of a module, looked for where `resolve` does; None where it is not found."""
+        own = self.working_directory / f"{module}.py"
+        if os.path.isfile(own):
+            return _real(own)
+        top, *inner = module.split(".")
+        package = Path(__file__).parents[1]
+        for start in (package / top, self.working_directory / top):
+            if (found := _descend(start, inner)) is not None:
+                return found
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        if spec is None or spec.origin is None or not spec.has_location:
+            return None
+        origin = Path(spec.origin)
+        return _descend(origin.parent if origin.stem == "__init__" else origin.with_suffix(""), inner) or _real(origin)
+
+
+def _descend(start: Path, inner: Sequence[str]) -> Path | None:
+    path = start.joinpath(*inner)
+    candidates = (path.with_name(f"{path.name}.py"), path / "__init__.py") if path.name else ()
+    return next((_real(one) for one in candidates if os.path.isfile(one)), None)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_file(spec: str) -> bool:
+    return (spec.rpartition(":")[0] or spec).endswith(".py")
+
+
+def digest_code(file: Path, root: Path | None = None) -> str:
+    """Return a digest of a file of code and of the code that it can import from beside it.
+
+    Args:
+        file: The file.
+        root: A directory; of a file that lies in it all code of the directory counts, else that beside the file.
+    """
+    top = None if root is None else Path(os.path.realpath(root))
+    if top is not None and file.is_relative_to(top):
+        within, found = top, (Path(place) / name for place, _, names in os.walk(top) for name in names)
+    else:
+        within, found = file.parent, iter(file.parent.glob("*"))
+    digest = hashlib.sha256(file.name.encode("utf-8", "surrogateescape"))
+    for one in sorted({file, *(one for one in found if one.suffix in _SOURCES)}):
+        content = hashlib.sha256(one.read_bytes()).hexdigest() if one.is_file() else "none"
+        digest.update(f"{one.relative_to(within)}\0{content}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()

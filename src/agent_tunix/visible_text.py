@@ -1,0 +1,41 @@
+"""Text of others, made safe to print.
+
+What a model, a reward, a dataset or a run's directory says may hold characters that move a terminal's cursor, begin a
+new line, or reverse the reading order. They are shown as escapes, such as `\\u202e`, wherever text reaches a terminal
+or a log file.
+"""
+
+import logging
+import re
+
+# C0 and C1 controls but tab and line feed, line and paragraph separators, marks and overrides of the writing direction,
+# and lone surrogates, which no file can take.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escape_hidden(text: str) -> str:
+    """Return the text with each hidden character as `\\x1b` or `\\u202e`; tabs and line feeds stay."""
+    return _HIDDEN.sub(_escape, text)
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line: its line feeds are escaped too."""
+    return escape_hidden(text).replace("\n", "\\x0a")
+
+
+def escape_hidden_in_json(text: str) -> str:
+    """Return JSON with each hidden character in its strings as JSON's own escape, which means the same."""
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class SafeFormatter(logging.Formatter):
+    """Formats records of a log: hidden characters are escaped, and further lines of a message are indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text, of which only the first line begins at the margin."""
+        return escape_hidden(super().format(record)).replace("\n", "\n    ")
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

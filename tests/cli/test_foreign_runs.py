@@ -1,0 +1,616 @@
+"""Runs that somebody else made: what they name is not run, asked, resolved or read, until the user says so."""
+
+import importlib.metadata
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from tests.raising import raises
+from tests.tracking.report.support import write_run
+
+from agent_tunix.cli import hydra_programs, main
+from agent_tunix.config.compose import from_yaml, to_yaml, with_overrides, with_values
+from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, UntrustedRunError
+from agent_tunix.tracking.outcome import RunStatus, read_outcome
+from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.training import run_trust
+from agent_tunix.training.evaluation_request import read_request
+from agent_tunix.training.run_trust import check_resumable_directory, settle_trust, sign_run
+from agent_tunix.training.trained_policy import find_run
+from agent_tunix.training.uploaded_rewards import make_fetch
+
+SECRET = "sk-of-the-user"
+EVIL = """\
+import os, pathlib
+pathlib.Path(os.environ["CANARY"]).write_text(os.environ["SECRET_OF_MINE"])
+def reward(response, **columns):
+    return 1.0
+"""
+
+
+class World:
+    """A stranger's run, `here/run`; the user stands in `here`, and whatever runs the stranger's code leaves a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.here, self.run = directory / "here", directory / "here" / "run"
+        self.elsewhere = directory / "elsewhere"
+        self.canary = directory / "canary"
+        write_run(self.run)
+        self.elsewhere.mkdir()
+        (self.elsewhere / "evil.py").write_text(EVIL)
+
+    def configure(self, changes: dict[str, Any]) -> None:
+        """Let the run's configuration say something else."""
+        config = yaml.safe_load(to_yaml(Config()))
+        for key, value in changes.items():
+            *groups, name = key.split(".")
+            inner = config
+            for group in groups:
+                inner = inner[group]
+            inner[name] = value
+        (self.run / "config.yaml").write_text(yaml.safe_dump(config))
+
+    @property
+    def config(self) -> Config:
+        return from_yaml(self.run / "config.yaml")
+
+    def sign(self) -> None:
+        """Make the run the user's own."""
+        sign_run(self.run, self.config, Path.cwd())
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(tmp_path)
+    monkeypatch.setenv("AGENT_TUNIX_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SECRET_OF_MINE", SECRET)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("CANARY", str(made.canary))
+    monkeypatch.chdir(made.here)
+    return made
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def refused(ran: Result) -> bool:
+    assert SECRET not in ran.output
+    return ran.exit_code == 2 and ran.stderr.startswith("UntrustedRunError: ")
+
+
+# --- what a configuration names ---------------------------------------------------------------------------------------
+
+
+def _of(world: World) -> dict[str, dict[str, Any]]:
+    evil = world.elsewhere / "evil.py"
+    return {
+        "a file": {"training.reward_function": f"{evil}:reward"},
+        "a file by a relative path": {"training.reward_function": "../elsewhere/evil.py:reward"},
+        "a file of the run": {"training.reward_function": "run/evil.py:reward"},
+        "a module of the working directory": {"training.reward_function": "evil_here.reward"},
+        "a module of the library": {"training.reward_function": "os.system"},
+        "a module of this package": {"training.reward_function": "agent_tunix.rewards.loading.load_file"},
+        "rewards.modules, a file": {"rewards.modules": [str(evil)]},
+        "rewards.modules, a module": {"rewards.modules": ["evil_here"]},
+        "custom_rewards.py": {"training.reward_function": "mystery_custom"},
+        "a file of conf/reward": {"training.reward_function": "mystery_composite"},
+        "an entry point": {"training.reward_function": "mystery_installed"},
+        "a component": {"reward.components": {"math": {"function": f"{evil}:reward"}}},
+        "a component of weight 0": {"reward.components": {"a": "math", "b": {"function": str(evil), "weight": 0.0}}},
+        "a list": {"training.reward_function": ["math", f"{evil}:reward"]},
+        "a mapping": {"training.reward_function": {"a": {"function": f"{evil}:reward", "when": {"x": 1}}}},
+        "a judge": {
+            "reward.components": {
+                "tone": {
+                    "function": "judge",
+                    "args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9", "api_key_env": "SECRET"},
+                }
+            }
+        },
+        "a judge at the usual endpoint": {
+            "reward.components": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}}
+        },
+        "a judge's cache": {
+            "reward.components": {
+                "tone": {"function": "pairwise_judge", "args": {"model": "m", "cache": "/etc/cron.d/evil"}}
+            }
+        },
+        "a judge by rewards.args": {
+            "training.reward_function": "judge",
+            "rewards.args": {"judge": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}},
+        },
+        "a reward model's Python": {
+            "reward.components": {"rm": {"function": "reward_model", "args": {"path": "x/y", "python": str(evil)}}}
+        },
+    }
+
+
+ATTACKS = (
+    "a file",
+    "a file by a relative path",
+    "a file of the run",
+    "a module of the working directory",
+    "a module of the library",
+    "a module of this package",
+    "rewards.modules, a file",
+    "rewards.modules, a module",
+    "custom_rewards.py",
+    "a file of conf/reward",
+    "an entry point",
+    "a component",
+    "a component of weight 0",
+    "a list",
+    "a mapping",
+    "a judge",
+    "a judge at the usual endpoint",
+    "a judge's cache",
+    "a judge by rewards.args",
+    "a reward model's Python",
+)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_a_strangers_run_names_is_told_and_not_used(
+    name: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (world.run / "evil.py").write_text(EVIL)
+    (world.here / "evil_here.py").write_text(EVIL)
+    if name == "custom_rewards.py":
+        (world.here / "custom_rewards.py").write_text(EVIL)
+    (world.here / "conf" / "reward").mkdir(parents=True)
+    composite = {"components": {"a": {"function": f"{world.elsewhere / 'evil.py'}:reward"}}}
+    (world.here / "conf" / "reward" / "mystery_composite.yaml").write_text(yaml.safe_dump(composite))
+    point = importlib.metadata.EntryPoint("mystery_installed", "evil_here:reward", "agent_tunix.rewards")
+    monkeypatch.setattr(
+        importlib.metadata,
+        "entry_points",
+        lambda **wanted: [point] if wanted.get("name", point.name) == point.name else [],
+    )
+    attacks = _of(world)
+    assert set(attacks) == set(ATTACKS)
+    world.configure(attacks[name])
+    for command in (["rewards", "replay", "run"], ["rewards", "diff", "run", "math"]):
+        ran = invoke(*command)
+        assert refused(ran), ran.output
+        assert "--trust" in ran.stderr
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run", with_rewards=True))
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=Path.cwd())
+    assert not world.canary.exists()
+
+
+def test_built_in_rewards_of_a_strangers_run_go_on(world: World) -> None:
+    world.configure({"reward.components": {"correct": "math", "tags": {"function": "format", "weight": 0.5}}})
+    assert invoke("rewards", "replay", "run").exit_code == 1  # its stored totals are another reward's
+    assert invoke("rewards", "diff", "run", "math").exit_code == 1
+
+
+def test_what_needs_no_code_needs_no_trust(world: World) -> None:
+    world.configure({"training.reward_function": f"{world.elsewhere / 'evil.py'}:reward"})
+    assert invoke("report", "run").exit_code == 0
+    assert invoke("compare", "run").exit_code == 0
+    assert invoke("rewards", "replay", "run", "--reward", "math").exit_code == 1
+    assert not world.canary.exists()
+
+
+def test_a_trusted_run_runs_what_it_names_until_it_changes(world: World) -> None:
+    evil = world.elsewhere / "evil.py"
+    world.configure({"training.reward_function": f"{evil}:reward"})
+    assert invoke("rewards", "diff", "run", "math", "--trust").exit_code == 1
+    assert world.canary.read_text() == SECRET
+    assert invoke("rewards", "diff", "run", "math").exit_code == 1  # remembered
+    evil.write_text(f"{EVIL}\n# another\n")
+    assert refused(invoke("rewards", "diff", "run", "math"))
+    evil.write_text(EVIL)
+    assert invoke("rewards", "diff", "run", "math").exit_code == 1
+    world.configure({"training.reward_function": f"{evil}:reward", "seed": 5})
+    assert refused(invoke("rewards", "diff", "run", "math"))
+
+
+def test_trust_is_of_a_directory_and_not_of_a_name(world: World) -> None:
+    world.configure({"training.reward_function": "run/evil.py:reward"})
+    (world.run / "evil.py").write_text(EVIL)
+    link = world.here / "link"
+    link.symlink_to(world.run)
+    assert invoke("rewards", "diff", "link", "math", "--trust").exit_code == 1
+    other = world.here / "other"
+    shutil.copytree(world.run, other)
+    link.unlink()
+    link.symlink_to(other)
+    assert refused(invoke("rewards", "diff", "link", "math"))
+
+
+# --- judges -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server, and the keys that it is sent."""
+    keys: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            keys.append(str(self.headers.get("Authorization")))
+            self.send_response(400)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", keys
+        server.shutdown()
+        thread.join()
+
+
+def test_a_strangers_judge_is_sent_no_key(world: World, endpoint: tuple[str, list[str]]) -> None:
+    url, keys = endpoint
+    args = {"model": "m", "rubric": "r", "base_url": url, "api_key_env": "SECRET_OF_MINE"}
+    world.configure({"reward.components": {"tone": {"function": "judge", "args": args}}})
+    ran = invoke("rewards", "replay", "run", "--steps", "1:1")
+    assert refused(ran)
+    assert f"base_url={url}" in ran.stderr
+    assert "api_key_env=SECRET_OF_MINE" in ran.stderr
+    assert keys == []
+
+
+def test_a_judge_at_the_users_endpoint_does_not_take_the_strangers_key(
+    world: World, endpoint: tuple[str, list[str]]
+) -> None:
+    url, keys = endpoint
+    args = {"model": "m", "rubric": "r", "base_url": "http://stranger", "api_key_env": "SECRET_OF_MINE"}
+    world.configure({"reward.components": {"tone": {"function": "judge", "args": args}}})
+    own = f"reward.components.tone.args.base_url={url}"
+    assert refused(invoke("rewards", "replay", "run", "--steps", "1:1", own))
+    ran = invoke("rewards", "replay", "run", "--steps", "1:1", own, "reward.components.tone.args.api_key_env=null")
+    assert not refused(ran), ran.output
+    assert set(keys) <= {"None"}
+
+
+# --- YAML and interpolation -------------------------------------------------------------------------------------------
+
+LAUGHS = "a: &a [x, x]\n" + "".join(f"k{i}: &k{i} [*{'a' if i == 0 else f'k{i - 1}'}]\n" for i in range(20))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("seed: !!python/object/apply:os.system ['touch CANARY']\n", "damaged_config"),
+        ("seed: !!python/name:os.system\n", "damaged_config"),
+        ("seed: !!python/object/new:pathlib.Path ['x']\n", "damaged_config"),
+        ("seed: !!python/object/apply:pathlib.PosixPath ['x']\n", "damaged_config"),
+        (LAUGHS, "damaged_config"),
+        ("rewards: {args: " + "[" * 5000 + "]" * 5000 + "}\n", "damaged_config"),
+        ("a: " + "1:" * 200_000 + "1\n", "damaged_config"),
+        ("a: " + "x " * 5_000_000 + "\n", "damaged_config"),
+        ("a: [" + "1," * 300_000 + "1]\n", "damaged_config"),
+        ("seed: 1\nseed: 2\n", "damaged_config"),
+        ("prompt: {system: '${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
+        ("prompt: {system: '\\\\${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
+        ("rewards: {args: {x: {y: ['${oc.env:SECRET_OF_MINE}']}}}\n", "stored_interpolation"),
+        ("project_name: ${seed}\n", "stored_interpolation"),
+        ("data: {path: '${hydra:runtime.cwd}'}\n", "stored_interpolation"),
+        ("hydra: {searchpath: [file:///tmp]}\n", "unknown_key"),
+        ("model: {_target_: os.system}\n", "unknown_key"),
+        ("defaults: [evil]\n", "unknown_key"),
+        ("model: [1]\n", "wrong_type"),
+        ("seed: [1]\n", "wrong_type"),
+        ("seed: .inf\n", "wrong_type"),
+        ("rewards: {modules: evil}\n", "wrong_type"),
+        ("reward: {components: [evil]}\n", "wrong_type"),
+        ("project_name: ???\n", "missing_value"),
+        ("seed: 2026-01-01 00:00:00\n", "wrong_type"),
+    ],
+)
+def test_a_configuration_is_data(text: str, code: str, world: World) -> None:
+    (world.run / "config.yaml").write_text(text)
+    with raises(ConfigError, code):
+        from_yaml(world.run / "config.yaml")
+    for command in (["rewards", "replay", "run"], ["report", "run"], ["rewards", "diff", "run", "math"]):
+        ran = invoke(*command)
+        assert ran.exit_code == 2
+        assert SECRET not in ran.output
+    assert invoke("compare", "run").exit_code == 0  # one damaged run is a row like others
+    assert not world.canary.exists()
+
+
+def test_target_keys_are_values_like_others(world: World) -> None:
+    world.configure({"rewards.args": {"math": {"_target_": "os.system", "command": f"touch {world.canary}"}}})
+    assert invoke("rewards", "replay", "run").exit_code == 2
+    assert not world.canary.exists()
+
+
+def test_text_that_looks_like_an_interpolation_stays_text(world: World) -> None:
+    text = "${oc.env:SECRET_OF_MINE} and \\${x}"
+    config = Config()
+    config.prompt.system = text
+    (world.run / "config.yaml").write_text(to_yaml(config))
+    assert world.config.prompt.system == text
+    assert with_values(world.config, {"data": {"name": "${oc.env:SECRET_OF_MINE}"}}).prompt.system == text
+    assert with_overrides(world.config, ["seed=3"]).prompt.system == text
+
+
+# --- signatures -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(world: World) -> World:
+    """A run of the user's own, whose reward lies beside it."""
+    (world.here / "mine.py").write_text("def reward(response):\n    return 1.0\n")
+    world.configure({"training.reward_function": "mine.py:reward"})
+    world.sign()
+    return world
+
+
+def test_a_run_of_ones_own_is_not_asked_about(own: World) -> None:
+    assert invoke("rewards", "replay", "run").exit_code == 1
+    (own.here / "mine.py").write_text("def reward(response):\n    return 2.0\n")
+    assert invoke("rewards", "replay", "run").exit_code == 1
+
+
+def test_a_key_is_made_once_and_is_the_users_alone(own: World) -> None:
+    key = Path(os.environ["AGENT_TUNIX_HOME"]) / "run_key"
+    first = key.read_bytes()
+    assert len(first) == 32
+    assert key.stat().st_mode & 0o777 == 0o600
+    own.sign()
+    assert key.read_bytes() == first
+
+
+def test_a_copy_with_the_same_code_is_ones_own_and_one_with_other_code_is_not(own: World) -> None:
+    copy = own.here.parent / "copy"
+    shutil.copytree(own.here, copy)
+    os.chdir(copy)
+    assert invoke("rewards", "replay", "run").exit_code == 1
+    (copy / "mine.py").write_text(EVIL)
+    assert refused(invoke("rewards", "replay", "run"))
+    assert not own.canary.exists()
+
+
+def _change_config(world: World) -> None:
+    with (world.run / "config.yaml").open("a") as file:
+        file.write("\n# changed\n")
+
+
+def _sign_with_another_key(world: World) -> None:
+    path = world.run / "signature.json"
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps({**stored, "hmac_sha256": run_trust._mac(b"k" * 32, stored["signed"])}))
+
+
+def _name_other_code(world: World) -> None:
+    path = world.run / "signature.json"
+    stored = json.loads(path.read_text())
+    stored["signed"]["parts"][0][3] = None
+    path.write_text(json.dumps(stored))
+
+
+def _take_anothers_signature(world: World) -> None:
+    other = world.here / "other"
+    shutil.copytree(world.run, other)
+    config = world.config
+    config.seed = 7
+    (other / "config.yaml").write_text(to_yaml(config))
+    sign_run(other, config, Path.cwd())
+    shutil.copy(other / "signature.json", world.run)
+
+
+def _link_the_signature(world: World) -> None:
+    (world.run / "signature.json").rename(world.here / "signature.json")
+    (world.run / "signature.json").symlink_to(world.here / "signature.json")
+
+
+def _write_nonsense(text: str) -> Any:
+    return lambda world: (world.run / "signature.json").write_text(text)
+
+
+def _open_the_key(world: World) -> None:
+    (Path(os.environ["AGENT_TUNIX_HOME"]) / "run_key").chmod(0o644)
+
+
+def _link_the_key(world: World) -> None:
+    key = Path(os.environ["AGENT_TUNIX_HOME"]) / "run_key"
+    key.rename(world.elsewhere / "key")
+    key.symlink_to(world.elsewhere / "key")
+
+
+def _move_the_home(world: World) -> None:
+    Path(os.environ["AGENT_TUNIX_HOME"]).rename(world.elsewhere / "home")
+
+
+def _stand_elsewhere(world: World) -> None:
+    (world.elsewhere / "mine.py").write_text(EVIL)
+    os.chdir(world.elsewhere)
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        _change_config,
+        _sign_with_another_key,
+        _name_other_code,
+        _take_anothers_signature,
+        _link_the_signature,
+        _write_nonsense("[" * 100_000),
+        _write_nonsense('{"signed": 5, "hmac_sha256": 5}'),
+        _write_nonsense('{"signed": {"version": 1}, "hmac_sha256": "00"}'),
+        _write_nonsense("\x00"),
+        _open_the_key,
+        _link_the_key,
+        _move_the_home,
+        _stand_elsewhere,
+    ],
+)
+def test_a_signature_that_does_not_hold_makes_no_run_ones_own(forge: Any, own: World) -> None:
+    forge(own)
+    assert refused(invoke("rewards", "replay", own.run))
+    assert not own.canary.exists()
+
+
+@pytest.mark.parametrize("inner", ["reward", "neighbour", "bytecode"])
+def test_code_within_a_run_is_ones_own_only_as_it_was_signed(inner: str, world: World) -> None:
+    (world.run / "own.py").write_text("def reward(response):\n    return 1.0\n")
+    world.configure({"training.reward_function": f"{world.run / 'own.py'}:reward"})
+    world.sign()
+    assert invoke("rewards", "replay", "run").exit_code == 1
+    cached = world.run / "__pycache__" / "own.cpython-311.pyc"
+    if inner == "bytecode":
+        cached.parent.mkdir(exist_ok=True)
+    target = {"reward": world.run / "own.py", "neighbour": world.run / "json.py", "bytecode": cached}[inner]
+    target.write_text(EVIL)
+    assert refused(invoke("rewards", "replay", "run"))
+    assert not world.canary.exists()
+
+
+# --- other files of a run ---------------------------------------------------------------------------------------------
+
+
+def test_a_strangers_env_file_cannot_say_where_the_key_lies(world: World) -> None:
+    Path(".env").write_text(f"AGENT_TUNIX_HOME={world.elsewhere}\n")
+    with raises(ConfigError, "refused_in_env"):
+        hydra_programs._load_environment()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        [],
+        5,
+        {"reward_fingerprint": 5},
+        {"reward_fingerprint": {"components": [1]}},
+        {"reward_fingerprint": {"components": {"a": 5}}},
+        {"reward_fingerprint": {"hash": 1, "versions": 5}},
+        {"context": 5, "working_directory": 5},
+    ],
+)
+def test_an_environment_of_wrong_types_is_an_error_of_ours(environment: Any, world: World) -> None:
+    (world.run / "environment.json").write_text(json.dumps(environment))
+    for command in (["rewards", "replay", "run"], ["rewards", "diagnose", "run"], ["report", "run"]):
+        ran = invoke(*command)
+        assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
+    read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
+def test_nested_json_is_an_error_of_ours(world: World) -> None:
+    (world.run / "environment.json").write_text("[" * 100_000)
+    with raises(RunDirectoryError, "invalid_run_directory"):
+        _ = StoredRun(world.run).environment
+    (world.run / "status.json").write_text("[" * 100_000)
+    assert read_outcome(world.run).status is RunStatus.UNREADABLE
+
+
+@pytest.mark.parametrize("entry", [5, {"id": "../../elsewhere/evil"}, {"id": "rf_" + "a" * 24, "name": 5}])
+def test_uploads_that_a_run_keeps_are_found_by_their_id_alone(entry: Any, world: World) -> None:
+    (world.run / "environment.json").write_text(json.dumps({"uploaded_rewards": [entry]}))
+    with raises(RunDirectoryError, "damaged_environment"):
+        make_fetch(world.run)
+
+
+def test_uploads_of_a_stranger_are_isolated_whatever_the_run_says(world: World) -> None:
+    world.configure({"training.reward_function": "rf_" + "a" * 24, "rewards.allow_unsandboxed": True})
+    assert not settle_trust(world.config, world.run, working_directory=Path.cwd()).rewards.allow_unsandboxed
+    allowed = with_overrides(Config(), ["rewards.allow_unsandboxed=true"])
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=Path.cwd(), own=allowed)
+
+
+def test_limits_on_rewards_are_the_users(world: World) -> None:
+    world.configure({"rewards.num_workers": 100_000, "rewards.timeout_s": 1e9, "rewards.execution": "ray"})
+    assert settle_trust(world.config, world.run, working_directory=Path.cwd()).rewards == Config().rewards
+
+
+def test_compiled_programs_are_the_users(world: World) -> None:
+    world.configure({"distributed.compilation_cache": str(world.elsewhere)})
+    assert find_run(world.run).config.distributed.compilation_cache == "auto"
+
+
+def test_files_that_others_may_not_read_are_not_evaluated_for_a_stranger(world: World) -> None:
+    secret = world.elsewhere / "credentials.csv"
+    secret.write_text("question,answer\nwhat,1\n")
+    secret.chmod(0o600)
+    world.configure({"data.path": str(secret)})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    (world.run / "inner.csv").symlink_to(secret)
+    world.configure({"data.path": str(world.run / "inner.csv")})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    read_request(EvaluateConfig(checkpoint_dir="run", trust=True))
+
+
+def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> None:
+    world.configure({"data.source": "tfds", "data.path": "evil"})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
+@pytest.mark.parametrize("name", [".report.html.partial", "report.html", ".reward_analysis.json.partial"])
+def test_a_report_does_not_write_through_a_link(name: str, world: World) -> None:
+    victim = world.elsewhere / "victim"
+    victim.write_text("mine")
+    (world.run / name).symlink_to(victim)
+    assert invoke("report", "run", "--data").exit_code == 0
+    assert victim.read_text() == "mine"
+
+
+def test_pictures_are_not_written_or_removed_through_a_link(world: World) -> None:
+    (world.elsewhere / "mine.png").write_text("mine")
+    (world.run / "plots").symlink_to(world.elsewhere)
+    assert invoke("report", "run").exit_code == 2
+    assert sorted(path.name for path in world.elsewhere.iterdir()) == ["evil.py", "mine.png"]
+
+
+@pytest.mark.parametrize("name", ["train.log", "metrics.jsonl", "checkpoints", "checkpoints/step_000001"])
+def test_a_strangers_run_with_links_is_not_gone_on_with(name: str, world: World) -> None:
+    path = world.run / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(world.elsewhere)
+    with raises(RunDirectoryError, "links_in_run"):
+        check_resumable_directory(world.run, Config())
+
+
+def test_values_of_a_parquet_file_are_not_unpickled(world: World) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (os.system, (f"touch {world.canary}",))
+
+    import pickle
+
+    field = pa.field("question", pa.binary(), metadata={"ARROW:extension:name": "arrow.py_extension_type"})
+    field = field.with_metadata({**field.metadata, "ARROW:extension:metadata": pickle.dumps(Evil())})
+    table = pa.table([pa.array([b"x"])], schema=pa.schema([field]))
+    (world.run / "rollouts" / "step_000001-000001.parquet").unlink(missing_ok=True)
+    pq.write_table(table, world.run / "rollouts" / "step_000001-000001.parquet")
+    for command in (["rewards", "replay", "run"], ["report", "run"], ["rewards", "diagnose", "run"]):
+        invoke(*command)
+    assert not world.canary.exists()
+
+
+def test_hidden_characters_of_a_run_do_not_reach_the_terminal(world: World) -> None:
+    name = "a\u202e\u2028\x1b]0;mine\x07.py:reward"
+    world.configure({"training.reward_function": name})
+    ran = invoke("rewards", "replay", "run")
+    assert refused(ran)
+    assert not set(ran.output) & set("\u202e\u2028\x1b\x07")
+    assert r"\u202e" in ran.stderr
+
+
+def test_every_error_of_these_has_a_code() -> None:
+    assert issubclass(UntrustedRunError, AgentTunixError)
+    assert UntrustedRunError.code == "untrusted_run"

@@ -1,0 +1,194 @@
+"""Every place that unpickles, evaluates, imports by a name or resolves interpolation, each with its reason.
+
+A new one fails the test. Before it is added to the table, say who decides what it reads or runs: text of a model, of an
+upload or of somebody else's run must never reach it.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "agent_tunix"
+
+# Calls by the last parts of their names, whatever the module was imported as.
+UNPICKLING = {"pickle.load", "pickle.loads", "pickle.Unpickler", "joblib.load", "torch.load", "cloudpickle.load"} | {
+    *("cloudpickle.loads", "dill.load", "dill.loads", "marshal.load", "marshal.loads", "shelve.open"),
+    *("serialize_executable.deserialize_and_load", "pandas.read_pickle", "Unpickler.load"),
+}
+EVALUATING = {"eval", "exec", "compile", "__import__", "runpy.run_path", "runpy.run_module", "types.FunctionType"} | {
+    *("from_string", "source_to_code", "InteractiveInterpreter", "code.interact"),
+}
+IMPORTING = {"import_module", "spec_from_file_location", "module_from_spec", "exec_module", "entry_points"} | {
+    *("SourceFileLoader", "find_spec", "load_module", "pkg_resources.iter_entry_points", "_SourceLoader"),
+}
+RESOLVING = {"OmegaConf.to_object", "OmegaConf.resolve", "OmegaConf.register_new_resolver", "OmegaConf.load"} | {
+    *("OmegaConf.create", "OmegaConf.to_container", "instantiate", "get_class", "get_method", "get_object"),
+    *("yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load", "yaml.safe_load", "compose", "hydra.main"),
+}
+# What turns a configuration into code that runs: every caller must have asked `settle_trust` where a run names it.
+FROM_A_CONFIGURATION = {"resolve_from_config", "preflight"}
+WATCHED = UNPICKLING | EVALUATING | IMPORTING | RESOLVING | FROM_A_CONFIGURATION
+
+OWN_PROCESS = "frames between this program's own processes, written by the parent"
+REWARD_OF_USER = "the user's own reward, or one that `settle_trust` let through"
+SHIPPED = "a module of this package, by a table of this package"
+
+ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
+    # --- the user's own command line and configuration
+    ("cli/hydra_programs.py", "hydra.main"): (1, "composes the user's command line over `conf/`"),
+    ("cli/hydra_programs.py", "preflight"): (2, "the configuration that the user composed, to train"),
+    ("cli/plans.py", "preflight"): (1, "the configuration that the user composed, to plan"),
+    ("cli/rewards.py", "import_module"): (1, "`--module` of the command line"),
+    ("cli/rewards.py", "yaml.safe_load"): (1, "a value of the command line"),
+    ("config/compose.py", "OmegaConf.to_container"): (2, "without resolving"),
+    ("config/compose.py", "OmegaConf.to_object"): (1, "resolves what the user composed; values of a run are escaped"),
+    ("config/compose.py", "compose"): (1, "composes the user's overrides over `conf/`"),
+    # --- runs of others
+    ("config/stored.py", "yaml.load"): (1, "a subclass of the safe loader, after tags and aliases were refused"),
+    ("cli/stored_rewards.py", "resolve_from_config"): (1, "asks settle_trust before"),
+    ("training/evaluation_request.py", "preflight"): (1, "asks settle_trust before"),
+    ("training/generation.py", "resolve_from_config"): (1, "its one caller, cli/generate.py, asks settle_trust before"),
+    ("training/stored_rewards.py", "resolve_from_config"): (1, "its one caller, `replay`, asks settle_trust before"),
+    ("training/preflight.py", "resolve_from_config"): (1, "as preflight was called"),
+    ("rewards/code_parts.py", "entry_points"): (1, "lists them; loads none"),
+    ("rewards/code_parts.py", "find_spec"): (1, "of a name without a dot, which imports nothing"),
+    ("data/sources/tfds.py", "find_spec"): (1, "settle_trust asks before a run's dataset of this source is read"),
+    ("data/sources/tfds.py", "import_module"): (1, "settle_trust asks before a run's dataset of this source is read"),
+    # --- rewards: REWARD_OF_USER
+    ("rewards/loading.py", "SourceFileLoader"): (1, REWARD_OF_USER),
+    ("rewards/loading.py", "_SourceLoader"): (1, REWARD_OF_USER),
+    ("rewards/loading.py", "exec_module"): (1, REWARD_OF_USER),
+    ("rewards/loading.py", "import_module"): (1, REWARD_OF_USER),
+    ("rewards/loading.py", "module_from_spec"): (1, REWARD_OF_USER),
+    ("rewards/loading.py", "source_to_code"): (1, REWARD_OF_USER),
+    ("rewards/loading.py", "spec_from_file_location"): (1, REWARD_OF_USER),
+    ("rewards/recipe.py", "import_module"): (1, REWARD_OF_USER),
+    ("rewards/resolve.py", "import_module"): (1, REWARD_OF_USER),
+    ("rewards/resolve.py", "yaml.safe_load"): (1, "a file of conf/reward"),
+    ("rewards/checks/cases.py", "yaml.safe_load"): (1, "a table of cases"),
+    ("rewards/registry.py", "entry_points"): (1, "rewards of packages that the user installed"),
+    ("rewards/registry.py", "import_module"): (1, SHIPPED),
+    ("rewards/shims.py", "import_module"): (1, SHIPPED),
+    ("rewards/judges/__init__.py", "import_module"): (1, SHIPPED),
+    ("rewards/judges/base.py", "find_spec"): (1, "asks whether an extra is installed"),
+    ("rewards/reward_model/__init__.py", "import_module"): (1, SHIPPED),
+    ("rewards/reward_model/settings.py", "find_spec"): (1, "asks whether torch is installed"),
+    ("cli/reward_pages.py", "find_spec"): (1, "asks whether an extra is installed"),
+    ("cli/reward_pages.py", "import_module"): (1, SHIPPED),
+    # --- between processes
+    ("rewards/conventions/classes.py", "pickle.loads"): (2, "a reward of the user's own, sent to its own worker"),
+    ("rewards/execution/nursery.py", "pickle.loads"): (2, OWN_PROCESS),
+    ("rewards/execution/wire.py", "pickle.Unpickler"): (1, "refuses every class: built-in containers and numbers only"),
+    ("rewards/execution/worker.py", "pickle.loads"): (2, OWN_PROCESS),
+    # --- isolated processes
+    ("rewards/sandbox/checker.py", "import_module"): (1, "in the process of the tests of code_tests"),
+    ("rewards/sandbox/child.py", "compile"): (1, "a program of the model's, in its sandbox"),
+    ("rewards/sandbox/child.py", "exec"): (1, "a program of the model's, in its sandbox"),
+    ("rewards/uploaded/program.py", "compile"): (1, "an upload, in its isolated process"),
+    ("rewards/uploaded/source.py", "compile"): (1, "an upload, in its isolated process"),
+    ("rewards/uploaded/source.py", "exec"): (1, "an upload, in its isolated process"),
+    ("rewards/uploaded/source.py", "types.FunctionType"): (1, "code of ours, with the signature of an upload"),
+    # --- templates and compiled programs
+    ("policy/limited_jinja.py", "from_string"): (1, "a model's chat template, in Jinja's sandbox, with limits"),
+    ("tracking/report/page.py", "from_string"): (1, SHIPPED),
+    ("policy/program_files.py", "pickle.loads"): (1, "the user's own cache, which others cannot write to"),
+    ("policy/program_files.py", "serialize_executable.deserialize_and_load"): (1, "as above"),
+    # --- libraries
+    ("policy/compat.py", "exec_module"): (1, "modules of Tunix, by name"),
+    ("policy/compat.py", "find_spec"): (2, "modules of Tunix, by name"),
+    ("policy/compat.py", "module_from_spec"): (1, "modules of Tunix, by name"),
+    ("training/devices.py", "entry_points"): (1, "asks whether a plugin of JAX is installed"),
+    ("training/devices.py", "find_spec"): (2, "asks whether a library is installed"),
+    ("training/processes/joining.py", "find_spec"): (1, "asks whether mpi4py is installed"),
+}
+
+
+def called(node: ast.Call) -> str:
+    """Return the dotted name of what is called; "" for anything else."""
+    parts: list[str] = []
+    inner: ast.expr = node.func
+    while isinstance(inner, ast.Attribute):
+        parts.insert(0, inner.attr)
+        inner = inner.value
+    parts.insert(0, inner.id if isinstance(inner, ast.Name) else "")
+    return ".".join(parts)
+
+
+def watched_calls(tree: ast.AST) -> Iterator[str]:
+    """Yield the watched name that each call has."""
+    aliases = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for name in node.names:
+                aliases[name.asname or name.name] = f"{node.module}.{name.name}"
+        elif isinstance(node, ast.Import):
+            for name in node.names:
+                aliases[name.asname or name.name] = name.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from _watched(node, aliases)
+        elif isinstance(node, ast.ClassDef):  # a subclass reads as its base does
+            for base in node.bases:
+                yield from _watched(ast.Call(base, [], []), aliases)
+
+
+def _watched(node: ast.Call, aliases: dict[str, str]) -> Iterator[str]:
+    name = called(node)
+    first, dot, rest = name.partition(".")
+    whole = aliases.get(first, first) + dot + rest
+    ends = {".".join(whole.split(".")[-count:]) for count in (1, 2)}
+    # `re.compile` and methods such as `lowered.compile` or `model.eval` evaluate no text.
+    ends -= {"compile", "eval", "exec", "load_module"} if "." in name else set()
+    yield from sorted(ends & WATCHED)[:1]
+    if name.endswith("load") and any(keyword.arg == "allow_pickle" for keyword in node.keywords):
+        yield "allow_pickle"
+
+
+def found_in_source() -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for file in sorted(SOURCE.rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        found.update((file.relative_to(SOURCE).as_posix(), name) for name in watched_calls(tree))
+    return found
+
+
+def test_every_place_that_runs_or_reads_what_could_be_anothers_is_listed() -> None:
+    found = found_in_source()
+    listed = Counter({place: count for place, (count, _) in ALLOWED.items()})
+    assert found - listed == Counter(), "a place that is not listed here: say who decides what it reads or runs"
+    assert listed - found == Counter(), "a place that is listed here is gone: remove it from the table"
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import pickle\npickle.loads(x)", "pickle.loads"),
+        ("from pickle import loads as read\nread(x)", "pickle.loads"),
+        ("import pickle as p\np.load(f)", "pickle.load"),
+        ("import pickle\nclass A(pickle.Unpickler): pass", "pickle.Unpickler"),
+        ("import numpy as np\nnp.load(f, allow_pickle=True)", "allow_pickle"),
+        ("import torch\ntorch.load(f)", "torch.load"),
+        ("exec(x)", "exec"),
+        ("eval(x)", "eval"),
+        ("compile(x, 'a', 'exec')", "compile"),
+        ("__import__(x)", "__import__"),
+        ("import importlib\nimportlib.import_module(x)", "import_module"),
+        ("from importlib import import_module as i\ni(x)", "import_module"),
+        ("from importlib.metadata import entry_points\nentry_points()", "entry_points"),
+        ("from omegaconf import OmegaConf\nOmegaConf.resolve(c)", "OmegaConf.resolve"),
+        ("import omegaconf\nomegaconf.OmegaConf.to_object(c)", "OmegaConf.to_object"),
+        ("from hydra.utils import instantiate\ninstantiate(c)", "instantiate"),
+        ("import yaml\nyaml.load(x, Loader=yaml.Loader)", "yaml.load"),
+        ("from agent_tunix.training import reward_setup as r\nr.resolve_from_config(c)", "resolve_from_config"),
+    ],
+)
+def test_a_new_place_would_be_found(source: str, name: str) -> None:
+    assert name in list(watched_calls(ast.parse(source)))
+
+
+@pytest.mark.parametrize("source", ["import re\nre.compile('a')", "lowered.compile()", "model.eval()"])
+def test_what_evaluates_no_text_is_left_alone(source: str) -> None:
+    assert list(watched_calls(ast.parse(source))) == []
