@@ -200,7 +200,7 @@ class Run(abc.ABC):
                 learned = self._learn(step)
         except (RewardFailureRateError, RewardError) as error:
             self._save(step - 1)
-            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}", code=error.code) from error
         self._steps_taken += 1
         row, result = learned.row, learned.result
         if not learned.finite:
@@ -258,7 +258,7 @@ class Run(abc.ABC):
             return self._material.batches.batch(step)
         except DataError as error:  # of rows that are read as they are needed
             self._save(step - 1)
-            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}", code=error.code) from error
 
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster
