@@ -1,8 +1,10 @@
-"""What the tests of a learner share: questions of different lengths, and a learner that can be put back."""
+"""Runs in this process, questions of different lengths, and a learner that can be put back."""
 
 import dataclasses
 import functools
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,8 +18,11 @@ from agent_tunix.policy import compat
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.building import training_sampling
 from agent_tunix.training.learner import GrpoLearner, PromptBatch, StepResult, StepSettings
+from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Completions, Rollout
+from agent_tunix.training.run import train
 from agent_tunix.training.state import read_state, write_state
+from agent_tunix.training.verification import read_rows
 from tests.small_run import SMALL_RUN
 
 # Of different lengths, so that every batch is ragged.
@@ -29,12 +34,35 @@ QUESTIONS = (
 )
 ANSWERS = ("7", "4", "28", "3")
 
+# The runs of the fixtures `finished` and `adapted`.
+FINISHED = ("training.save_interval_steps=2", "training.eval_every_n_steps=2")
+ADAPTED = ("model.lora_rank=4", "optimizer.learning_rate=1e-2", "training.eval_every_n_steps=0")
+
 
 def small_run(*overrides: str) -> Config:
     """The configuration of a small run, composed as the command line does it."""
     register_schema()
     with initialize_config_dir(str(find_conf_directory()), version_base=None):
         return to_typed(compose("config", [*SMALL_RUN, "tracking.progress=none", *overrides]))
+
+
+def train_config(config: Config, root: Path) -> list[dict[str, Any]]:
+    """Train in this process; return the rows of its metrics, without timings."""
+    train(preflight(config, root.parent), root)
+    return read_rows(root)
+
+
+def train_run(root: Path, *overrides: str) -> list[dict[str, Any]]:
+    """Make a small run in this process; return the rows of its metrics, without timings."""
+    return train_config(small_run(*overrides), root)
+
+
+def copy_run(run: Path, to: Path, *, without: int | None = None) -> Path:
+    """Copy a run, as if it had been killed before the checkpoint of step `without`."""
+    shutil.copytree(run, to)
+    if without is not None:
+        shutil.rmtree(to / "checkpoints" / f"step_{without:06d}")
+    return to
 
 
 Arrays = dict[str, dict[str, np.ndarray]]

@@ -200,7 +200,7 @@ class Run(abc.ABC):
                 learned = self._learn(step)
         except (RewardFailureRateError, RewardError) as error:
             self._save(step - 1)
-            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}", code=error.code) from error
+            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
         self._steps_taken += 1
         row, result = learned.row, learned.result
         if not learned.finite:
