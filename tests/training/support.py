@@ -1,14 +1,12 @@
 """Runs in this process, questions of different lengths, and a learner that can be put back."""
 
 import dataclasses
-import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from hydra import compose, initialize_config_dir
 
@@ -136,11 +134,3 @@ def assert_same(found: Arrays, expected: Arrays) -> None:
 def changed(found: Arrays, before: Arrays, part: str = "weights") -> list[str]:
     """Names of the arrays that are not what they were."""
     return [name for name, array in before[part].items() if not np.array_equal(found[part][name], array)]
-
-
-@functools.partial(jax.jit, static_argnames="rounds")
-def late(array: jax.Array, rounds: int = 500_000_000) -> jax.Array:
-    """The array itself, after work that takes more than a second; with fewer rounds, so much less."""
-    bits = array.ravel()[0].astype(jnp.uint32)
-    bits = jax.lax.fori_loop(0, rounds, lambda _, bits: bits * 1664525 + 1013904223, bits)
-    return jnp.where(bits == 3, jnp.nan, array)

@@ -3,7 +3,7 @@
 import dataclasses
 import gc
 import inspect
-import threading
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,10 +16,7 @@ from flax import nnx
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardFailureRateError
 from agent_tunix.policy import compat
-from agent_tunix.policy.programs import Call
-from agent_tunix.policy.variables import Parts
 from agent_tunix.training import learner as learner_module
-from agent_tunix.training.logps import logps_under
 from agent_tunix.training.rollout import Completions
 from tests.raising import raises
 from tests.training.support import Bench, BenchMaker, assert_same, changed
@@ -184,30 +181,22 @@ def test_too_many_unscored_completions_stop_the_step_before_its_update(
 def test_a_reward_is_called_without_waiting_for_the_reference(
     two_iterations: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reference's log-probabilities come from a callback that waits until the reward was called."""
-    expected = two_iterations.run_step(1)
-    two_iterations.reset()
+    """After the completions the host waits for the device once: for the updates."""
+    events: list[str] = []
     reward = two_iterations.mixture.components[0].reward
-    was_called = threading.Event()
 
-    def begin(model: Parts, *arrays: Any) -> jax.Array:
-        graphdef, state = model.split()
-        leaves, structure = jax.tree.flatten(state)
-        first = jax.jit(lambda array: jax.pure_callback(held, jax.ShapeDtypeStruct(array.shape, array.dtype), array))
-        unready = nnx.merge(graphdef, jax.tree.unflatten(structure, [first(leaves[0]), *leaves[1:]]))
-        return logps_under(unready, *arrays)
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            events.append(name)
+            return function(*args)
 
-    def held(array: Any) -> Any:
-        assert was_called.wait(120), "the reward waits for the reference"
-        return array
+        return call
 
-    def score(samples: Any) -> Any:
-        was_called.set()
-        return type(reward).score(reward, samples)
-
-    monkeypatch.setattr(learner_module, "reference_call", lambda *args: Call("held", begin, args))
-    monkeypatch.setattr(reward, "score", score)
-    assert two_iterations.run_step(1).policy == expected.policy
+    for name in ("reference_call", "fetch"):
+        monkeypatch.setattr(learner_module, name, noted(name, getattr(learner_module, name)))
+    monkeypatch.setattr(reward, "score", noted("reward", reward.score))
+    two_iterations.run_step(1)
+    assert events == ["reference_call", "reward", "fetch"]
 
 
 # When it changes nothing.
