@@ -71,9 +71,7 @@ def generate(run: Path) -> None:
 
 def resume(run: Path) -> None:
     config = find_run(run).config
-    train_config(
-        dataclasses.replace(config, training=dataclasses.replace(config.training, resume=True, num_batches=4)), run
-    )
+    train_config(dataclasses.replace(config, training=dataclasses.replace(config.training, resume=True)), run)
 
 
 def load_step_0(run: Path) -> None:
