@@ -1,6 +1,6 @@
 """Runs of two real processes on the loopback: one is killed, and one process goes on with the run.
 
-What takes longer, four processes and every mesh, is proved by `scripts/proofs.py processes`.
+`scripts/proofs.py processes` has four processes and every mesh.
 """
 
 import json
@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.training.process_runs import Started, await_rows, largest_deviation, rows_of, run, start
+
+pytestmark = pytest.mark.slow
 
 COUNTING = """
 import json, os
