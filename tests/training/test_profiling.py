@@ -125,7 +125,7 @@ def test_a_trace_that_cannot_be_begun_ends_no_run(
 def test_steps_that_are_no_range_are_refused(steps: list[int], tmp_path: Path) -> None:
     config = Config()
     config.tracking.profile_steps = steps
-    with pytest.raises(ConfigError, match=r"tracking\.profile_steps must be the first and the last step"):
+    with pytest.raises(ConfigError, match=r"tracking\.profile_steps must be"):
         preflight(config, tmp_path)
 
 

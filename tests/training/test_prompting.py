@@ -100,7 +100,7 @@ def test_over_long_prompts_are_counted_with_worked_examples_in_them() -> None:
     prompts = encode_examples(EXAMPLES, tokenizer, config)
     assert prompts.dropped.describe() == f"1 × prompt over {max(lengths) - 1} tokens (line 3; {max(lengths)} tokens)"
     config.generation.over_long = "refuse"
-    with pytest.raises(DataError, match=rf"set generation\.max_prompt_length={max(lengths)} or"):
+    with pytest.raises(DataError, match=f"max_prompt_length={max(lengths)} or"):
         encode_examples(EXAMPLES, tokenizer, config)
 
 

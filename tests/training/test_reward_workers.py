@@ -99,5 +99,7 @@ def test_settings_that_make_no_sense_are_refused(configure: Configure, tmp_path:
     config.rewards.execution = "threads"
     config.rewards.timeout_s = 0.0
     config.rewards.num_workers = 0
-    with pytest.raises(ConfigError, match=r"rewards\.execution[\s\S]*rewards\.num_workers[\s\S]*rewards\.timeout_s"):
+    with pytest.raises(ConfigError) as caught:
         preflight(config, tmp_path)
+    for key in ("execution", "num_workers", "timeout_s"):
+        assert f"rewards.{key}" in str(caught.value)
