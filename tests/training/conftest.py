@@ -30,7 +30,7 @@ from tests.training.support import ADAPTED, ANSWERS, FINISHED, QUESTIONS, Adjust
 
 @pytest.fixture(scope="session", autouse=True)
 def _processes_run_the_code_under_test() -> Iterator[None]:
-    """Wherever they start."""
+    """Put the package into `PYTHONPATH`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(agent_tunix.__file__).parents[1]))
         yield

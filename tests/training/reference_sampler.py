@@ -11,7 +11,7 @@ Logits = Callable[[Sequence[int]], np.ndarray]
 
 
 def kept(logits_V: np.ndarray, top_k: int | None, top_p: float, min_p: float) -> np.ndarray:
-    """Which words stay, by going through them from the likeliest down."""
+    """Return the mask of the words that stay, by going through them from the likeliest down."""
     order = np.argsort(-logits_V, kind="stable")
     probs_V = np.exp(logits_V.astype(np.float64) - logits_V.max())
     if top_k is not None:

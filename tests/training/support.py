@@ -112,7 +112,7 @@ class Bench:
             return self.learner._update(completions, advantages.astype(np.float32), parts)
 
     def example(self, completions: Completions, advantages: np.ndarray) -> Any:
-        """What the loss reads of the first micro-batch."""
+        """Return the input of the loss for the first micro-batch."""
         with compat.entered(self.learner._mesh()):
             part = self.learner._begin_parts(completions)[0]
             mask, weights = self.learner._weigh(completions)

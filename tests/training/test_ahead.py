@@ -15,7 +15,7 @@ from agent_tunix.training.ahead import Ahead, is_under_way
 
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
-    """Of what is under way; no test leaves it behind."""
+    """An event that ends what is under way; no test leaves that behind."""
     event = threading.Event()
     yield event
     event.set()

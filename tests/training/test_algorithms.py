@@ -214,7 +214,7 @@ def following(make_bench: BenchMaker) -> Bench:
 
 
 def test_the_reference_moves_a_part_of_the_way_when_it_is_due(following: Bench) -> None:
-    """What the policy learns next does not reach it."""
+    """Later updates of the policy do not reach it."""
     before = following.initial["weights"]
     following.run_step(1)
     _, reference = weights_of(following)

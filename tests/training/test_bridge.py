@@ -25,7 +25,7 @@ def samples_of(responses: Sequence[str], columns: Mapping[str, Any] | None = Non
 
 
 def manage(reward: Any, samples: Sequence[Sample], **settings: Any) -> dict[str, Any]:
-    """What Tunix's learner does with the manager of that name."""
+    """Call the manager of that name as Tunix's learner does."""
     bridge.register_with_tunix()
     manager = function_registry.get_reward_manager(bridge.NAME)(
         reward_fns=resolve_reward(reward, **settings), algo_config=GrpoAlgorithm(beta=0.77, epsilon=0.66)

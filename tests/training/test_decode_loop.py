@@ -65,7 +65,7 @@ def call(
     eos_ids: tuple[int, ...] = EOS,
     group: int = G,
 ) -> Any:
-    """What a form of `generate` gives for the prompts."""
+    """Call a form of `generate` with the prompts."""
     prompt_BP = np.full((B, P), PAD, np.int32)
     for row, prompt in zip(prompt_BP, PROMPTS, strict=True):
         row[P - len(prompt) :] = prompt

@@ -28,7 +28,7 @@ BATCHES = ["evaluation.num_samples=16", "evaluation.batch_size=5", "evaluation.n
 
 @pytest.fixture(scope="module")
 def begun() -> tuple[Material, Completed]:
-    """Of a run whose first evaluation is done as it is built, and what that came to."""
+    """A run whose first evaluation is done while it is built, and the completions of that."""
     config = small_run(*BATCHES, "evaluation.inference_config=standard")
     with Ahead() as ahead:
         built = build_material(config, preflight(config, Path.cwd()).mixture, ahead=ahead)

@@ -132,7 +132,7 @@ def test_an_adapter_is_what_it_adds_to_the_weights(adapter_run: FoundRun, tmp_pa
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_an_adapter_on_the_head_stands_beside_the_decoder(tmp_path: Path, tied: bool) -> None:
-    """Where PEFT looks for it; an embedding that is the head too has no adapter."""
+    """PEFT looks for it there; an embedding that is the head too has no adapter."""
     directory = make_directory(tmp_path / "model", tie_word_embeddings=tied)
     pattern = r".*lm_head|.*up_proj"
     config = ModelConfig(path=str(directory), dtype="float32", lora_rank=2, lora_module_path=pattern)

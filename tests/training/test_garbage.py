@@ -1,4 +1,4 @@
-"""How often Python looks for garbage while a program starts."""
+"""Garbage collection while a program starts."""
 
 import gc
 import subprocess

@@ -243,7 +243,7 @@ def test_updates_after_one_that_is_not_finite_change_nothing(two_iterations: Ben
 
 
 def test_of_two_updates_the_one_before_a_failure_counts(two_iterations: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is applied, what is described and what the weights are follow the first alone."""
+    """The count, the description and the weights follow the first alone."""
     completions = two_iterations.sample()
     trainer = two_iterations.learner.rl_cluster.actor_trainer
     whole_step, number = trainer._jitted_train_step_fn, iter(range(9))

@@ -86,7 +86,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def gradients(model: Any, of: Any) -> dict[Any, Any]:
-    """Of a loss with respect to all that trains, by path."""
+    """Return the gradients of a loss with respect to all that trains, by path."""
     kind = nnx.LoRAParam if any(nnx.to_flat_state(nnx.state(model, nnx.LoRAParam))) else nnx.Param
     return dict(nnx.to_flat_state(nnx.grad(of, argnums=nnx.DiffState(0, kind))(model)))
 
@@ -159,7 +159,7 @@ def test_gradients_of_parts_of_the_prompts_add_up_to_those_of_all(model: Any) ->
 
 
 def test_slots_that_no_row_fills_change_nothing(model: Any) -> None:
-    """What cutting arrays to a bucket of lengths leaves out."""
+    """Arrays are cut to a bucket of lengths, which leaves such slots out."""
     weights = jnp.asarray(RNG.normal(size=(B * G, T)))
 
     def longer(model: Any) -> jax.Array:

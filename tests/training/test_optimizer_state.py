@@ -70,7 +70,7 @@ def number(value: float | None) -> float:
 def test_a_run_that_goes_on_from_a_checkpoint_is_the_unbroken_one(
     make_bench: BenchMaker, tmp_path: Path, kind: str, groups: dict[str, Any]
 ) -> None:
-    """Of the optimisers with the least usual states, with groups and without."""
+    """The two have the least usual states."""
     optimizer = OptimizerConfig(kind=kind, learning_rate=1e-3, weight_decay=0.01, groups=groups)
     bench = bench_of(make_bench, optimizer, micro_batch_size=2)
     unbroken = [take_step(bench, step) for step in (1, 2, 3)]

@@ -1,4 +1,4 @@
-"""What a run's compiled programs are found by: no two programs may have the same digest, or a run trains another."""
+"""Digests by which a run finds its compiled programs: with the digest of another a run would train another."""
 
 import json
 import shutil
@@ -67,7 +67,7 @@ class Recorded(Programs):
 
 
 def programs_of(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> dict[str, str]:
-    """Of all that a run compiles before its first step: what it is found by → what it is."""
+    """Return the digests of all that a run compiles before its first step, and the program of each."""
     monkeypatch.setattr(building, "Programs", Recorded)
     config = small_run(*overrides)
     material = build_material(config, preflight(config, Path.cwd()).mixture)

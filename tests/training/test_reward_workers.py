@@ -56,7 +56,7 @@ FAULTS = """
 
 @pytest.mark.slow
 def test_a_run_goes_on_past_faults(configure: Configure, tmp_path: Path) -> None:
-    """What a reward logs is stored with its completion."""
+    """Messages that a reward logs are stored with its completion."""
     config = configure(FAULTS)
     config.rewards.max_failure_rate = 1.0
     met = [

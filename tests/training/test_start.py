@@ -29,7 +29,7 @@ RUN = (*SMALL_RUN, "training.num_batches=2", "training.save_interval_steps=1", "
 
 @dataclass(frozen=True)
 class Start:
-    """What a start came to.
+    """Findings about a start.
 
     Attributes:
         modules: What was imported at the end.

@@ -1,4 +1,4 @@
-"""What a supervised start teaches: texts, tokens, masks, and what is refused."""
+"""Targets of a supervised start: texts, tokens, masks and refusals."""
 
 from pathlib import Path
 from typing import Any

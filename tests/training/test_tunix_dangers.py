@@ -82,7 +82,7 @@ def test_our_estimators_are_those_that_tunix_calls_so(estimator: str) -> None:
 
 
 def test_our_objective_has_the_value_and_gradient_of_tunixs_own_loss(still: Bench) -> None:
-    """Where the two are meant to be the same: GRPO, one micro-batch, completions of which each has a token."""
+    """The two are meant to be the same for GRPO, one micro-batch, and completions that all have a token."""
     bench = still
     model = bench.learner.rl_cluster.actor_trainer.model
     example = bench.example(bench.sample(), np.tile([1.0, -0.5, 0.25, -0.75], 4))
@@ -136,7 +136,7 @@ def test_our_loss_is_registered_and_what_tunix_would_do_beside_is_switched_off(s
 
 
 def test_tunixs_own_reward_manager_still_turns_nan_into_0() -> None:
-    """Which ours is there to avoid."""
+    """Ours avoids that."""
 
     def one_nan(prompts: list[str], completions: list[str], **_: object) -> list[float]:
         return [float("nan"), 1.0]

@@ -1,4 +1,4 @@
-"""What `verify-resume` says of two runs; that it finds none different is shown in test_run.py."""
+"""Differences between two runs, as `verify-resume` reports them; test_sft.py has a real kill."""
 
 import json
 from dataclasses import replace

@@ -16,7 +16,7 @@ NUM_ROWS = 4
 
 @dataclass(frozen=True)
 class Batch:
-    """What an objective is given, in float64; a mask need not be a prefix."""
+    """Inputs of an objective, in float64; a mask need not be a prefix."""
 
     logps: Array
     old: Array
@@ -116,7 +116,7 @@ def gradient(batch: Batch, settings: ObjectiveSettings, mode: str) -> Array:
 
 
 def near_a_kink(batch: Batch, settings: ObjectiveSettings, width: float = 1e-4) -> bool:
-    """Whether a ratio is so near a bound that float32, or a difference, may see its other side."""
+    """Return True if a ratio is so near a bound that float32, or a difference, may see its other side."""
     if settings.loss == "reinforce":
         return False
     logs = np.where(batch.mask, batch.logps - batch.old, 0.0)

@@ -1,4 +1,4 @@
-"""How processes agree: over the real service, each process a thread."""
+"""Agreement of processes over the real service, each process a thread."""
 
 import pytest
 
@@ -105,7 +105,7 @@ def test_who_waits_for_one_that_has_failed_hears_why(together: Together) -> None
 
 
 class Foreign:
-    """Of no built-in type."""
+    """A type that is not plain data."""
 
 
 def test_a_value_that_others_could_not_read_is_an_error_of_all(together: Together) -> None:

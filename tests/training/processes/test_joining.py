@@ -1,4 +1,4 @@
-"""What joining refuses before it waits for anybody."""
+"""Settings that joining refuses before it waits for other processes."""
 
 import importlib.util
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which errors are those of a partner that is gone, and what a process says where JAX would abort it."""
+"""Errors of a partner that is gone, and the last words of a process that JAX would abort."""
 
 import subprocess
 import sys
