@@ -86,24 +86,9 @@ def rows_of(found: Sampled) -> list[list[int]]:
     return [row[:n].tolist() for row, n in zip(found.tokens, found.lengths, strict=True)]
 
 
-@jax.jit
-def _forward(graphdef: Any, state: Any, tokens_1C: Any) -> jax.Array:
-    model = nnx.merge(graphdef, state)
-    C = tokens_1C.shape[1]
-    logits, _ = model(tokens_1C, jnp.arange(C)[None], None, jnp.tril(jnp.ones((1, C, C), jnp.bool_)))
-    return jnp.asarray(logits)
-
-
 def expected_rows(model: Any, sampling: Sampling, eos_ids: tuple[int, ...] = EOS) -> list[list[int]]:
     """Every row by itself, the whole of it through the model for every token."""
-    parts = nnx.split(model)
-
-    def logits(ids: Sequence[int]) -> np.ndarray:
-        # Filled up on the right, where a causal model cannot see it.
-        tokens_1C = np.zeros((1, P + T), np.int32)
-        tokens_1C[0, : len(ids)] = ids
-        return np.array(_forward(*parts, tokens_1C))[0, : len(ids)]
-
+    logits = reference_sampler.logits_of(model, P + T)
     return [
         reference_sampler.complete(logits, PROMPTS[row // G], row, KEY, sampling, pad_id=PAD, eos_ids=eos_ids)
         for row in range(B * G)

@@ -19,6 +19,8 @@ from agent_tunix.policy import compat
 from agent_tunix.training import learner as learner_module
 from agent_tunix.training.rollout import Completions
 from tests.raising import raises
+from tests.training import reference_sampler
+from tests.training.losses.support import Batch, objective
 from tests.training.support import Bench, BenchMaker, assert_same, changed
 
 pytestmark = pytest.mark.slow
@@ -31,38 +33,9 @@ ADVANTAGES = np.tile([1.0, -0.5, 0.25, -0.75], 4)
 
 def logps_of(model: nnx.Module, completions: Completions, temperature: float) -> np.ndarray:
     """[N, T] from a full forward pass over unpadded prompts, row by row."""
-    graphdef, state = nnx.split(model)
-    N, T = completions.tokens.shape
-    logps = np.zeros((N, T))
-    for row in range(N):
-        prompt = completions.prompt_tokens[row][completions.prompt_tokens[row] != 0]
-        tokens = np.zeros((1, completions.prompt_tokens.shape[1] + T), np.int32)
-        tokens[0, : len(prompt) + T] = [*prompt, *completions.tokens[row]]
-        logits = np.array(_forward(graphdef, state, tokens), np.float64)[0, len(prompt) - 1 :][:T] / temperature
-        peak = logits.max(axis=-1, keepdims=True)
-        logits -= peak + np.log(np.exp(logits - peak).sum(axis=-1, keepdims=True))
-        logps[row] = logits[np.arange(T), completions.tokens[row]]
-    return logps
-
-
-@jax.jit
-def _forward(graphdef: Any, state: Any, tokens: Any) -> jax.Array:
-    model = nnx.merge(graphdef, state)
-    C = tokens.shape[1]
-    return jnp.asarray(model(tokens, jnp.arange(C)[None], None, jnp.tril(jnp.ones((1, C, C), jnp.bool_)))[0])
-
-
-def objective(
-    new: np.ndarray, old: np.ndarray, reference: np.ndarray, mask: np.ndarray, advantages: np.ndarray, config: Config
-) -> float:
-    """Equation 3 of https://arxiv.org/abs/2402.03300, negated: a mean over completions of means over their tokens."""
-    ratio = np.exp(new - old)
-    epsilon = config.grpo.epsilon
-    clipped = np.clip(ratio, 1 - epsilon, 1 + epsilon)
-    gain = np.minimum(ratio * advantages[:, None], clipped * advantages[:, None])
-    k3 = np.exp(reference - new) - (reference - new) - 1
-    tokens = gain - config.grpo.beta * k3
-    return float(-((tokens * mask).sum(axis=1) / mask.sum(axis=1)).mean())
+    logits = reference_sampler.logits_of(model, completions.prompt_tokens.shape[1] + completions.tokens.shape[1])
+    rows = zip(completions.prompt_tokens, completions.tokens, strict=True)
+    return np.array([reference_sampler.logps_of(logits, prompt[prompt != 0], ids, temperature) for prompt, ids in rows])
 
 
 def test_the_loss_is_the_clipped_objective_with_the_kl_penalty(two_iterations: Bench) -> None:
@@ -70,13 +43,14 @@ def test_the_loss_is_the_clipped_objective_with_the_kl_penalty(two_iterations: B
     bench, completions = two_iterations, two_iterations.sample()
     trainer = bench.learner.rl_cluster.actor_trainer
     first = logps_of(trainer.model, completions, 0.7)
-    clipped = False
+    algorithm, clipped = bench.learner.algo_config, False
     example = bench.example(completions, ADVANTAGES)
     with compat.entered(bench.learner._mesh()):
         train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
         for _ in range(6):
             now = logps_of(trainer.model, completions, 0.7)
-            expected = objective(now, first, first, completions.mask, ADVANTAGES, bench.config)
+            batch = Batch(now, first, first, ADVANTAGES, completions.mask)
+            expected = objective(batch, algorithm.objective, algorithm.loss_agg_mode)
             loss, aux, _ = train_step(example)
             assert float(loss) == pytest.approx(expected, abs=2e-4)
             clipped |= float(aux["clip_share_low"]) + float(aux["clip_share_high"]) > 0

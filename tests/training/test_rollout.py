@@ -14,6 +14,7 @@ from tunix.rl.rollout import base_rollout
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.rollout import Completions, Rollout
 from agent_tunix.training.sampling import Sampling
+from tests.training.reference_sampler import Logits, complete, logits_of, logps_of
 
 pytestmark = pytest.mark.slow
 
@@ -38,47 +39,10 @@ def greedy(rollout: Rollout, prompts: list[list[int]]) -> Completions:
     return draw(rollout, prompts, seed=1, sampling=GREEDY)
 
 
-class Reference:
-    """The whole forward pass for every token of every row by itself: no cache, no batch, no padding on the left."""
-
-    def __init__(self, policy: nnx.Module, pad_id: int, eos_ids: Sequence[int]) -> None:
-        self.graphdef, self.state = nnx.split(policy)
-        self.pad_id, self.eos_ids = pad_id, eos_ids
-
-    def logits(self, ids: Sequence[int]) -> np.ndarray:
-        """[len(ids), V]; the row is filled up on the right, where a causal model cannot see it."""
-        tokens = np.zeros((1, P + T), np.int32)
-        tokens[0, : len(ids)] = ids
-        return np.array(_forward(self.graphdef, self.state, tokens))[0, : len(ids)]
-
-    def complete(self, prompt: Sequence[int]) -> list[int]:
-        """The likeliest tokens until the end or T tokens."""
-        ids: list[int] = []
-        while len(ids) < T and not (ids and ids[-1] in self.eos_ids):
-            logits_V = self.logits([*prompt, *ids])[-1]
-            logits_V[self.pad_id] = -np.inf
-            ids.append(int(np.argmax(logits_V)))
-        return ids
-
-    def logps(self, prompt: Sequence[int], ids: Sequence[int], temperature: float) -> np.ndarray:
-        """[len(ids)] log-probabilities of a completion."""
-        logits_TV = self.logits([*prompt, *ids])[len(prompt) - 1 : -1] / temperature
-        logps_TV = logits_TV - np.log(np.exp(logits_TV).sum(axis=-1, keepdims=True))
-        found: np.ndarray = logps_TV[range(len(ids)), ids]
-        return found
-
-
-@jax.jit
-def _forward(graphdef: Any, state: Any, tokens_1C: Any) -> jax.Array:
-    model = nnx.merge(graphdef, state)
-    C = tokens_1C.shape[1]
-    logits, _ = model(tokens_1C, jnp.arange(C)[None], None, jnp.tril(jnp.ones((1, C, C), jnp.bool_)))
-    return jnp.asarray(logits)
-
-
 @pytest.fixture(scope="module")
-def reference(policy: nnx.Module, tokenizer: Tokenizer) -> Reference:
-    return Reference(policy, tokenizer.pad_id(), tokenizer.eos_ids)
+def logits(policy: nnx.Module) -> Logits:
+    """The whole forward pass for every token of every row by itself: no cache, no batch, no padding on the left."""
+    return logits_of(policy, P + T)
 
 
 def counted(completions: Completions) -> list[list[int]]:
@@ -86,22 +50,24 @@ def counted(completions: Completions) -> list[list[int]]:
 
 
 def test_greedy_equals_a_loop_without_cache_on_ragged_prompts(
-    greedy: Completions, reference: Reference, prompts: list[list[int]]
+    greedy: Completions, logits: Logits, prompts: list[list[int]], tokenizer: Tokenizer
 ) -> None:
     assert len({len(prompt) for prompt in prompts}) > 1
-    assert counted(greedy) == [reference.complete(prompt) for prompt in prompts]
+    ends = {"pad_id": tokenizer.pad_id(), "eos_ids": tokenizer.eos_ids}
+    key = jax.random.key(1)
+    assert counted(greedy) == [complete(logits, prompt, 0, key, GREEDY, **ends) for prompt in prompts]
 
 
 def test_sampled_frequencies_of_the_first_token_are_the_models(
-    rollout: Rollout, reference: Reference, prompts: list[list[int]]
+    rollout: Rollout, logits: Logits, prompts: list[list[int]], tokenizer: Tokenizer
 ) -> None:
     sampling = Sampling(1, temperature=1.0)
     found = rollout.sample(prompts[:1], jax.random.key(3), sampling, num_generations=4096, max_prompt_length=P)
     assert (found.lengths == 1).all()
     assert (
-        found.ended.tolist() == np.isin(found.tokens[:, 0], reference.eos_ids).tolist()
+        found.ended.tolist() == np.isin(found.tokens[:, 0], tokenizer.eos_ids).tolist()
     )  # those that were cut have not
-    logits_V = reference.logits(prompts[0])[-1]
+    logits_V = logits(prompts[0])[-1]
     probs_V = np.exp(logits_V - logits_V.max())
     probs_V /= probs_V.sum()
     shares_V = np.bincount(found.tokens[:, 0], minlength=len(probs_V)) / 4096
@@ -168,27 +134,27 @@ def test_a_prompt_that_is_too_long_is_refused_rather_than_cut(rollout: Rollout) 
 
 
 def test_log_probabilities_have_the_sampling_temperature(
-    rollout: Rollout, reference: Reference, prompts: list[list[int]], drawn: Completions
+    rollout: Rollout, logits: Logits, prompts: list[list[int]], drawn: Completions
 ) -> None:
     """The sampler's and those of the training loss; the vanilla engine leaves the temperature out."""
     assert drawn.logps.dtype == np.float32
     logps_NT = np.asarray(rollout.get_per_token_logps(jnp.asarray(drawn.prompt_tokens), jnp.asarray(drawn.tokens)))
     for row, ids in enumerate(counted(drawn)):
-        expected = reference.logps(prompts[row // G], ids, 0.7)
+        expected = logps_of(logits, prompts[row // G], ids, 0.7)
         np.testing.assert_allclose(drawn.logps[row, : len(ids)], expected, atol=1e-4)
         np.testing.assert_allclose(logps_NT[row, : len(ids)], expected, atol=1e-4)
         assert (drawn.logps[row, len(ids) :] == 0).all()
 
 
 def test_top_k_one_is_the_likeliest_token_and_log_probabilities_are_before_truncation(
-    rollout: Rollout, prompts: list[list[int]], greedy: Completions, reference: Reference
+    rollout: Rollout, prompts: list[list[int]], greedy: Completions, logits: Logits
 ) -> None:
     """After it, the only token left would have probability 1."""
     sampling = Sampling(T, temperature=0.7, top_k=1)
     found = rollout.sample(prompts, jax.random.key(9), sampling, num_generations=1, max_prompt_length=P)
     assert counted(found) == counted(greedy)
     for row, ids in enumerate(counted(found)):
-        expected = reference.logps(prompts[row], ids, 0.7)
+        expected = logps_of(logits, prompts[row], ids, 0.7)
         np.testing.assert_allclose(found.logps[row, : len(ids)], expected, atol=1e-4)
 
 

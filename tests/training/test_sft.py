@@ -27,6 +27,7 @@ from agent_tunix.training.targets import TargetBatch, check_supervised, make_tar
 from agent_tunix.training.verification import read_rows, verify
 from tests.raising import raises
 from tests.small_run import SMALL_RUN
+from tests.training.reference_sampler import logits_of, logps_of
 from tests.training.support import Bench, BenchMaker, copy_run, small_run, train_config, train_run
 
 pytestmark = pytest.mark.slow
@@ -66,17 +67,13 @@ def targets_of(bench: Bench, batch: PromptBatch) -> TargetBatch:
 
 
 def log_probabilities(bench: Bench, targets: TargetBatch, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """[t] log-probability of each target token of a row, and whether it is the likeliest, without any padding."""
+    """[t] log-probability of each target token of a row, and whether it is the likeliest."""
     rollout = bench.learner.rl_cluster.rollout
     prompt = targets.prompt_tokens[row][targets.prompt_tokens[row] != rollout.pad_id()]
     target = targets.tokens[row][targets.mask[row]]
-    tokens = np.concatenate([prompt, target])[None]
-    T = tokens.shape[1]
-    logits, _ = rollout.model()(tokens, np.arange(T)[None], None, np.tril(np.ones((T, T), bool))[None])
-    logits = np.asarray(logits[0, len(prompt) - 1 : -1], np.float64)
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    logps = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return logps[np.arange(len(target)), target], logits.argmax(axis=-1) == target
+    logits = logits_of(rollout.model(), targets.prompt_tokens.shape[1] + targets.tokens.shape[1])
+    likeliest = logits([*prompt, *target])[len(prompt) - 1 : -1].argmax(axis=-1)
+    return logps_of(logits, prompt, target, 1.0), likeliest == target
 
 
 def test_loss_and_accuracy_are_those_of_the_target_tokens_alone(make_bench: BenchMaker) -> None:
