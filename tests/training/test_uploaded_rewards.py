@@ -75,16 +75,12 @@ def test_a_name_of_the_package_is_not_looked_up_in_the_store(home: Path) -> None
 
 
 @pytest.mark.slow
-def test_an_uploaded_reward_may_be_a_component(home: Path) -> None:
+def test_uploaded_rewards_of_two_formats_are_components(home: Path) -> None:
     made = upload("brevity", LENGTH)
-    components = {"short": {"function": made.id, "weight": 0.5}, "again": "brevity"}
-    assert score_of(components) == pytest.approx(0.06)
-
-
-@pytest.mark.slow
-def test_a_miles_reward_is_called_as_one(home: Path) -> None:
     source = b"async def reward(args, sample, **kwargs):\n    return float(sample.label)\n"
-    assert score_of(upload("label", source, "miles").id) == 4.0
+    label = upload("label", source, "miles").id
+    components = {"short": {"function": made.id, "weight": 0.5}, "again": "brevity", "label": label}
+    assert score_of(components) == pytest.approx(4.06)
 
 
 @pytest.mark.slow
