@@ -21,10 +21,15 @@ def test_a_single_process_agrees_with_itself() -> None:
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_all_have_the_values_of_all_in_their_order(together: Together, count: int) -> None:
-    large = bytes(range(256)) * 40_000
-    found = together(count, lambda processes: processes.gather((processes.index, PLAIN, large)))
+    found = together(count, lambda processes: processes.gather((processes.index, PLAIN)))
 
-    assert found == [[(index, PLAIN, large) for index in range(count)]] * count
+    assert found == [[(index, PLAIN) for index in range(count)]] * count
+
+
+def test_a_large_value_arrives_whole(together: Together) -> None:
+    large = bytes(range(256)) * 40_000
+
+    assert together(2, lambda processes: processes.gather(large if processes.index else b"")) == [[b"", large]] * 2
 
 
 def test_what_the_first_makes_is_everyones_and_the_others_make_nothing(together: Together) -> None:
