@@ -1,6 +1,8 @@
 """Log-probabilities on a shared prompt and in chunks against the plain form, every row on its own and all at once."""
 
 import dataclasses
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -61,8 +63,8 @@ TEMPERATURE = 0.7
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["sliding"])
-def model(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(scope="module", params=["sliding"])
+def model(request: pytest.FixtureRequest) -> Iterator[Any]:
     """In float64, with weights large enough that everything shows."""
     name = request.param
     with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
@@ -88,7 +90,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 def gradients(model: Any, of: Any) -> dict[Any, Any]:
     """Return the gradients of a loss with respect to all that trains, by path."""
     kind = nnx.LoRAParam if any(nnx.to_flat_state(nnx.state(model, nnx.LoRAParam))) else nnx.Param
-    return dict(nnx.to_flat_state(nnx.grad(of, argnums=nnx.DiffState(0, kind))(model)))
+    return dict(nnx.to_flat_state(nnx.jit(nnx.grad(of, argnums=nnx.DiffState(0, kind)))(model)))
 
 
 def assert_close(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
@@ -99,6 +101,7 @@ def assert_close(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
         np.testing.assert_allclose(found[path][...], leaf[...], rtol=1e-7, atol=1e-9, err_msg=str(path))
 
 
+@nnx.jit
 def plain(model: Any) -> tuple[jax.Array, jax.Array]:
     """Every row on its own, prompt and all, with all logits at once."""
     prompts, filled = PROMPTS.repeat(G, 0), PROMPT_MASK.repeat(G, 0)
@@ -121,6 +124,11 @@ def shared(
 ) -> tuple[jax.Array, jax.Array]:
     """Log-probabilities and entropies of all completions, each prompt read once."""
     arrays = map(jnp.asarray, (prompts, lengths, tokens))
+    return _shared(model, *arrays, chunk=chunk)
+
+
+@functools.partial(nnx.jit, static_argnames="chunk")
+def _shared(model: Any, *arrays: jax.Array, chunk: int | None) -> tuple[jax.Array, jax.Array]:
     found = completion_statistics(model, *arrays, temperature=TEMPERATURE, chunk=chunk)
     return found.logps, found.entropies
 
@@ -138,11 +146,13 @@ def test_log_probabilities_and_entropies_are_those_of_the_plain_form(model: Any,
     [("plain", None, False), *((name, 5, True) for name in ("sliding", "untied", "adapter", "quantised"))],
     indirect=["model"],
 )
-def test_gradients_are_those_of_the_plain_form(model: Any, chunk: int | None, remat: bool) -> None:
+def test_gradients_are_those_of_the_plain_form(
+    model: Any, chunk: int | None, remat: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weights = jnp.asarray(RNG.normal(size=(B * G, T)))
     expected = gradients(model, lambda model: (plain(model)[0] * weights).sum())
     np.testing.assert_allclose(shared(model, chunk)[0], plain(model)[0], rtol=1e-9, atol=1e-9)
-    model.remat = remat
+    monkeypatch.setattr(model, "remat", remat)
     assert_close(gradients(model, lambda model: (shared(model, chunk)[0] * weights).sum()), expected)
 
 
