@@ -10,10 +10,8 @@ from pathlib import Path
 
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.training.exporting import export_run
-from agent_tunix.training.preflight import Checked, preflight
+from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
-from agent_tunix.training.sft import train_supervised
-from agent_tunix.training.targets import check_supervised
 from agent_tunix.training.trained_policy import find_run
 from tests.small_run import SMALL_RUN
 
@@ -29,48 +27,33 @@ COMMON = (
     "evaluation.batch_size=6",
     "tracking.progress=none",
 )
-METHODS = {
-    "grpo": (),
-    "lora": ("model.lora_rank=4", "optimizer.learning_rate=1e-3", "training.num_batches=2"),
-    "sft": (
-        "training.batch_size=8",
-        "training.micro_batch_size=8",
-        "sft.max_target_length=96",
-        "training.num_batches=2",
-    ),
-}
-# Optimisers whose state has not the shapes of the weights.
-OPTIMIZERS = ("adafactor", "muon")
+# Its state has not the shapes of the weights.
+ADAFACTOR = (
+    "optimizer=adafactor",
+    "optimizer.groups.norms={match: norm, learning_rate_scale: 0.5}",
+    "training.reward_function=conciseness",
+    "training.num_batches=1",
+)
 
 
-def take_run(root: Path, method: str, mesh_shape: str, *overrides: str) -> None:
+def make_run(root: Path, mesh_shape: str, *overrides: str) -> None:
     """Make one run, or the rest of one."""
-    config = compose_overrides([*COMMON, *METHODS[method], f"model.mesh_shape={mesh_shape}", *overrides])
-    checked: Checked = preflight(config, root.parent)
-    if method == "sft":
-        train_supervised(check_supervised(checked), root)
-    else:
-        train(checked, root)
+    config = compose_overrides([*COMMON, f"model.mesh_shape={mesh_shape}", *overrides])
+    train(preflight(config, root.parent), root)
 
 
 def main() -> None:
     """Make them all."""
     directory = Path(sys.argv[1])
     logging.getLogger("agent_tunix").setLevel(logging.WARNING)
-    for method in METHODS:
-        take_run(directory / method / "alone", method, "[1,1,1]")
-    take_run(directory / "grpo" / "divided", "grpo", "auto")
-    for method in ("lora", "sft"):
-        take_run(directory / method / "divided", method, "[2,2,2]")
+    make_run(directory / "alone", "[1,1,1]")
+    make_run(directory / "divided", "auto")
     # A copy of a run, back at step 2, that goes on on another mesh.
-    shutil.copytree(directory / "grpo" / "alone", directory / "grpo" / "resumed")
-    shutil.rmtree(directory / "grpo" / "resumed" / "checkpoints" / "step_000004")
-    take_run(directory / "grpo" / "resumed", "grpo", "[2,2,2]", "training.resume=true")
-    for kind in OPTIMIZERS:
-        groups = "optimizer.groups.norms={match: norm, learning_rate_scale: 0.5}"
-        optimizer = (f"optimizer={kind}", groups, "training.num_batches=1", "grpo.beta=0")
-        take_run(directory / kind, "grpo", "[2,2,2]", *optimizer)
-    export_run(find_run(directory / "lora" / "divided"), directory / "exported")
+    shutil.copytree(directory / "alone", directory / "resumed")
+    shutil.rmtree(directory / "resumed" / "checkpoints" / "step_000004")
+    make_run(directory / "resumed", "[2,2,2]", "training.resume=true")
+    make_run(directory / "adafactor", "[2,2,2]", *ADAFACTOR)
+    export_run(find_run(directory / "adafactor"), directory / "exported")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,6 @@ def expected_rows(model: Any, sampling: Sampling, eos_ids: tuple[int, ...] = EOS
         ("sliding", Sampling(T, temperature=0.8)),
         ("sliding", ALL),
         ("plain", ALL),
-        ("untied", Sampling(T, temperature=0.8, top_p=0.7)),
     ],
     indirect=["model"],
     ids=str,

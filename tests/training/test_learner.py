@@ -312,12 +312,14 @@ def test_a_half_that_is_not_finite_discards_the_update(halves: Bench, row: int) 
 # LoRA.
 
 
-@pytest.fixture(scope="module", params=[None, "nf4"], ids=["lora", "qlora"])
-def adapted(request: pytest.FixtureRequest, make_bench: BenchMaker) -> Bench:
+@pytest.fixture(scope="module")
+def quantised(make_bench: BenchMaker) -> Bench:
+    """An adapter on a base of few bits."""
+
     def adjust(config: Config) -> None:
         config.model.lora_rank = 4
         config.model.dtype = "bfloat16"
-        config.model.quantization = request.param
+        config.model.quantization = "nf4"
         config.grpo.beta = 0.1
 
     return make_bench(adjust)
@@ -333,39 +335,38 @@ def pointers(arrays: dict[str, jax.Array]) -> dict[str, int]:
     return {name: array.unsafe_buffer_pointer() for name, array in arrays.items()}
 
 
-def test_with_an_adapter_nothing_else_changes_and_all_share_one_base(adapted: Bench) -> None:
-    cluster = adapted.learner.rl_cluster
+def test_with_an_adapter_nothing_else_changes_and_all_share_one_base(quantised: Bench) -> None:
+    cluster = quantised.learner.rl_cluster
     policy, reference = cluster.actor_trainer.model, cluster.inference_worker.get_model("reference")
     assert cluster.rollout.model() is policy
     assert cluster._anchor_policy_state is None  # Tunix's own copy of the policy
-    assert all("lora" in name for name in adapted.initial["weights"])
+    assert all("lora" in name for name in quantised.initial["weights"])
     base, adapter = arrays_of(policy, adapter=False), arrays_of(policy, adapter=True)
     assert {array.dtype for array in adapter.values()} == {jnp.dtype("float32")}
-    if adapted.config.model.quantization is None:
-        assert {array.dtype for array in base.values()} == {jnp.dtype("bfloat16")}
+    assert jnp.dtype("float32") not in {array.dtype for name, array in base.items() if "scale" not in name}
     before, places = jax.tree.map(np.array, (base, adapter)), pointers(base)
     for step in (1, 2):
-        assert adapted.run_step(step).finite
+        assert quantised.run_step(step).finite
     assert pointers(arrays_of(policy, adapter=False)) == pointers(arrays_of(reference, adapter=False)) == places
     jax.tree.map(np.testing.assert_array_equal, arrays_of(policy, adapter=False), before[0])
     jax.tree.map(np.testing.assert_array_equal, arrays_of(reference, adapter=True), before[1])
     trained = arrays_of(policy, adapter=True)
     assert any(not np.array_equal(array, before[1][name]) for name, array in trained.items())
     assert not set(pointers(trained).values()) & set(pointers(arrays_of(reference, adapter=True)).values())
-    adapted.reset()
+    quantised.reset()
 
 
-def test_a_step_leaves_no_copy_of_a_base_weight(adapted: Bench) -> None:
+def test_a_step_leaves_no_copy_of_a_base_weight(quantised: Bench) -> None:
     def copies() -> int:
         gc.collect()
         arrays: list[jax.Array] = jax.live_arrays()  # type: ignore[no-untyped-call]
         return sum(array.nbytes for array in arrays if array.shape == embedding.shape)
 
-    embedding = adapted.learner.rl_cluster.actor_trainer.model.embed_tokens.embedding[...]
+    embedding = quantised.learner.rl_cluster.actor_trainer.model.embed_tokens.embedding[...]
     before = copies()
-    adapted.run_step(1)
+    quantised.run_step(1)
     assert copies() == before
-    adapted.reset()
+    quantised.reset()
 
 
 def test_tunix_still_keeps_a_copy_of_the_policy_beside_it(two_iterations: Bench) -> None:

@@ -20,7 +20,6 @@ from safetensors.numpy import load_file
 from agent_tunix.tracking import read_rows
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.trained_policy import find_run
-from tests.training.mesh_runs import METHODS, OPTIMIZERS
 
 pytestmark = pytest.mark.slow
 
@@ -69,24 +68,17 @@ def differences(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> 
     return wrong
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_run_on_a_mesh_has_the_metrics_of_one_device(runs: Path, method: str) -> None:
-    alone, divided = (metrics_of(runs / method / name) for name in ("alone", "divided"))
-    assert differences(divided, alone) == []
+@pytest.mark.parametrize("name", ["divided", "resumed"])
+def test_a_run_on_a_mesh_or_resumed_on_another_has_the_metrics_of_one_device(runs: Path, name: str) -> None:
+    assert differences(metrics_of(runs / name), metrics_of(runs / "alone")) == []
 
 
-def test_a_run_goes_on_on_another_mesh(runs: Path) -> None:
-    assert differences(metrics_of(runs / "grpo" / "resumed"), metrics_of(runs / "grpo" / "alone")) == []
-
-
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_an_optimiser_with_a_state_of_other_shapes_trains(runs: Path, kind: str) -> None:
-    (row,) = metrics_of(runs / kind)[1:]
-    assert row["policy/update_norm/rest"] > 0
+def test_an_optimiser_with_a_state_of_other_shapes_trains(runs: Path) -> None:
+    assert metrics_of(runs / "adafactor")[1]["policy/update_norm/rest"] > 0
 
 
 def test_a_policy_trained_by_eight_devices_is_exported_by_one_as_by_eight(runs: Path, tmp_path: Path) -> None:
-    export_run(find_run(runs / "lora" / "divided"), tmp_path / "exported")
+    export_run(find_run(runs / "adafactor"), tmp_path / "exported")
     here, there = (
         load_file(directory / "model.safetensors") for directory in (tmp_path / "exported", runs / "exported")
     )
@@ -96,7 +88,7 @@ def test_a_policy_trained_by_eight_devices_is_exported_by_one_as_by_eight(runs: 
 
 
 def test_auto_takes_all_devices_and_says_why(runs: Path) -> None:
-    root = runs / "grpo" / "divided"
+    root = runs / "divided"
     assert len(json.loads((root / "environment.json").read_text())["devices"]) == 8
     log = (root / "train.log").read_text()
     assert "model.mesh_shape=auto: [data,fsdp,tp] = [8,1,1]: about" in log

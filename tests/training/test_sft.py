@@ -49,7 +49,16 @@ def start(config: Config, root: Path) -> list[dict[str, Any]]:
 # --- the step ---------------------------------------------------------------------------------------------------------
 
 
-def make_teacher(make_bench: BenchMaker, micro_batch_size: int | None) -> tuple[Bench, SupervisedTeacher, PromptBatch]:
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """A teacher, and the batch that it teaches."""
+
+    bench: Bench
+    teacher: SupervisedTeacher
+    batch: PromptBatch
+
+
+def make_lesson(make_bench: BenchMaker, micro_batch_size: int | None) -> Lesson:
     def adjust(config: Config) -> None:
         config.training.micro_batch_size = micro_batch_size
         config.grpo.beta = 0.0
@@ -58,7 +67,17 @@ def make_teacher(make_bench: BenchMaker, micro_batch_size: int | None) -> tuple[
     bench = make_bench(adjust, optimizer=optax.sgd(0.1))
     columns = [{**row, "solution": text} for row, text in zip(bench.batch.columns, SOLUTIONS, strict=True)]
     batch = dataclasses.replace(bench.batch, columns=columns)
-    return bench, SupervisedTeacher(bench.learner, bench.config), batch
+    return Lesson(bench, SupervisedTeacher(bench.learner, bench.config), batch)
+
+
+@pytest.fixture(scope="module")
+def whole(make_bench: BenchMaker) -> Lesson:
+    return make_lesson(make_bench, None)
+
+
+@pytest.fixture(scope="module")
+def parts(make_bench: BenchMaker) -> Lesson:
+    return make_lesson(make_bench, 1)
 
 
 def targets_of(bench: Bench, batch: PromptBatch) -> TargetBatch:
@@ -76,8 +95,8 @@ def log_probabilities(bench: Bench, targets: TargetBatch, row: int) -> tuple[np.
     return logps_of(logits, prompt, target, 1.0), likeliest == target
 
 
-def test_loss_and_accuracy_are_those_of_the_target_tokens_alone(make_bench: BenchMaker) -> None:
-    bench, teacher, batch = make_teacher(make_bench, None)
+def test_loss_and_accuracy_are_those_of_the_target_tokens_alone(whole: Lesson) -> None:
+    bench, teacher, batch = whole.bench, whole.teacher, whole.batch
     targets = targets_of(bench, batch)
     rows = [log_probabilities(bench, targets, row) for row in range(len(SOLUTIONS))]
     logps, right = (np.concatenate(values) for values in zip(*rows, strict=True))
@@ -87,40 +106,42 @@ def test_loss_and_accuracy_are_those_of_the_target_tokens_alone(make_bench: Benc
     assert found.token_accuracy == pytest.approx(right.mean())
     assert found.left_out == ()
     assert found.updates_applied == 1
+    bench.reset()
 
 
-def test_micro_batches_weigh_tokens_and_not_rows(make_bench: BenchMaker) -> None:
-    whole_bench, whole, batch = make_teacher(make_bench, None)
-    parts_bench, parts, _ = make_teacher(make_bench, 1)
-    lengths = targets_of(whole_bench, batch).mask.sum(axis=1)
+def test_micro_batches_weigh_tokens_and_not_rows(whole: Lesson, parts: Lesson) -> None:
+    lengths = targets_of(whole.bench, whole.batch).mask.sum(axis=1)
     assert lengths.max() > 1.5 * lengths.min()
-    one, other = whole.run_step(1, batch), parts.run_step(1, batch)
+    one, other = (lesson.teacher.run_step(1, lesson.batch) for lesson in (whole, parts))
     assert other.loss == pytest.approx(one.loss, abs=1e-6)
     assert other.grad_norm == pytest.approx(one.grad_norm, rel=1e-4)
-    before = whole_bench.initial["weights"]
-    for name, array in whole_bench.state()["weights"].items():
-        np.testing.assert_allclose(parts_bench.state()["weights"][name], array, atol=2e-6, err_msg=name)
-    assert any(not np.array_equal(whole_bench.state()["weights"][name], before[name]) for name in before)
+    before = whole.bench.initial["weights"]
+    for name, array in whole.bench.state()["weights"].items():
+        np.testing.assert_allclose(parts.bench.state()["weights"][name], array, atol=2e-6, err_msg=name)
+    assert any(not np.array_equal(whole.bench.state()["weights"][name], before[name]) for name in before)
+    for lesson in (whole, parts):
+        lesson.bench.reset()
 
 
-def test_a_row_without_a_target_changes_nothing(make_bench: BenchMaker) -> None:
-    bench, teacher, batch = make_teacher(make_bench, 2)
+def test_a_row_without_a_target_changes_nothing(parts: Lesson) -> None:
+    batch = parts.batch
     columns = [*batch.columns[:3], {"answer": "3"}]
-    found = teacher.run_step(1, dataclasses.replace(batch, columns=columns))
+    found = parts.teacher.run_step(1, dataclasses.replace(batch, columns=columns))
     assert len(found.left_out) == 1
-    assert found.num_tokens == targets_of(bench, batch).mask[:3].sum()
+    assert found.num_tokens == targets_of(parts.bench, batch).mask[:3].sum()
     with raises(DataError, "batch_without_target"):
-        teacher.run_step(2, dataclasses.replace(batch, columns=[{"answer": "3"}] * 4))
+        parts.teacher.run_step(2, dataclasses.replace(batch, columns=[{"answer": "3"}] * 4))
+    parts.bench.reset()
 
 
-def test_a_loss_that_is_not_finite_updates_nothing(make_bench: BenchMaker) -> None:
-    bench, teacher, batch = make_teacher(make_bench, 2)
-    model = bench.learner.rl_cluster.rollout.model()
+def test_a_loss_that_is_not_finite_updates_nothing(parts: Lesson) -> None:
+    model = parts.bench.learner.rl_cluster.rollout.model()
     state = nnx.state(model, nnx.Param)
     nnx.update(model, jax.tree.map(lambda x: x * np.nan, state))
-    found = teacher.run_step(1, batch)
+    found = parts.teacher.run_step(1, parts.batch)
     assert not found.finite
     assert found.updates_applied == 0
+    parts.bench.reset()
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
