@@ -48,10 +48,10 @@ def main() -> None:
     logging.getLogger("agent_tunix").setLevel(logging.WARNING)
     make_run(directory / "alone", "[1,1,1]")
     make_run(directory / "divided", "auto")
-    # A copy of a run, back at step 2, that goes on on another mesh.
-    shutil.copytree(directory / "alone", directory / "resumed")
+    # A copy of a run, back at step 2, that goes on on one device.
+    shutil.copytree(directory / "divided", directory / "resumed")
     shutil.rmtree(directory / "resumed" / "checkpoints" / "step_000004")
-    make_run(directory / "resumed", "[2,2,2]", "training.resume=true")
+    make_run(directory / "resumed", "[1,1,1]", "training.resume=true")
     make_run(directory / "adafactor", "[2,2,2]", *ADAFACTOR)
     export_run(find_run(directory / "adafactor"), directory / "exported")
 
