@@ -34,14 +34,14 @@ MIXTURE = (
     " later: {function: debug, weight: {from: 0.0, to: 1.0, steps: 3, kind: step}},"
     " follows: {function: match_format_exactly,"
     " weight: {metric: rewards/tags/mean, from: 0.0, to: 1.0, values: [0, 1]}},"
-    " long: {function: 'noticing.py:noticed', weight: 0.1, requires: {tags: 0.5}, transform: [rank], when: {kind: sum}}}"
+    " long: {function: 'notes.py:noticed', weight: 0.1, requires: {tags: 0.5}, transform: [rank], when: {kind: sum}}}"
 )
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("mixtures")
-    (directory / "noticing.py").write_text(REWARDS)
+    (directory / "notes.py").write_text(REWARDS)
     rows = [
         {"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1), "kind": "sum" if n % 2 else "other"}
         for n in range(1, 33)
@@ -79,7 +79,7 @@ def test_a_weight_follows_what_the_step_before_logged(rows: list[dict[str, Any]]
 def test_a_gated_and_routed_component_is_computed_where_it_counts_and_counted_where_not(
     rows: list[dict[str, Any]], directory: Path
 ) -> None:
-    (module,) = (module for name, module in sys.modules.items() if name.startswith("noticing@"))
+    (module,) = (module for name, module in sys.modules.items() if name.startswith("notes@"))
     assert {kind for _, kind, _ in module.COMPUTED} <= {"sum"}
     shut, elsewhere = steps(rows, "rewards/long/gate_shut"), steps(rows, "rewards/long/outcomes/not_applicable")
     for step in range(1, NUM_STEPS + 1):

@@ -53,7 +53,7 @@ def test_greedy_equals_a_loop_without_cache_on_ragged_prompts(
     greedy: Completions, logits: Logits, prompts: list[list[int]], tokenizer: Tokenizer
 ) -> None:
     assert len({len(prompt) for prompt in prompts}) > 1
-    ends = {"pad_id": tokenizer.pad_id(), "eos_ids": tokenizer.eos_ids}
+    ends: Any = {"pad_id": tokenizer.pad_id(), "eos_ids": tokenizer.eos_ids}
     key = jax.random.key(1)
     assert counted(greedy) == [complete(logits, prompt, 0, key, GREEDY, **ends) for prompt in prompts]
 
