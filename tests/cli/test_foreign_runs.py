@@ -290,16 +290,16 @@ LAUGHS = "a: &a [x, x]\n" + "".join(f"k{i}: &k{i} [*{'a' if i == 0 else f'k{i - 
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("seed: !!python/object/apply:os.system ['touch CANARY']\n", "damaged_config"),
-        ("seed: !!python/name:os.system\n", "damaged_config"),
-        ("seed: !!python/object/new:pathlib.Path ['x']\n", "damaged_config"),
-        ("seed: !!python/object/apply:pathlib.PosixPath ['x']\n", "damaged_config"),
-        (LAUGHS, "damaged_config"),
-        ("rewards: {args: " + "[" * 5000 + "]" * 5000 + "}\n", "damaged_config"),
-        ("a: " + "1:" * 200_000 + "1\n", "damaged_config"),
-        ("a: " + "x " * 5_000_000 + "\n", "damaged_config"),
-        ("a: [" + "1," * 300_000 + "1]\n", "damaged_config"),
-        ("seed: 1\nseed: 2\n", "damaged_config"),
+        ("seed: !!python/object/apply:os.system ['touch CANARY']\n", "damaged_run_config"),
+        ("seed: !!python/name:os.system\n", "damaged_run_config"),
+        ("seed: !!python/object/new:pathlib.Path ['x']\n", "damaged_run_config"),
+        ("seed: !!python/object/apply:pathlib.PosixPath ['x']\n", "damaged_run_config"),
+        (LAUGHS, "damaged_run_config"),
+        ("rewards: {args: " + "[" * 5000 + "]" * 5000 + "}\n", "damaged_run_config"),
+        ("a: " + "1:" * 200_000 + "1\n", "damaged_run_config"),
+        ("a: " + "x " * 5_000_000 + "\n", "damaged_run_config"),
+        ("a: [" + "1," * 300_000 + "1]\n", "damaged_run_config"),
+        ("seed: 1\nseed: 2\n", "damaged_run_config"),
         ("prompt: {system: '${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
         ("prompt: {system: '\\\\${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
         ("rewards: {args: {x: {y: ['${oc.env:SECRET_OF_MINE}']}}}\n", "stored_interpolation"),
@@ -517,7 +517,7 @@ def test_nested_json_is_an_error_of_ours(world: World) -> None:
 @pytest.mark.parametrize("entry", [5, {"id": "../../elsewhere/evil"}, {"id": "rf_" + "a" * 24, "name": 5}])
 def test_uploads_that_a_run_keeps_are_found_by_their_id_alone(entry: Any, world: World) -> None:
     (world.run / "environment.json").write_text(json.dumps({"uploaded_rewards": [entry]}))
-    with raises(RunDirectoryError, "damaged_environment"):
+    with raises(RunDirectoryError, "unreadable_file"):
         make_fetch(world.run)
 
 

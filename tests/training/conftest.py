@@ -1,5 +1,6 @@
-"""The shipped tiny model, its tokenizer, prompts, and learners on it, compiled once and put back for each test."""
+"""Runs that many tests read, the embedded model, its tokenizer, and learners on it that are put back for each test."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,12 +25,12 @@ from agent_tunix.training.devices import make_room_for_programs
 from agent_tunix.training.learner import PromptBatch
 from agent_tunix.training.rollout import Rollout
 from agent_tunix.training.state import read_state
-from tests.training.support import ANSWERS, QUESTIONS, Adjust, Bench, BenchMaker
+from tests.training.support import ADAPTED, ANSWERS, FINISHED, QUESTIONS, Adjust, Bench, BenchMaker, train_run
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _processes_run_the_code_under_test() -> Iterator[None]:
-    """Wherever they start."""
+    """Put the package into `PYTHONPATH`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(agent_tunix.__file__).parents[1]))
         yield
@@ -40,6 +41,23 @@ def _programs_outlive_their_test_only_while_few() -> Iterator[None]:
     """Some of these modules alone make thousands."""
     yield
     make_room_for_programs()
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four steps with checkpoints of steps 2 and 4. Tests copy it before they change it."""
+    root = tmp_path_factory.mktemp("finished") / "run"
+    train_run(root, *FINISHED)
+    return root
+
+
+@pytest.fixture(scope="session")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that trains an adapter of rank 4 on a copy of the embedded model, which lies beside it."""
+    root = tmp_path_factory.mktemp("adapted") / "run"
+    model = shutil.copytree(EMBEDDED_MODEL, root.parent / "model")
+    train_run(root, *ADAPTED, f"model.path={model}")
+    return root
 
 
 @pytest.fixture(scope="session")

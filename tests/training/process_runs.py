@@ -47,7 +47,7 @@ class Started:
             self.kill()
 
     def said(self, index: int | None = None) -> str:
-        """What one of them said, or all."""
+        """Return the output of one of them, or of all."""
         outputs = self.outputs if index is None else [self.outputs[index]]
         return "\n---\n".join(output.read_text(errors="replace")[-4000:] for output in outputs)
 

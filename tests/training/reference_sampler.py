@@ -1,17 +1,50 @@
 """A plain sampler in NumPy: no batch, no cache, no shared prompts, no padding on the left; sorted where we bisect."""
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from agent_tunix.training.sampling import Sampling
 
 Logits = Callable[[Sequence[int]], np.ndarray]
 
 
+def logits_of(model: Any, width: int) -> Logits:
+    """Return a function from at most `width` ids to their [len(ids), V] logits, in one forward pass."""
+    parts = nnx.split(model)
+
+    def logits(ids: Sequence[int]) -> np.ndarray:
+        # Filled up on the right, where a causal model cannot see it.
+        tokens_1C = np.zeros((1, width), np.int32)
+        tokens_1C[0, : len(ids)] = ids
+        return np.array(_forward(*parts, tokens_1C))[0, : len(ids)]
+
+    return logits
+
+
+@jax.jit
+def _forward(graphdef: Any, state: Any, tokens_1C: Any) -> jax.Array:
+    model = nnx.merge(graphdef, state)
+    C = tokens_1C.shape[1]
+    logits, _ = model(tokens_1C, jnp.arange(C)[None], None, jnp.tril(jnp.ones((1, C, C), jnp.bool_)))
+    return jnp.asarray(logits)
+
+
+def logps_of(logits: Logits, prompt: Sequence[int], ids: Sequence[int], temperature: float) -> np.ndarray:
+    """Return the [len(ids)] log-probabilities of a completion."""
+    logits_TV = logits([*prompt, *ids])[len(prompt) - 1 : -1].astype(np.float64) / temperature
+    logits_TV -= logits_TV.max(axis=-1, keepdims=True)
+    logps_TV = logits_TV - np.log(np.exp(logits_TV).sum(axis=-1, keepdims=True))
+    found: np.ndarray = logps_TV[range(len(ids)), ids]
+    return found
+
+
 def kept(logits_V: np.ndarray, top_k: int | None, top_p: float, min_p: float) -> np.ndarray:
-    """Which words stay, by going through them from the likeliest down."""
+    """Return the mask of the words that stay, by going through them from the likeliest down."""
     order = np.argsort(-logits_V, kind="stable")
     probs_V = np.exp(logits_V.astype(np.float64) - logits_V.max())
     if top_k is not None:

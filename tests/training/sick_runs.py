@@ -144,7 +144,7 @@ def run_case(case: Case, directory: Path, seed: int = 0) -> list[Finding]:
 
 
 def check_case(case: Case, findings: list[Finding]) -> None:
-    """Whether the run was diagnosed as it must be.
+    """Check that the run was diagnosed as it must be.
 
     Raises:
         AssertionError: It was not; the message lists what was found.

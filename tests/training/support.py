@@ -1,12 +1,12 @@
-"""What the tests of a learner share: questions of different lengths, and a learner that can be put back."""
+"""Runs in this process, questions of different lengths, and a learner that can be put back."""
 
 import dataclasses
-import functools
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from hydra import compose, initialize_config_dir
 
@@ -16,8 +16,11 @@ from agent_tunix.policy import compat
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.building import training_sampling
 from agent_tunix.training.learner import GrpoLearner, PromptBatch, StepResult, StepSettings
+from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Completions, Rollout
+from agent_tunix.training.run import train
 from agent_tunix.training.state import read_state, write_state
+from agent_tunix.training.verification import read_rows
 from tests.small_run import SMALL_RUN
 
 # Of different lengths, so that every batch is ragged.
@@ -29,12 +32,35 @@ QUESTIONS = (
 )
 ANSWERS = ("7", "4", "28", "3")
 
+# The runs of the fixtures `finished` and `adapted`.
+FINISHED = ("training.save_interval_steps=2", "training.eval_every_n_steps=2")
+ADAPTED = ("model.lora_rank=4", "optimizer.learning_rate=1e-2", "training.eval_every_n_steps=0")
+
 
 def small_run(*overrides: str) -> Config:
     """The configuration of a small run, composed as the command line does it."""
     register_schema()
     with initialize_config_dir(str(find_conf_directory()), version_base=None):
         return to_typed(compose("config", [*SMALL_RUN, "tracking.progress=none", *overrides]))
+
+
+def train_config(config: Config, root: Path) -> list[dict[str, Any]]:
+    """Train in this process; return the rows of its metrics, without timings."""
+    train(preflight(config, root.parent), root)
+    return read_rows(root)
+
+
+def train_run(root: Path, *overrides: str) -> list[dict[str, Any]]:
+    """Make a small run in this process; return the rows of its metrics, without timings."""
+    return train_config(small_run(*overrides), root)
+
+
+def copy_run(run: Path, to: Path, *, without: int | None = None) -> Path:
+    """Copy a run, as if it had been killed before the checkpoint of step `without`."""
+    shutil.copytree(run, to)
+    if without is not None:
+        shutil.rmtree(to / "checkpoints" / f"step_{without:06d}")
+    return to
 
 
 Arrays = dict[str, dict[str, np.ndarray]]
@@ -86,7 +112,7 @@ class Bench:
             return self.learner._update(completions, advantages.astype(np.float32), parts)
 
     def example(self, completions: Completions, advantages: np.ndarray) -> Any:
-        """What the loss reads of the first micro-batch."""
+        """Return the input of the loss for the first micro-batch."""
         with compat.entered(self.learner._mesh()):
             part = self.learner._begin_parts(completions)[0]
             mask, weights = self.learner._weigh(completions)
@@ -108,11 +134,3 @@ def assert_same(found: Arrays, expected: Arrays) -> None:
 def changed(found: Arrays, before: Arrays, part: str = "weights") -> list[str]:
     """Names of the arrays that are not what they were."""
     return [name for name, array in before[part].items() if not np.array_equal(found[part][name], array)]
-
-
-@functools.partial(jax.jit, static_argnames="rounds")
-def late(array: jax.Array, rounds: int = 500_000_000) -> jax.Array:
-    """The array itself, after work that takes more than a second; with fewer rounds, so much less."""
-    bits = array.ravel()[0].astype(jnp.uint32)
-    bits = jax.lax.fori_loop(0, rounds, lambda _, bits: bits * 1664525 + 1013904223, bits)
-    return jnp.where(bits == 3, jnp.nan, array)

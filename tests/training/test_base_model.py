@@ -4,7 +4,7 @@ import dataclasses
 import json
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,36 +22,25 @@ from agent_tunix.training.evaluation_request import read_request
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Generator, find_source
 from agent_tunix.training.initial import load_initial
-from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
 from agent_tunix.training.sampling import Sampling
 from agent_tunix.training.trained_policy import find_run, load_trained_policy
-from tests.training.support import small_run
+from tests.raising import raises
+from tests.training.support import ADAPTED, copy_run, small_run, train_config, train_run
 
-LORA = ("model.lora_rank=4", "optimizer.learning_rate=1e-2", "training.num_batches=1")
-REFUSED = r"adapter of a model that is no longer there: its model had the digest \w+-\w+, but what lies in .*model now"
-
-
-def make_run(root: Path, *overrides: str) -> Path:
-    """A run on a copy of the embedded model, which lies beside it."""
-    model = root.parent / "model"
-    shutil.copytree(EMBEDDED_MODEL, model, dirs_exist_ok=True)
-    train(preflight(small_run(f"model.path={model}", *overrides), root.parent), root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("adapted") / "run", *LORA)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("whole") / "run", "training.num_batches=1")
+    root = tmp_path_factory.mktemp("whole") / "run"
+    model = shutil.copytree(EMBEDDED_MODEL, root.parent / "model")
+    train_run(root, f"model.path={model}", "training.eval_every_n_steps=0")
+    return root
 
 
 @pytest.fixture(autouse=True)
-def _restored_model(adapted: Path, whole: Path) -> None:
+def _restored_model(adapted: Path, whole: Path) -> Iterator[None]:
+    yield
     for run in (adapted, whole):
         shutil.copytree(EMBEDDED_MODEL, run.parent / "model", dirs_exist_ok=True)
 
@@ -82,8 +71,7 @@ def generate(run: Path) -> None:
 
 def resume(run: Path) -> None:
     config = find_run(run).config
-    resumed = dataclasses.replace(config, training=dataclasses.replace(config.training, resume=True))
-    train(preflight(resumed, run.parent), run)
+    train_config(dataclasses.replace(config, training=dataclasses.replace(config.training, resume=True)), run)
 
 
 def load_step_0(run: Path) -> None:
@@ -98,25 +86,27 @@ def test_the_digest_is_stored_beside_the_run_and_in_checkpoints(adapted: Path, w
             assert json.loads(metadata.read_text())["model_digest"] == digest
 
 
-@pytest.mark.parametrize("use", [resume, evaluate, export, generate, load_step_0])
-@pytest.mark.parametrize("replace", [replace_weights, replace_architecture])
+@pytest.mark.parametrize(
+    ("replace", "use"),
+    [*((replace_weights, use) for use in (resume, evaluate, export, generate)), (replace_architecture, load_step_0)],
+)
 def test_an_adapter_on_another_model_is_refused(
     adapted: Path, use: Callable[[Path], None], replace: Callable[[Path], None]
 ) -> None:
     replace(adapted)
-    with pytest.raises(ModelError, match=REFUSED):
+    with raises(ModelError, "base_model_replaced"):
         use(adapted)
     assert not (adapted.parent / "exported").exists()
 
 
 def test_an_adapter_on_the_model_it_began_with_is_resumed(adapted: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(adapted, tmp_path / "run"))
+    run = copy_run(adapted, tmp_path / "run")
     resume(run)
     load_trained_policy(find_run(run), None)
 
 
 def test_whole_weights_are_resumed_beside_another_model_with_a_warning(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    run = copy_run(whole, tmp_path / "run")
     replace_weights(whole)
     resume(run)
     assert "the model before training, and a reference policy that stays, are of other" in (
@@ -134,37 +124,17 @@ def test_whole_weights_are_loaded_though_the_model_was_replaced_and_warn_of_anot
     assert ("describes another architecture" in caplog.text) == warned
 
 
-def test_a_checkpoint_of_an_earlier_version_has_no_digest_and_is_accepted(adapted: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(adapted, tmp_path / "run"))
-    for step in (run / "checkpoints").glob("step_*"):
-        forget(step)
-    replace_weights(adapted)
-    load_trained_policy(find_run(run), None)
-
-
-def forget(step: Path) -> None:
-    """Make a checkpoint one that says nothing of its model."""
-    from agent_tunix.training.checkpoints import _digest_files
-
-    path = step / "metadata.json"
-    metadata = json.loads(path.read_text())
-    del metadata["model_digest"]
-    path.write_text(json.dumps(metadata))
-    (step / "manifest.json").unlink()
-    (step / "manifest.json").write_text(json.dumps(_digest_files(step)))
-
-
 def test_an_adapter_does_not_begin_on_a_model_that_was_replaced_in_place(adapted: Path, tmp_path: Path) -> None:
     replace_weights(adapted)
     model = f"model.path={adapted.parent / 'model'}"
-    with pytest.raises(ConfigError, match="is an adapter of another model"):
-        train(preflight(small_run(*LORA, model, f"training.init_checkpoint={adapted}"), tmp_path), tmp_path / "run")
+    with raises(ConfigError, "adapter_of_another_model"):
+        train_run(tmp_path / "run", *ADAPTED, model, f"training.init_checkpoint={adapted}")
 
 
 def test_an_adapter_that_begins_on_a_base_of_another_quantization_warns(
     adapted: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = small_run(*LORA, "model.quantization=int8", f"training.init_checkpoint={adapted}")
+    config = small_run(*ADAPTED, "model.quantization=int8", f"training.init_checkpoint={adapted}")
     policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
     with caplog.at_level(logging.WARNING, "agent_tunix.run"):
         load_initial(config, policy)

@@ -1,7 +1,6 @@
-"""`evaluate.py`: the problems it writes, other problems and models, another run beside, the reward of the run."""
+"""Evaluation of checkpoints: problems as written, other problems and models, another run beside, the reward."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -10,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.config.compose import compose_overrides, from_yaml
+from agent_tunix.config.compose import from_yaml
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ConfigError, DataError
 from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.evaluation_request import read_request
-from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
-from tests.small_run import SMALL_RUN
+from tests.raising import raises
+from tests.training.support import train_run
+
+pytestmark = pytest.mark.slow
 
 PROBLEMS = [("What is 2 plus 2?", "4"), ("What is 3 plus 2?", "5"), ("What is 2 plus 2?", "4")]
 
@@ -38,20 +38,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "own.py").write_text("def length(response):\n    return float(len(response))\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
-        config = compose_overrides(
-            [
-                *SMALL_RUN,
-                "data.source=jsonl",
-                "data.path=problems",
-                "model.path=model",
-                "training.reward_function={length:{function:own.py:length},form:{function:format,weight:0.5}}",
-                "training.save_interval_steps=2",
-                "training.eval_every_n_steps=0",
-                "tracking.progress=none",
-                "rewards.num_workers=1",
-            ]
+        train_run(
+            directory / "run",
+            "data.source=jsonl",
+            "data.path=problems",
+            "model.path=model",
+            "training.reward_function={length:{function:own.py:length},form:{function:format,weight:0.5}}",
+            "training.save_interval_steps=2",
+            "training.eval_every_n_steps=0",
+            "rewards.num_workers=1",
         )
-        train(preflight(config, directory), directory / "run")
     return directory / "run"
 
 
@@ -62,33 +58,41 @@ def measure(run: Path, output: Path, **asked: Any) -> tuple[dict[str, Any], list
     return json.loads(output.read_text()), rows
 
 
-def test_relative_places_of_a_run_are_found_from_anywhere(run: Path, tmp_path: Path) -> None:
+def test_a_run_of_relative_paths_is_evaluated_from_anywhere_with_its_own_reward(run: Path, tmp_path: Path) -> None:
     config = from_yaml(run / "config.yaml")
     assert config.data.path == str(run.parent / "problems")
     assert config.model.path == str(run.parent / "model")
-    assert os.path.abspath("problems") != config.data.path
-    measured, _ = measure(run, tmp_path / "found.json")
+    measured, rows = measure(run, tmp_path / "found.json", with_rewards=True)
     assert measured["eval/num_problems"] == 3
+    assert_in_intervals(measured)
+    completions = [completion for row in rows for completion in row["completions"]]
+    lengths = [len(one["response"]) for one in completions]
+    assert measured["eval/rewards/length/mean"] == pytest.approx(sum(lengths) / 3)
+    assert measured["eval/rewards/num_unscored"] == 0
+    totals = [one["reward"] for one in completions]
+    assert measured["eval/rewards/total/mean"] == pytest.approx(sum(totals) / 3)
+    if all(one["format"] for one in completions):
+        assert totals == pytest.approx([length + 0.5 for length in lengths])
+
+
+def assert_in_intervals(measured: dict[str, Any], *more: str) -> None:
+    """Every share lies in its interval; means of rewards may have one too."""
+    intervals = {name.removesuffix("_low") for name in measured if name.endswith("_low")}
+    shares = {name for name in intervals if not name.startswith("eval/rewards/")}
+    assert shares >= {"eval/accuracy", "eval/partial_accuracy", "eval/format_accuracy", *more}
+    for name in shares:
+        assert 0 <= measured[f"{name}_low"] <= measured[name] <= measured[f"{name}_high"] <= 1
 
 
 def test_every_problem_is_written_with_its_completions_and_verdicts(run: Path, tmp_path: Path) -> None:
     measured, rows = measure(run, tmp_path / "new" / "found.json", num_passes=2, inference_config="standard")
     assert [(row["problem"], row["reference"]) for row in rows] == PROBLEMS
+    assert_in_intervals(measured, "eval/pass_at_k")
     completions = [completion for row in rows for completion in row["completions"]]
     assert len(completions) == 6
     assert sum(one["correct"] for one in completions) / 6 == pytest.approx(measured["eval/accuracy"])
     assert sum(one["format"] for one in completions) / 6 == pytest.approx(measured["eval/format_accuracy"])
     assert completions[0].keys() >= {"response", "answer", "partial", "outcome", "detail", "num_tokens", "ended"}
-
-
-@pytest.mark.parametrize("asked", [{}, {"num_passes": 2, "inference_config": "liberal"}])
-def test_every_share_lies_in_its_interval(asked: dict[str, Any], run: Path, tmp_path: Path) -> None:
-    measured, _ = measure(run, tmp_path / "found.json", **asked)
-    shares = {name.removesuffix("_low") for name in measured if name.endswith("_low")}
-    assert shares >= {"eval/accuracy", "eval/partial_accuracy", "eval/format_accuracy"}
-    assert ("eval/pass_at_k" in shares) is bool(asked)
-    for name in shares:
-        assert 0 <= measured[f"{name}_low"] <= measured[name] <= measured[f"{name}_high"] <= 1
 
 
 def test_a_run_compared_with_itself_does_not_differ(run: Path, tmp_path: Path) -> None:
@@ -123,63 +127,46 @@ def test_another_checkpoint_answers_the_same_problems(run: Path, tmp_path: Path)
 
 def test_what_no_problem_could_be_judged_on_is_not_compared(run: Path, tmp_path: Path) -> None:
     write_problems(tmp_path / "test.jsonl", [("What is 2 plus 2?", "?")])
-    with pytest.raises(DataError, match="judged on no problem in common"):
+    with raises(DataError, "nothing_to_compare"):
         measure(run, tmp_path / "found.json", data={"path": str(tmp_path)}, compare_with=str(run))
-
-
-def test_the_reward_of_the_run_scores_the_completions(run: Path, tmp_path: Path) -> None:
-    measured, rows = measure(run, tmp_path / "found.json", with_rewards=True)
-    completions = [completion for row in rows for completion in row["completions"]]
-    lengths = [len(one["response"]) for one in completions]
-    forms = [float(one["format"]) for one in completions]
-    assert measured["eval/rewards/length/mean"] == pytest.approx(sum(lengths) / 3)
-    assert measured["eval/rewards/num_unscored"] == 0
-    totals = [one["reward"] for one in completions]
-    assert measured["eval/rewards/total/mean"] == pytest.approx(sum(totals) / 3)
-    if set(forms) == {1.0}:
-        assert totals == pytest.approx([length + 0.5 for length in lengths])
-
-
-def test_a_model_directory_is_measured_without_a_run(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    asked = EvaluateConfig(model={"path": str(EMBEDDED_MODEL)}, data={"num_test": 4}, num_samples=4)
-    evaluate_checkpoint(read_request(asked))
-    measured = json.loads((tmp_path / "evaluation_step_0_greedy.json").read_text())
-    assert measured["model"] == str(EMBEDDED_MODEL)
-    assert measured["eval/num_problems"] == 4
-    shown = capsys.readouterr().out
-    assert "eval/accuracy" in shown
-    assert "  [" in shown
-    assert "evaluation_step_0_greedy.jsonl" in shown
 
 
 def test_the_command_measures_a_model_directory_on_problems_of_its_own(tmp_path: Path) -> None:
     write_problems(tmp_path / "test.jsonl", PROBLEMS)
     program = [sys.executable, "-m", "agent_tunix", "evaluate", f"model.path={EMBEDDED_MODEL}"]
     program += ["data.source=jsonl", f"data.path={tmp_path}", "output=found.json"]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "found.json").read_text())["eval/num_problems"] == 3
+    measured = json.loads((tmp_path / "found.json").read_text())
+    assert measured["eval/num_problems"] == 3
+    assert measured["model"] == str(EMBEDDED_MODEL)
+    assert "eval/accuracy" in done.stdout
+    assert "found.jsonl" in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    ("asked", "code", "fact"),
     [
-        ({}, r"checkpoint_dir is required: .* or model.path=DIR"),
-        ({"model": {"path": "x"}, "step": 3}, "step=3 is that of a run's checkpoint; a model directory has none"),
-        ({"model": {"path": "x"}, "with_rewards": True}, "with_rewards=true scores with the reward of a run"),
-        ({"checkpoint_dir": "RUN", "compare_step": 2}, "compare_step needs compare_with"),
-        ({"checkpoint_dir": "RUN", "compare_with": "/nowhere"}, "compare_with=/nowhere should be the directory of a"),
-        ({"checkpoint_dir": "RUN", "compare_with": "RUN", "compare_step": "last"}, "compare_step must be the step"),
-        ({"checkpoint_dir": "RUN", "data": {"pth": "x"}}, r"data.pth=x: .*; did you mean"),
-        ({"checkpoint_dir": "RUN", "data": {"num_test": "many"}}, r"data.num_test=many: "),
-        ({"checkpoint_dir": "RUN", "generation": {"max_prompt_length": 0}}, "max_prompt_length must be at least 1"),
-        ({"checkpoint_dir": "RUN", "output": "rows.jsonl"}, "the problems go into a .jsonl beside it"),
+        ({}, "missing_checkpoint_dir", "model.path=DIR"),
+        ({"model": {"path": "x"}, "step": 3}, "step_without_run", "step=3"),
+        ({"model": {"path": "x"}, "with_rewards": True}, "rewards_without_run", "checkpoint_dir=RUN"),
+        ({"checkpoint_dir": "RUN", "compare_step": 2}, "compare_step_without_run", "compare_with"),
+        ({"checkpoint_dir": "RUN", "compare_with": "/nowhere"}, "not_a_run", "compare_with=/nowhere"),
+        ({"checkpoint_dir": "RUN", "compare_with": "RUN", "compare_step": "last"}, "invalid_step", "compare_step"),
+        ({"checkpoint_dir": "RUN", "step": "last"}, "invalid_step", "step"),
+        ({"checkpoint_dir": "RUN", "step": -1}, "invalid_step", "-1"),
+        ({"checkpoint_dir": "RUN", "step": True}, "invalid_step", "True"),
+        ({"checkpoint_dir": "RUN", "data": {"pth": "x"}}, None, "did you mean"),
+        ({"checkpoint_dir": "RUN", "data": {"num_test": "many"}}, None, "data.num_test=many: "),
+        ({"checkpoint_dir": "RUN", "generation": {"max_prompt_length": 0}}, None, "max_prompt_length"),
+        ({"checkpoint_dir": "RUN", "output": "rows.jsonl"}, "invalid_output", "rows.jsonl"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before_jax(asked: dict[str, Any], text: str, run: Path) -> None:
-    given: dict[str, Any] = {name: str(run) if value == "RUN" else value for name, value in asked.items()}
-    with pytest.raises(ConfigError, match=text):
+def test_a_request_that_cannot_be_met_is_refused(
+    asked: dict[str, Any], code: str | None, fact: str, finished: Path
+) -> None:
+    given: dict[str, Any] = {name: str(finished) if value == "RUN" else value for name, value in asked.items()}
+    with pytest.raises(ConfigError) as caught:
         read_request(EvaluateConfig(**given))
+    assert code in (None, caught.value.code)
+    assert fact in str(caught.value)

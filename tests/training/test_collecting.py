@@ -1,4 +1,4 @@
-"""Which groups a step trains on with dynamic sampling, and what is counted of all."""
+"""Groups that a step trains on with dynamic sampling, and counts of all that were sampled."""
 
 from collections.abc import Sequence
 

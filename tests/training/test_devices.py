@@ -1,4 +1,4 @@
-"""What JAX is told before it is imported."""
+"""Settings of JAX before it is imported."""
 
 import os
 

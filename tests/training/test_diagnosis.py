@@ -1,4 +1,4 @@
-"""A run diagnoses itself while it goes on: one sick run and one healthy; `scripts/proofs.py` has all of them."""
+"""Diagnosis of a run while it goes on and afterwards; `scripts/proofs.py` has all sick and healthy runs."""
 
 import json
 import shutil
@@ -11,14 +11,15 @@ from agent_tunix.cli import main
 from agent_tunix.tracking import read_findings
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run import train
-from tests.training.sick_runs import CASES, SETTINGS, SICK, Case, check_case, compose_config, run_case
+from tests.small_run import SMALL_RUN
+from tests.training.sick_runs import SETTINGS, Case, check_case, compose_config, run_case
+from tests.training.support import copy_run, train_run
 
-# What Tunix 0.1.7 and Flax 0.12 use of each other and of JAX 0.10 has newer names there.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = pytest.mark.slow
 
-SMALL = ("training.batch_size=4", "evaluation.num_samples=8", "evaluation.batch_size=8", "rollouts.share=1")
+# Of the shapes of all small runs.
+SMALL = (*SMALL_RUN, "rollouts.share=1")
 CUT = Case("cut", "truncation", 4, (*SMALL, "generation.max_generation_steps=6", "training.save_interval_steps=2"))
-WELL = Case("well", None, 6, (*SMALL, "reward=math_and_format"))
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +32,10 @@ def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def well(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A healthy run."""
-    directory = tmp_path_factory.mktemp("well")
-    check_case(WELL, run_case(WELL, directory))
-    return directory / "run"
+    """A run that is too short for any finding."""
+    root = tmp_path_factory.mktemp("well") / "run"
+    train_run(root, "training.num_batches=1", "training.eval_every_n_steps=0")
+    return root
 
 
 def diagnose(run: Path, *options: str) -> Result:
@@ -53,10 +54,6 @@ def test_a_sick_run_says_so_in_its_log_with_completions_and_edits(cut: Path) -> 
     compose_config([*SETTINGS, *CUT.overrides, *finding.edits])
 
 
-def test_a_healthy_run_leaves_no_findings(well: Path) -> None:
-    assert not (well / "findings.jsonl").exists()
-
-
 def test_diagnose_finds_afterwards_what_was_found_live(cut: Path) -> None:
     live = read_findings(cut / "findings.jsonl")
     result = diagnose(cut, "--json")
@@ -67,7 +64,8 @@ def test_diagnose_finds_afterwards_what_was_found_live(cut: Path) -> None:
     assert "  try: generation.max_generation_steps=" in diagnose(cut).stdout
 
 
-def test_diagnose_says_that_a_healthy_run_is(well: Path) -> None:
+def test_a_healthy_run_has_no_findings_live_or_afterwards(well: Path) -> None:
+    assert not (well / "findings.jsonl").exists()
     result = diagnose(well)
     assert (result.exit_code, result.stdout) == (0, "nothing was found\n")
 
@@ -86,9 +84,7 @@ def test_diagnose_refuses_what_is_no_run(tmp_path: Path, well: Path) -> None:
 
 
 def test_a_resumed_run_has_the_findings_of_an_unbroken_one(cut: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(cut, run)
-    shutil.rmtree(run / "checkpoints" / "step_000004")
+    run = copy_run(cut, tmp_path / "run", without=4)
     before = (cut / "findings.jsonl").read_bytes()
     with (run / "findings.jsonl").open("a") as file:
         file.write('{"step": 3, "name": "made_up_past_the_checkpoint"}\n{"step": 4, "na')
@@ -96,10 +92,3 @@ def test_a_resumed_run_has_the_findings_of_an_unbroken_one(cut: Path, tmp_path: 
     config.training.resume = True
     train(preflight(config, tmp_path), run)
     assert (run / "findings.jsonl").read_bytes() == before
-
-
-def test_there_are_twelve_sick_runs_and_five_healthy_ones() -> None:
-    assert len(SICK) >= 12
-    assert sum(case.first is None for case in CASES.values()) >= 5
-    assert all(case.steps <= 40 for case in CASES.values())
-    assert len({case.first for case in SICK}) == len(SICK)

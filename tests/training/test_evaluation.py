@@ -1,4 +1,4 @@
-"""What an evaluation says of samples, and pass@k."""
+"""Figures of an evaluation, and pass@k."""
 
 import itertools
 import logging
@@ -33,26 +33,21 @@ def test_pass_at_k_is_the_mean_over_problems() -> None:
     assert pass_at_k(np.array([0, 1, 2, 2]), 2, 1) == pytest.approx((0 + 0.5 + 1 + 1) / 4)
 
 
-def test_accuracy_counts_exact_answers_and_partial_accuracy_near_ones() -> None:
+def test_accuracies_count_exact_answers_near_ones_and_the_form() -> None:
     found = judge([[sample("100", "100")], [sample("105", "100")], [sample("150", "100")], [sample("", "100")]])
-    assert found.accuracy == 0.25
-    assert found.partial_accuracy == 0.5
-
-
-def test_format_accuracy_counts_the_form_whatever_the_answer() -> None:
+    assert (found.accuracy, found.partial_accuracy) == (0.25, 0.5)
     found = judge([[sample("5")], [sample("4", form="<answer>{}</answer>")]])
-    assert found.format_accuracy == 0.5
-    assert found.accuracy == 0.5
+    assert (found.accuracy, found.format_accuracy) == (0.5, 0.5)
 
 
-@pytest.mark.parametrize("reference", ["", None, "no number here"])
-def test_a_bad_reference_counts_neither_as_right_nor_as_wrong(reference: Any) -> None:
-    found = judge([[sample("4")], [sample("4", reference)]])
-    if found.num_unscored == 0:
-        pytest.skip("the math reward can compare with this reference")
-    assert found.accuracy == 1.0
-    assert found.num_unscored == 1
-    assert found.num_problems == 2
+@pytest.mark.parametrize("reference", ["", None])
+def test_a_bad_reference_counts_neither_as_right_nor_as_wrong(reference: Any, caplog: pytest.LogCaptureFixture) -> None:
+    for answer, accuracy in (("4", 1.0), ("5", 0.0)):
+        found = judge([[sample(answer)], [sample("4", reference)]])
+        assert found.accuracy == accuracy
+        assert found.num_unscored == 1
+        assert found.num_problems == 2
+    assert not caplog.records
 
 
 def test_with_bad_references_alone_no_share_is_known_and_a_warning_says_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -64,14 +59,6 @@ def test_with_bad_references_alone_no_share_is_known_and_a_warning_says_why(capl
     assert re.search(
         r"none of the 2 completions .* could be judged.* correct the references.*'' is not a number", caplog.text
     )
-
-
-def test_one_reference_that_can_be_judged_by_makes_accuracies_of_it_without_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level(logging.WARNING, "agent_tunix.evaluation"):
-        assert judge([[sample("5")], [sample("4", "")]]).accuracy == 0.0
-    assert not caplog.records
 
 
 def test_several_passes_give_pass_at_k_and_consistency() -> None:
@@ -87,29 +74,24 @@ def test_a_problem_with_a_bad_reference_leaves_pass_at_k() -> None:
     assert found.num_unscored == 2
 
 
-def test_one_pass_has_neither() -> None:
-    metrics = judge([[sample("4")]]).metrics()
-    assert "eval/pass_at_k" not in metrics
-    assert "eval/consistency" not in metrics
-
-
-def test_pass_at_k_is_logged_for_the_largest_k() -> None:
+def test_pass_at_k_is_logged_for_the_largest_k_and_not_for_one_pass() -> None:
     metrics = judge([[sample("4"), sample("5"), sample("5")]]).metrics()
     assert metrics["eval/pass_at_k"] == metrics["eval/pass_at_3"] == 1.0
+    metrics = judge([[sample("4")]]).metrics()
+    assert {"eval/pass_at_k", "eval/consistency"}.isdisjoint(metrics)
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("standard", (0.7, 50, 0.95, False)), ("liberal", (0.85, 2000, 1.0, False))]
+    ("name", "expected"),
+    [(None, None), ("standard", (0.7, 50, 0.95, False)), ("liberal", (0.85, 2000, 1.0, False))],
 )
-def test_inference_configs_are_temperature_top_k_and_top_p(name: str, expected: tuple[Any, ...]) -> None:
+def test_inference_configs_are_temperature_top_k_and_top_p(name: str | None, expected: tuple[Any, ...] | None) -> None:
+    """The default is greedy."""
     evaluation = Config().evaluation
-    evaluation.inference_config = name
+    if name is not None:
+        evaluation.inference_config = name
     found = evaluation_sampling(evaluation, 8)
-    assert (found.temperature, found.top_k, found.top_p, found.greedy) == expected
-
-
-def test_the_default_is_greedy() -> None:
-    assert evaluation_sampling(Config().evaluation, 8).greedy
+    assert found.greedy if expected is None else (found.temperature, found.top_k, found.top_p, found.greedy) == expected
 
 
 def test_fewer_problems_are_the_first_ones() -> None:

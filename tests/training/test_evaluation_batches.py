@@ -21,12 +21,14 @@ from agent_tunix.training.preflight import preflight
 from agent_tunix.training.rollout import Rollout
 from tests.training.support import small_run
 
+pytestmark = pytest.mark.slow
+
 BATCHES = ["evaluation.num_samples=16", "evaluation.batch_size=5", "evaluation.num_passes=2"]
 
 
 @pytest.fixture(scope="module")
 def begun() -> tuple[Material, Completed]:
-    """Of a run whose first evaluation is done as it is built, and what that came to."""
+    """A run whose first evaluation is done while it is built, and the completions of that."""
     config = small_run(*BATCHES, "evaluation.inference_config=standard")
     with Ahead() as ahead:
         built = build_material(config, preflight(config, Path.cwd()).mixture, ahead=ahead)
@@ -83,17 +85,11 @@ def test_batches_side_by_side_are_those_one_after_another(material: Material, mo
     assert one_by_one[3][1].rollout_id == "0_3_1"
 
 
-def test_what_was_begun_ahead_is_what_is_completed_now(
+def test_batches_that_were_begun_ahead_are_judged_and_not_completed_again(
     begun: tuple[Material, Completed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     material, completed = begun
     assert completed == sampled(material, monkeypatch)[0]
-
-
-def test_what_was_begun_ahead_is_judged_and_not_completed_again(
-    begun: tuple[Material, Completed], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    material, completed = begun
     monkeypatch.setattr(Rollout, "sample", None)
     found = evaluate(material.learner.rl_cluster.rollout, material.held_out, material.config, material.mesh, completed)
     assert [len(row["completions"]) for row in found.judged.rows()] == [2] * 16

@@ -1,4 +1,4 @@
-"""How often Python looks for garbage while a program starts."""
+"""Garbage collection while a program starts."""
 
 import gc
 import subprocess
@@ -29,7 +29,7 @@ print(after_imports > 1000, gc.get_freeze_count() == after_imports, left() is No
 
 
 def test_imports_are_set_aside_once_and_what_a_run_leaves_is_found() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["True"] * 3, done.stderr
 
 

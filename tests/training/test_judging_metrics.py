@@ -1,4 +1,4 @@
-"""What judges took in a step is logged with the step."""
+"""Costs and latencies of judges, logged with their step."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,7 @@
 """Log-probabilities on a shared prompt and in chunks against the plain form, every row on its own and all at once."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -54,15 +55,15 @@ B, G, P, T = 3, 4, 7, 6
 RNG = np.random.default_rng(0)
 PROMPTS = RNG.integers(0, 53, (B, P))
 PROMPT_MASK = np.arange(P) >= np.array([[0], [3], [6]])
+LENGTHS = PROMPT_MASK.sum(1)
 TOKENS = RNG.integers(0, 53, (B * G, T))
 TEMPERATURE = 0.7
 
+pytestmark = pytest.mark.slow
 
-EVERY = [*sorted(ARCHITECTURES), *sorted(ADAPTED)]
 
-
-@pytest.fixture(params=["plain", "sliding"])
-def model(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(scope="module", params=["sliding"])
+def model(request: pytest.FixtureRequest) -> Iterator[Any]:
     """In float64, with weights large enough that everything shows."""
     name = request.param
     with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
@@ -86,9 +87,9 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def gradients(model: Any, of: Any) -> dict[Any, Any]:
-    """Of a loss with respect to all that trains, by path."""
+    """Return the gradients of a loss with respect to all that trains, by path."""
     kind = nnx.LoRAParam if any(nnx.to_flat_state(nnx.state(model, nnx.LoRAParam))) else nnx.Param
-    return dict(nnx.to_flat_state(nnx.grad(of, argnums=nnx.DiffState(0, kind))(model)))
+    return dict(nnx.to_flat_state(nnx.jit(nnx.grad(of, argnums=nnx.DiffState(0, kind)))(model)))
 
 
 def assert_close(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
@@ -99,6 +100,7 @@ def assert_close(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
         np.testing.assert_allclose(found[path][...], leaf[...], rtol=1e-7, atol=1e-9, err_msg=str(path))
 
 
+@nnx.jit
 def plain(model: Any) -> tuple[jax.Array, jax.Array]:
     """Every row on its own, prompt and all, with all logits at once."""
     prompts, filled = PROMPTS.repeat(G, 0), PROMPT_MASK.repeat(G, 0)
@@ -112,19 +114,26 @@ def plain(model: Any) -> tuple[jax.Array, jax.Array]:
     return chosen, -(jnp.exp(logps) * logps).sum(-1)
 
 
-def shared(model: Any, chunk: int | None) -> tuple[jax.Array, jax.Array]:
-    found = completion_statistics(
-        model,
-        jnp.asarray(PROMPTS),
-        jnp.asarray(PROMPT_MASK.sum(1)),
-        jnp.asarray(TOKENS),
-        temperature=TEMPERATURE,
-        chunk=chunk,
-    )
+def shared(
+    model: Any,
+    chunk: int | None,
+    prompts: np.ndarray = PROMPTS,
+    lengths: np.ndarray = LENGTHS,
+    tokens: np.ndarray = TOKENS,
+) -> tuple[jax.Array, jax.Array]:
+    """Log-probabilities and entropies of all completions, each prompt read once."""
+    arrays = map(jnp.asarray, (prompts, lengths, tokens))
+    compute: Any = nnx.jit(_shared, static_argnames="chunk")
+    found: tuple[jax.Array, jax.Array] = compute(model, *arrays, chunk=chunk)
+    return found
+
+
+def _shared(model: Any, *arrays: jax.Array, chunk: int | None) -> tuple[jax.Array, jax.Array]:
+    found = completion_statistics(model, *arrays, temperature=TEMPERATURE, chunk=chunk)
     return found.logps, found.entropies
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 5, 24])
+@pytest.mark.parametrize("chunk", [24])
 def test_log_probabilities_and_entropies_are_those_of_the_plain_form(model: Any, chunk: int | None) -> None:
     for found, expected in zip(shared(model, chunk), plain(model), strict=True):
         assert found.dtype == jnp.float64
@@ -132,56 +141,38 @@ def test_log_probabilities_and_entropies_are_those_of_the_plain_form(model: Any,
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("model", EVERY, indirect=True)
-@pytest.mark.parametrize(("chunk", "remat"), [(None, False), (5, True)])
-def test_gradients_are_those_of_the_plain_form(model: Any, chunk: int | None, remat: bool) -> None:
+@pytest.mark.parametrize(
+    ("model", "chunk", "remat"),
+    [("plain", None, False), *((name, 5, True) for name in ("sliding", "untied", "quantised"))],
+    indirect=["model"],
+)
+def test_gradients_are_those_of_the_plain_form(
+    model: Any, chunk: int | None, remat: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weights = jnp.asarray(RNG.normal(size=(B * G, T)))
     expected = gradients(model, lambda model: (plain(model)[0] * weights).sum())
     np.testing.assert_allclose(shared(model, chunk)[0], plain(model)[0], rtol=1e-9, atol=1e-9)
-    model.remat = remat
+    monkeypatch.setattr(model, "remat", remat)
     assert_close(gradients(model, lambda model: (shared(model, chunk)[0] * weights).sum()), expected)
 
 
-@pytest.mark.parametrize("model", ["sliding", "quantised"], indirect=True)
 def test_gradients_of_parts_of_the_prompts_add_up_to_those_of_all(model: Any) -> None:
     weights = jnp.asarray(RNG.normal(size=(B * G, T)))
 
     def part(start: int, stop: int) -> dict[Any, Any]:
         rows = slice(start * G, stop * G)
-
-        def loss(model: Any) -> jax.Array:
-            found = completion_statistics(
-                model,
-                jnp.asarray(PROMPTS[start:stop]),
-                jnp.asarray(PROMPT_MASK.sum(1)[start:stop]),
-                jnp.asarray(TOKENS[rows]),
-                temperature=TEMPERATURE,
-                chunk=7,
-            )
-            return (found.logps * weights[rows]).sum()
-
-        return gradients(model, loss)
+        arrays = PROMPTS[start:stop], LENGTHS[start:stop], TOKENS[rows]
+        return gradients(model, lambda model: (shared(model, 7, *arrays)[0] * weights[rows]).sum())
 
     first, rest = part(0, 1), part(1, B)
     assert_close({path: first[path][...] + rest[path][...] for path in first}, part(0, B))
 
 
-@pytest.mark.parametrize("model", ["sliding", "quantised"], indirect=True)
 def test_slots_that_no_row_fills_change_nothing(model: Any) -> None:
-    """What cutting arrays to a bucket of lengths leaves out."""
-    weights = jnp.asarray(RNG.normal(size=(B * G, T)))
-
-    def longer(model: Any) -> jax.Array:
-        prompts, tokens = np.pad(PROMPTS, ((0, 0), (3, 0))), np.pad(TOKENS, ((0, 0), (0, 2)))
-        lengths = jnp.asarray(PROMPT_MASK.sum(1))
-        found = completion_statistics(
-            model, jnp.asarray(prompts), lengths, jnp.asarray(tokens), temperature=TEMPERATURE, chunk=5
-        )
-        return found.logps[:, :T]
-
-    np.testing.assert_allclose(longer(model), shared(model, 5)[0], rtol=1e-9)
-    found = gradients(model, lambda model: (longer(model) * weights).sum())
-    assert_close(found, gradients(model, lambda model: (shared(model, 5)[0] * weights).sum()))
+    """Arrays are cut to a bucket of lengths, which leaves such slots out."""
+    prompts, tokens = np.pad(PROMPTS, ((0, 0), (3, 0))), np.pad(TOKENS, ((0, 0), (0, 2)))
+    longer, _ = shared(model, 5, prompts, tokens=tokens)
+    np.testing.assert_allclose(longer[:, :T], shared(model, 5)[0], rtol=1e-9)
 
 
 def test_entropies_have_no_gradient(model: Any) -> None:
@@ -202,23 +193,13 @@ def test_logits_of_all_tokens_never_exist_at_once(model: Any) -> None:
 
 
 def test_what_stands_at_padding_of_a_prompt_does_not_count(model: Any) -> None:
-    before = shared(model, None)[0]
-    other = np.where(PROMPT_MASK, PROMPTS, 11)
-    after = completion_statistics(
-        model, jnp.asarray(other), jnp.asarray(PROMPT_MASK.sum(1)), jnp.asarray(TOKENS), temperature=TEMPERATURE
-    )
-    np.testing.assert_array_equal(after.logps, before)
+    before, after = (shared(model, None, prompts)[0] for prompts in (PROMPTS, np.where(PROMPT_MASK, PROMPTS, 11)))
+    np.testing.assert_array_equal(after, before)
 
 
 def test_one_token_completions_need_no_second_pass(model: Any) -> None:
-    found = completion_statistics(
-        model,
-        jnp.asarray(PROMPTS),
-        jnp.asarray(PROMPT_MASK.sum(1)),
-        jnp.asarray(TOKENS[:, :1]),
-        temperature=TEMPERATURE,
-    )
-    np.testing.assert_allclose(found.logps, plain(model)[0][:, :1], rtol=1e-9)
+    found, _ = shared(model, None, tokens=TOKENS[:, :1])
+    np.testing.assert_allclose(found, plain(model)[0][:, :1], rtol=1e-9)
 
 
 def test_prompts_and_completions_share_all_products_but_those_of_attention(model: Any) -> None:

@@ -18,5 +18,5 @@ def test_a_cache_without_room_is_refused_before_the_weights_are_loaded(monkeypat
     monkeypatch.setattr(building, "load_policy", load)
     config = small_run("generation.max_generation_steps=200000000")
     mixture = preflight(config, Path.cwd()).mixture
-    with pytest.raises(ConfigError, match=r"keys and values in \w+: .* completions × 200000000.* lower .*batch_size"):
+    with pytest.raises(ConfigError, match=r"200000000.* lower .*batch_size"):
         building.build_material(config, mixture)

@@ -1,4 +1,4 @@
-"""Whole runs on eight virtual devices give the metrics of one, whatever the mesh; `mesh_runs` takes them.
+"""Whole runs on eight virtual devices give the metrics of one, whatever the mesh; `mesh_runs` makes them.
 
 The tolerance: sums over rows and widths are taken in another order, which float32 shows in the sixth or seventh digit,
 and a gradient near zero, of which AdamW makes a step of full length, shows a little more of it. Completions are the
@@ -20,11 +20,11 @@ from safetensors.numpy import load_file
 from agent_tunix.tracking import read_rows
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.trained_policy import find_run
-from tests.training.mesh_runs import MESHES, name_of
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
-PAIRS = [(method, shape) for method, shapes in MESHES.items() for shape in shapes[1:]]
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    (directory / "log").write_text(done.stderr)
     return directory
 
 
 def metrics_of(run: Path) -> list[dict[str, Any]]:
-    """Of each step, without times."""
+    """Return those of each step, without times."""
     return [
         {name: value for name, value in row.items() if not name.startswith(("time/", "throughput/"))}
         for row in read_rows(run / "metrics.jsonl")
@@ -54,7 +53,7 @@ def metrics_of(run: Path) -> list[dict[str, Any]]:
 
 
 def differences(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[str]:
-    """What is not equal within the tolerance."""
+    """List the metrics that are not equal within the tolerance."""
     assert [row["step"] for row in found] == [row["step"] for row in expected]
     wrong = []
     for now, then in zip(found, expected, strict=True):
@@ -69,18 +68,17 @@ def differences(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> 
     return wrong
 
 
-@pytest.mark.parametrize(("method", "shape"), PAIRS, ids=[name_of(*pair) for pair in PAIRS])
-def test_a_run_on_a_mesh_has_the_metrics_of_one_device(runs: Path, method: str, shape: tuple[int, ...]) -> None:
-    alone = metrics_of(runs / name_of(method, (1, 1, 1)))
-    assert differences(metrics_of(runs / name_of(method, shape)), alone) == []
+@pytest.mark.parametrize("name", ["divided", "resumed"])
+def test_a_run_on_a_mesh_or_resumed_on_another_has_the_metrics_of_one_device(runs: Path, name: str) -> None:
+    assert differences(metrics_of(runs / name), metrics_of(runs / "alone")) == []
 
 
-def test_a_run_goes_on_on_another_mesh(runs: Path) -> None:
-    assert differences(metrics_of(runs / "resumed"), metrics_of(runs / name_of("grpo", (1, 1, 1)))) == []
+def test_an_optimiser_with_a_state_of_other_shapes_trains(runs: Path) -> None:
+    assert metrics_of(runs / "adafactor")[1]["policy/update_norm/rest"] > 0
 
 
 def test_a_policy_trained_by_eight_devices_is_exported_by_one_as_by_eight(runs: Path, tmp_path: Path) -> None:
-    export_run(find_run(runs / name_of("lora", (2, 2, 2))), tmp_path / "exported")
+    export_run(find_run(runs / "adafactor"), tmp_path / "exported")
     here, there = (
         load_file(directory / "model.safetensors") for directory in (tmp_path / "exported", runs / "exported")
     )
@@ -90,8 +88,8 @@ def test_a_policy_trained_by_eight_devices_is_exported_by_one_as_by_eight(runs: 
 
 
 def test_auto_takes_all_devices_and_says_why(runs: Path) -> None:
-    environment = json.loads((runs / "auto" / "environment.json").read_text())
-    assert len(environment["devices"]) == 8
-    log = (runs / "auto" / "train.log").read_text()
+    root = runs / "divided"
+    assert len(json.loads((root / "environment.json").read_text())["devices"]) == 8
+    log = (root / "train.log").read_text()
     assert "model.mesh_shape=auto: [data,fsdp,tp] = [8,1,1]: about" in log
     assert "on each of 8 devices" in log

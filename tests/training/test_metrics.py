@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.rewards import Outcome
-from agent_tunix.training import run
-from agent_tunix.training.preflight import preflight
+from tests.training.support import train_run
 
-# What Tunix 0.1.7 and Flax 0.12 use of each other and of JAX 0.10 has newer names there.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 COMPONENTS = ("correct", "tags", "lengthy", "flaky", "oracle")
@@ -39,27 +35,18 @@ def flaky(response):
         raise ValueError("it broke")
     return 1.0
 '''
-SETTINGS = [
-    "training.batch_size=4",
-    "training.num_batches=3",
-    "training.micro_batch_size=2",
+SETTINGS = (
     "training.eval_every_n_steps=2",
-    "grpo.num_generations=4",
-    "evaluation.num_samples=4",
     "evaluation.num_passes=2",
     "rewards.execution=inline",
     "rewards.max_failure_rate=1.0",
-    "tracking.progress=none",
     f"training.reward_function={MIXTURE}",
-]
+)
 
 
 def train(root: Path, *overrides: str) -> list[dict[str, Any]]:
     (root.parent / "its_rewards.py").write_text(REWARDS)
-    register_schema()
-    with initialize_config_dir(str(find_conf_directory()), version_base=None):
-        config = to_typed(compose("config", [*SETTINGS, *overrides]))
-    run.train(preflight(config, root.parent), root)
+    train_run(root, *SETTINGS, *overrides)
     return [json.loads(line, parse_constant=pytest.fail) for line in (root / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -98,7 +85,7 @@ def test_every_metric_that_a_run_writes_is_documented(rows: list[dict[str, Any]]
 
 
 def test_every_metric_that_is_documented_as_written_is(rows: list[dict[str, Any]]) -> None:
-    evaluated = [row for row in rows if row["step"] in (0, 2, 3)]
+    evaluated = [row for row in rows if row["step"] in (0, 2, 4)]
     due = {"always": rows[1:], "by default": rows[1:], "at evaluations": evaluated}
     due["with `evaluation.num_passes` above 1"] = evaluated
     for name, when in documented():
@@ -125,7 +112,7 @@ def test_shares_and_causes_are_whole_in_a_real_run(rows: list[dict[str, Any]]) -
 
 
 def test_without_statistics_only_what_is_documented_as_always_is_left(tmp_path: Path) -> None:
-    rows = train(tmp_path / "run", "training.log_reward_stats=false", "training.num_batches=1")
+    rows = train(tmp_path / "run", "training.log_reward_stats=false", "training.eval_every_n_steps=0")
     left_out = [pattern_of(name) for name, when in documented() if when in ("by default", "for pairs with a weight")]
     assert [name for name in rows[1] if any(pattern.fullmatch(name) for pattern in left_out)] == []
     always = {name for name, when in documented() if when == "always" and "<" not in name}

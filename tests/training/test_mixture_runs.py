@@ -1,7 +1,6 @@
 """Mixtures in training: a few steps of the tiny model, in this process."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,11 @@ from typing import Any
 import pytest
 
 from agent_tunix.errors import CheckpointError
-from agent_tunix.training import run
-from agent_tunix.training.preflight import preflight
+from tests.raising import raises
 from tests.small_run import NUM_STEPS
-from tests.training.support import small_run
+from tests.training.support import copy_run, train_run
 
-# What Tunix 0.1.7 and Flax 0.12 use of each other and of JAX 0.10 has newer names there.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = pytest.mark.slow
 
 SETTINGS = (
     "training.eval_every_n_steps=1",
@@ -37,14 +34,14 @@ MIXTURE = (
     " later: {function: debug, weight: {from: 0.0, to: 1.0, steps: 3, kind: step}},"
     " follows: {function: match_format_exactly,"
     " weight: {metric: rewards/tags/mean, from: 0.0, to: 1.0, values: [0, 1]}},"
-    " long: {function: 'mine.py:noticed', weight: 0.1, requires: {tags: 0.5}, transform: [rank], when: {kind: sum}}}"
+    " long: {function: 'notes.py:noticed', weight: 0.1, requires: {tags: 0.5}, transform: [rank], when: {kind: sum}}}"
 )
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("mixtures")
-    (directory / "mine.py").write_text(REWARDS)
+    (directory / "notes.py").write_text(REWARDS)
     rows = [
         {"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1), "kind": "sum" if n % 2 else "other"}
         for n in range(1, 33)
@@ -56,14 +53,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(directory: Path, name: str, *overrides: str) -> list[dict[str, Any]]:
     """Train in `directory/name`; the rows of its metrics without timings."""
-    config = small_run(*SETTINGS, "data.source=jsonl", f"data.path={directory}", *overrides)
-    run.train(preflight(config, directory), directory / name)
-    return read_rows(directory / name)
-
-
-def read_rows(root: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))} for row in rows]
+    return train_run(directory / name, *SETTINGS, "data.source=jsonl", f"data.path={directory}", *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +79,7 @@ def test_a_weight_follows_what_the_step_before_logged(rows: list[dict[str, Any]]
 def test_a_gated_and_routed_component_is_computed_where_it_counts_and_counted_where_not(
     rows: list[dict[str, Any]], directory: Path
 ) -> None:
-    (module,) = (module for name, module in sys.modules.items() if name.startswith("mine@"))
+    (module,) = (module for name, module in sys.modules.items() if name.startswith("notes@"))
     assert {kind for _, kind, _ in module.COMPUTED} <= {"sum"}
     shut, elsewhere = steps(rows, "rewards/long/gate_shut"), steps(rows, "rewards/long/outcomes/not_applicable")
     for step in range(1, NUM_STEPS + 1):
@@ -107,17 +97,17 @@ def test_raw_and_transformed_values_are_both_logged(rows: list[dict[str, Any]]) 
 
 
 def test_a_resumed_run_goes_on_with_the_weights_of_an_unbroken_one(rows: list[dict[str, Any]], directory: Path) -> None:
-    shutil.copytree(directory / "whole", directory / "resumed")
-    shutil.rmtree(directory / "resumed" / "checkpoints" / f"step_{NUM_STEPS:06d}")
+    copy_run(directory / "whole", directory / "resumed", without=NUM_STEPS)
     again = train(directory, "resumed", f"training.reward_function={MIXTURE}", "training.resume=true")
     assert again == rows
 
 
 def test_a_resume_with_another_reward_warns_by_name_or_refuses(rows: list[dict[str, Any]], directory: Path) -> None:
-    shutil.copytree(directory / "whole", directory / "changed")
+    copy_run(directory / "whole", directory / "changed")
     other = f"training.reward_function={MIXTURE.replace('weight: 0.1', 'weight: 0.2')}"
-    with pytest.raises(CheckpointError, match=r"weight of long 0\.1 → 0\.2\n.*go on with rewards.on_change=warn"):
+    with raises(CheckpointError, "reward_changed") as caught:
         train(directory, "changed", other, "training.resume=true", "rewards.on_change=refuse")
+    assert "weight of long 0.1 → 0.2" in str(caught.value)
     train(directory, "changed", other, "training.resume=true")
     log = (directory / "changed" / "train.log").read_text()
     assert "the reward has changed since the checkpoint was written: weight of long 0.1 → 0.2" in log
@@ -133,14 +123,8 @@ def test_the_fingerprint_is_stored_beside_the_run_and_in_checkpoints(
     assert list(metadata["mixture"]) == ["rewards/tags/mean"]
 
 
-@pytest.mark.parametrize("scaling", ["batch", "none", "component"])
-def test_the_scaling_reaches_the_advantages(scaling: str, rows: list[dict[str, Any]], directory: Path) -> None:
-    scaled = train(
-        directory,
-        scaling,
-        f"training.reward_function={MIXTURE}",
-        f"grpo.advantage_scaling={scaling}",
-    )
+def test_the_scaling_reaches_the_advantages(rows: list[dict[str, Any]], directory: Path) -> None:
+    scaled = train(directory, "scaled", f"training.reward_function={MIXTURE}", "grpo.advantage_scaling=component")
     # The first step sees the same completions, whatever becomes of their scores.
     assert scaled[1]["rewards/total/mean"] == rows[1]["rewards/total/mean"]
     assert scaled[1]["advantages/std"] != rows[1]["advantages/std"]

@@ -1,21 +1,21 @@
+"""Checks of a configuration that need no JAX."""
+
 import json
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
+from agent_tunix.config.compose import compose_overrides, find_conf_directory
 from agent_tunix.errors import ConfigError, RewardError
 from agent_tunix.rewards import fingerprint
 from agent_tunix.training.preflight import Checked, preflight
+from tests.raising import raises
 
 SHIPPED = sorted(file.stem for file in (find_conf_directory() / "reward").glob("*.yaml"))
 
 
 def checked(directory: Path, *overrides: str) -> Checked:
-    register_schema()
-    with initialize_config_dir(str(find_conf_directory()), version_base=None):
-        return preflight(to_typed(compose("config", list(overrides))), directory)
+    return preflight(compose_overrides(list(overrides)), directory)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -49,7 +49,7 @@ def test_a_route_by_a_column_that_the_data_lack_is_refused(tmp_path: Path) -> No
         (tmp_path / f"{split}.jsonl").write_text(rows)
     data = ["data.source=jsonl", f"data.path={tmp_path}"]
     checked(tmp_path, *data, "training.reward_function={a:{function:math,when:{kind:sum}}}")
-    with pytest.raises(RewardError, match="names the column 'level', which the dataset lacks"):
+    with pytest.raises(RewardError, match="the column 'level'"):
         checked(tmp_path, *data, "training.reward_function={a:{function:math,when:{level:3}}}")
 
 
@@ -62,17 +62,19 @@ def test_a_route_by_a_column_that_the_data_lack_is_refused(tmp_path: Path) -> No
     ],
 )
 def test_a_subset_that_the_source_does_not_read_is_refused(overrides: list[str], key: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"^{key}=foo is not read by the source synthetic, but by huggingface, tfds"):
+    with raises(ConfigError, "unread_subset") as caught:
         checked(tmp_path, *overrides)
+    assert str(caught.value).startswith(f"{key}=foo")
 
 
 def test_a_mesh_that_cannot_divide_the_model_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"divides the model over tp=5, and num_heads × head_dim 96, .* try tp=4"):
+    with raises(ConfigError, "indivisible_model") as caught:
         checked(tmp_path, "model.mesh_shape=[1,1,5]")
+    assert "try tp=4" in str(caught.value)
     checked(tmp_path, "model.mesh_shape=[7,1,1]", "grpo.num_generations=7")
 
 
 @pytest.mark.parametrize("given", ["[2]", "all", "[1,1,1,1]", "[8,0]"])
 def test_what_is_no_mesh_shape_is_refused(given: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"model.mesh_shape must be auto or positive numbers, \[fsdp,tp\] or"):
+    with pytest.raises(ConfigError, match=r"model.mesh_shape must be auto or"):
         checked(tmp_path, f"model.mesh_shape={given}")

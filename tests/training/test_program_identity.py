@@ -1,4 +1,4 @@
-"""What a run's compiled programs are found by: no two programs may have the same digest, or a run trains another."""
+"""Digests by which a run finds its compiled programs: with the digest of another a run would train another."""
 
 import json
 import shutil
@@ -18,6 +18,8 @@ from agent_tunix.training.evaluation import begin_evaluation
 from agent_tunix.training.learner import StepSettings
 from agent_tunix.training.preflight import preflight
 from tests.training.support import small_run
+
+pytestmark = pytest.mark.slow
 
 # Of each group and key that is left out of the identity, what could be taken for part of a program.
 LEFT_OUT = (
@@ -65,7 +67,7 @@ class Recorded(Programs):
 
 
 def programs_of(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> dict[str, str]:
-    """Of all that a run compiles before its first step: what it is found by → what it is."""
+    """Return the digests of all that a run compiles before its first step, and the program of each."""
     monkeypatch.setattr(building, "Programs", Recorded)
     config = small_run(*overrides)
     material = build_material(config, preflight(config, Path.cwd()).mixture)
@@ -89,28 +91,21 @@ def test_what_is_left_out_of_the_identity_is_in_no_program(monkeypatch: pytest.M
     assert {place: after[place] for place in before if place in after}.items() <= before.items()
 
 
-def test_a_model_that_was_replaced_in_its_place_has_programs_of_its_own(
+def test_a_file_of_the_model_that_was_changed_gives_programs_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The architecture belongs to all programs, the ids that end a completion to the sampler alone."""
     model = Path(shutil.copytree(EMBEDDED_MODEL, tmp_path / "model"))
-    before = programs_of(monkeypatch, f"model.path={model}")
-    described = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(described | {"rope_theta": 10_000}))
-    after = programs_of(monkeypatch, f"model.path={model}")
-    assert not before.keys() & after
-    assert not set(before.values()) & set(after.values())
-
-
-def test_ids_that_end_a_completion_belong_to_the_sampler_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They come from a file beside the architecture, which the identity does not have."""
-    model = Path(shutil.copytree(EMBEDDED_MODEL, tmp_path / "model"))
-    before = programs_of(monkeypatch, f"model.path={model}")
-    described = json.loads((model / "generation_config.json").read_text())
-    (model / "generation_config.json").write_text(json.dumps(described | {"eos_token_id": [2, 7]}))
-    after = programs_of(monkeypatch, f"model.path={model}")
-    shared = before.keys() & after
+    found = [programs_of(monkeypatch, f"model.path={model}")]
+    for name, change in (("generation_config.json", {"eos_token_id": [2, 7]}), ("config.json", {"rope_theta": 10_000})):
+        (model / name).write_text(json.dumps(json.loads((model / name).read_text()) | change))
+        found.append(programs_of(monkeypatch, f"model.path={model}"))
+    before, of_other_ends, of_another_model = found
+    shared = before.keys() & of_other_ends
     assert sorted(place.partition("-")[0] for place in shared) == ["reference", "update"]
-    assert all(before[place] == after[place] for place in shared)
+    assert all(before[place] == of_other_ends[place] for place in shared)
+    assert not of_other_ends.keys() & of_another_model
+    assert not set(of_other_ends.values()) & set(of_another_model.values())
 
 
 def test_another_kind_of_processor_has_programs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

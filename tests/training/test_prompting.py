@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.training.state import changed_since
+from tests.raising import raises
 from tests.training.support import small_run
 
 # Of the default run's 4,096 training prompts, in order, as they were before prompts could be configured.
@@ -84,8 +85,9 @@ def test_what_the_chat_template_refuses_is_left_out_and_counted() -> None:
 
 
 def test_without_any_prompt_left_the_reasons_are_told() -> None:
-    with pytest.raises(DataError, match=r"no prompt can be made of the 1 examples: 1 × shown as a worked example"):
+    with raises(DataError, "no_prompts") as caught:
         encode(EXAMPLES[:1], few_shot=[{"prompt": "1 + 1?", "answer": "2"}])
+    assert "1 × shown as a worked example" in str(caught.value)
 
 
 def test_over_long_prompts_are_counted_with_worked_examples_in_them() -> None:
@@ -98,7 +100,7 @@ def test_over_long_prompts_are_counted_with_worked_examples_in_them() -> None:
     prompts = encode_examples(EXAMPLES, tokenizer, config)
     assert prompts.dropped.describe() == f"1 × prompt over {max(lengths) - 1} tokens (line 3; {max(lengths)} tokens)"
     config.generation.over_long = "refuse"
-    with pytest.raises(DataError, match=rf"set generation\.max_prompt_length={max(lengths)} or"):
+    with pytest.raises(DataError, match=f"max_prompt_length={max(lengths)} or"):
         encode_examples(EXAMPLES, tokenizer, config)
 
 
@@ -107,23 +109,21 @@ BASE = {"system": "Be kind.", "template": "{question}", "chat_template": PLAIN}
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("other", "same"),
     [
-        {"system": "Be brief."},
-        {"system": None},
-        {"template": "{question} Go."},
-        {"few_shot": [{"prompt": "9?", "answer": "9"}]},
-        {"chat_template": "{% for m in messages %}{{ m.content }}!{% endfor %}"},
-        {"chat_template": None},
+        ({"system": "Be brief."}, False),
+        ({"system": None}, False),
+        ({"template": "{question} Go."}, False),
+        ({"few_shot": [{"prompt": "9?", "answer": "9"}]}, False),
+        ({"chat_template": "{% for m in messages %}{{ m.content }}!{% endfor %}"}, False),
+        ({"chat_template": None}, False),
+        ({"format": "{answer}!"}, True),
+        ({"date": "2031-01-01"}, True),
+        ({"without_system_role": "refuse"}, True),
     ],
 )
-def test_whatever_changes_the_prompts_changes_their_fingerprint(changed: dict[str, Any]) -> None:
-    assert fingerprint(**BASE) != fingerprint(**{**BASE, **changed})
-
-
-@pytest.mark.parametrize("same", [{"format": "{answer}!"}, {"date": "2031-01-01"}, {"without_system_role": "refuse"}])
-def test_what_leaves_the_prompts_as_they_are_leaves_their_fingerprint(same: dict[str, Any]) -> None:
-    assert fingerprint(**BASE) == fingerprint(**{**BASE, **same})
+def test_the_fingerprint_is_that_of_the_prompts(other: dict[str, Any], same: bool) -> None:
+    assert (fingerprint(**BASE) == fingerprint(**{**BASE, **other})) is same
 
 
 def test_the_date_counts_where_the_template_writes_it() -> None:
@@ -142,15 +142,11 @@ def test_changed_prompts_are_told_in_words() -> None:
     assert line.startswith("the prompts are no longer the same tokens")
 
 
-@pytest.fixture
-def settled() -> Callable[..., Config]:
-    def settle(**prompt: Any) -> Config:
-        return settle_prompts(dataclasses.replace(Config(), prompt=PromptConfig(**prompt)))
-
-    return settle
+def settled(**prompt: Any) -> Config:
+    return settle_prompts(dataclasses.replace(Config(), prompt=PromptConfig(**prompt)))
 
 
-def test_settled_prompts_need_nothing_but_their_configuration(settled: Callable[..., Config], tmp_path: Any) -> None:
+def test_settled_prompts_need_nothing_but_their_configuration(tmp_path: Path) -> None:
     (tmp_path / "mine.jinja").write_text("{{ messages }}")
     config = settled(num_few_shot=2, chat_template=str(tmp_path / "mine.jinja"))
     assert config.prompt.chat_template == "{{ messages }}"
@@ -166,6 +162,6 @@ def test_worked_examples_of_a_stream_are_drawn_from_its_first_rows() -> None:
     assert first >= set(shown)
 
 
-def test_a_template_that_cannot_be_read_is_named(settled: Callable[..., Config]) -> None:
-    with pytest.raises(ConfigError, match=r"prompt.chat_template=nowhere.jinja cannot be read"):
+def test_a_template_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"prompt.chat_template=nowhere.jinja"):
         settled(chat_template="nowhere.jinja")

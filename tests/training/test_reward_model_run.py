@@ -10,15 +10,16 @@ from agent_tunix.training.run import train
 from tests.rewards.reward_model.models import save_decoder
 from tests.training.support import small_run
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="reward models need torch (extra `reward_model`)")
 
 
-def test_three_steps_train_with_a_reward_model(tmp_path: Path) -> None:
+def test_a_run_trains_with_a_reward_model(tmp_path: Path) -> None:
     save_decoder(tmp_path / "model")
     reward = "{scored:{function:reward_model,args:{path:%s,activation:sigmoid}},form:{function:format,weight:0.1}}"
     config = small_run(
         f"training.reward_function={reward % (tmp_path / 'model')}",
-        "training.num_batches=3",
         "training.eval_every_n_steps=0",
         # Neither of the two is a limit for it.
         "rewards.execution=process",
@@ -26,7 +27,7 @@ def test_three_steps_train_with_a_reward_model(tmp_path: Path) -> None:
     )
     train(preflight(config, tmp_path), tmp_path / "run")
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()][1:]
-    assert len(rows) == 3
+    assert len(rows) == 4
     for row in rows:
         assert 0 < row["rewards/scored/mean"] < 1
         assert row["rewards/scored/std"] > 0

@@ -1,18 +1,19 @@
 """Runs whose reward is a user's own file: scored in workers, whatever it does, and stopped where that is asked."""
 
-import json
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardFailureRateError
+from agent_tunix.tracking import StoredRun
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
+from tests.raising import raises
 from tests.rewards.execution.leftovers import take_stock
-from tests.training.support import small_run
+from tests.training.support import small_run, train_config
 
 Configure = Callable[..., Config]
 
@@ -33,15 +34,16 @@ def configure(tmp_path: Path) -> Configure:
     return configure
 
 
-def rows_of(root: Path) -> list[dict[str, float]]:
-    rows = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
-    return [row for row in rows if row["step"] > 0]
+def rows_of(config: Config, root: Path) -> list[dict[str, Any]]:
+    """Train; the rows of the steps, without timings."""
+    return train_config(config, root)[1:]
 
 
 FAULTS = """
-    import os
+    import logging, os
     def reward(response, step):
         print("so said the reward")
+        logging.getLogger("mine").warning("seen %r", response)
         if step == 1:
             os._exit(1)
         if step == 2:
@@ -52,38 +54,44 @@ FAULTS = """
     """
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_past_faults(configure: Configure, tmp_path: Path) -> None:
+    """Messages that a reward logs are stored with its completion."""
     config = configure(FAULTS)
     config.rewards.max_failure_rate = 1.0
-    train(preflight(config, tmp_path), tmp_path / "run")
     met = [
         {name.rpartition("/")[2] for name, count in row.items() if name.startswith("rewards/outcomes/") and count}
-        for row in rows_of(tmp_path / "run")
+        for row in rows_of(config, tmp_path / "run")
     ]
     assert met == [{"error"}, {"timeout"}, {"error"}, {"scored"}]
     assert "so said the reward" in (tmp_path / "run" / "train.log").read_text()
+    *_, stored = StoredRun(tmp_path / "run").rollouts.iterate()
+    for sample, score in zip(stored.samples, stored.scores, strict=True):
+        assert f"WARNING seen {sample.response!r}\n" in score.extras["reward"]["log"]
 
 
+@pytest.mark.slow
 def test_too_many_faults_stop_the_run_and_leave_nothing(configure: Configure, tmp_path: Path) -> None:
     config = configure("def reward(response, step):\n    if step == 2: raise ValueError('no more')\n    return 1.0\n")
     before = take_stock()
-    with pytest.raises(RewardFailureRateError, match=r"no more[\s\S]*checkpoint of step 1 is saved"):
-        train(preflight(config, tmp_path), tmp_path / "run")
+    with raises(RewardFailureRateError, "reward_failure_rate") as caught:
+        rows_of(config, tmp_path / "run")
+    assert "step 2: 16 of 16 completions went unscored" in str(caught.value)
+    assert "no more" in str(caught.value)
+    assert "checkpoint of step 1 is saved" in str(caught.value)
     after = take_stock()
     assert set(after.processes) <= set(before.processes)
     assert [name for name in after.threads if "reward" in name] == []
 
 
+@pytest.mark.slow
 def test_a_reward_trains_alike_here_and_in_workers(configure: Configure, tmp_path: Path) -> None:
     config = configure("def reward(response, answer):\n    return len(set(response)) / 10 + (answer in response)\n")
+    found = []
     for place in ("inline", "process"):
         config.rewards.execution = place
-        train(preflight(config, tmp_path), tmp_path / place)
-    inline, isolated = (
-        [{name: row[name] for name in row if not name.startswith(("time/", "throughput/"))} for row in rows_of(root)]
-        for root in (tmp_path / "inline", tmp_path / "process")
-    )
-    assert inline == isolated
+        found.append(rows_of(config, tmp_path / place))
+    assert found[0] == found[1]
 
 
 def test_settings_that_make_no_sense_are_refused(configure: Configure, tmp_path: Path) -> None:
@@ -91,5 +99,7 @@ def test_settings_that_make_no_sense_are_refused(configure: Configure, tmp_path:
     config.rewards.execution = "threads"
     config.rewards.timeout_s = 0.0
     config.rewards.num_workers = 0
-    with pytest.raises(ConfigError, match=r"rewards\.execution[\s\S]*rewards\.num_workers[\s\S]*rewards\.timeout_s"):
+    with pytest.raises(ConfigError) as caught:
         preflight(config, tmp_path)
+    for key in ("execution", "num_workers", "timeout_s"):
+        assert f"rewards.{key}" in str(caught.value)

@@ -14,6 +14,9 @@ from tunix.rl.rollout import base_rollout
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.rollout import Completions, Rollout
 from agent_tunix.training.sampling import Sampling
+from tests.training.reference_sampler import Logits, complete, logits_of, logps_of
+
+pytestmark = pytest.mark.slow
 
 P, T, G = 64, 24, 3
 SAMPLED = Sampling(T, temperature=0.7)
@@ -36,40 +39,10 @@ def greedy(rollout: Rollout, prompts: list[list[int]]) -> Completions:
     return draw(rollout, prompts, seed=1, sampling=GREEDY)
 
 
-class Reference:
-    """The whole forward pass for every token of every row by itself: no cache, no batch, no padding on the left."""
-
-    def __init__(self, policy: nnx.Module, pad_id: int, eos_ids: Sequence[int]) -> None:
-        self.graphdef, self.state = nnx.split(policy)
-        self.pad_id, self.eos_ids = pad_id, eos_ids
-
-    def logits(self, ids: Sequence[int]) -> np.ndarray:
-        """[len(ids), V]; the row is filled up on the right, where a causal model cannot see it."""
-        tokens = np.zeros((1, P + T), np.int32)
-        tokens[0, : len(ids)] = ids
-        return np.array(_forward(self.graphdef, self.state, tokens))[0, : len(ids)]
-
-    def complete(self, prompt: Sequence[int], choose: Any) -> list[int]:
-        """`choose(logits, t)` until the end or T tokens."""
-        ids: list[int] = []
-        while len(ids) < T and not (ids and ids[-1] in self.eos_ids):
-            logits_V = self.logits([*prompt, *ids])[-1]
-            logits_V[self.pad_id] = -np.inf
-            ids.append(int(choose(logits_V, len(ids))))
-        return ids
-
-
-@jax.jit
-def _forward(graphdef: Any, state: Any, tokens_1C: Any) -> jax.Array:
-    model = nnx.merge(graphdef, state)
-    C = tokens_1C.shape[1]
-    logits, _ = model(tokens_1C, jnp.arange(C)[None], None, jnp.tril(jnp.ones((1, C, C), jnp.bool_)))
-    return jnp.asarray(logits)
-
-
 @pytest.fixture(scope="module")
-def reference(policy: nnx.Module, tokenizer: Tokenizer) -> Reference:
-    return Reference(policy, tokenizer.pad_id(), tokenizer.eos_ids)
+def logits(policy: nnx.Module) -> Logits:
+    """The whole forward pass for every token of every row by itself: no cache, no batch, no padding on the left."""
+    return logits_of(policy, P + T)
 
 
 def counted(completions: Completions) -> list[list[int]]:
@@ -77,58 +50,44 @@ def counted(completions: Completions) -> list[list[int]]:
 
 
 def test_greedy_equals_a_loop_without_cache_on_ragged_prompts(
-    greedy: Completions, reference: Reference, prompts: list[list[int]]
+    greedy: Completions, logits: Logits, prompts: list[list[int]], tokenizer: Tokenizer
 ) -> None:
     assert len({len(prompt) for prompt in prompts}) > 1
-    expected = [reference.complete(prompt, lambda logits, t: np.argmax(logits)) for prompt in prompts]
-    assert counted(greedy) == expected
+    ends: Any = {"pad_id": tokenizer.pad_id(), "eos_ids": tokenizer.eos_ids}
+    key = jax.random.key(1)
+    assert counted(greedy) == [complete(logits, prompt, 0, key, GREEDY, **ends) for prompt in prompts]
 
 
 def test_sampled_frequencies_of_the_first_token_are_the_models(
-    rollout: Rollout, reference: Reference, prompts: list[list[int]]
+    rollout: Rollout, logits: Logits, prompts: list[list[int]], tokenizer: Tokenizer
 ) -> None:
     sampling = Sampling(1, temperature=1.0)
     found = rollout.sample(prompts[:1], jax.random.key(3), sampling, num_generations=4096, max_prompt_length=P)
-    logits_V = reference.logits(prompts[0])[-1]
+    assert (found.lengths == 1).all()
+    assert (
+        found.ended.tolist() == np.isin(found.tokens[:, 0], tokenizer.eos_ids).tolist()
+    )  # those that were cut have not
+    logits_V = logits(prompts[0])[-1]
     probs_V = np.exp(logits_V - logits_V.max())
     probs_V /= probs_V.sum()
     shares_V = np.bincount(found.tokens[:, 0], minlength=len(probs_V)) / 4096
     assert np.abs(shares_V - probs_V).max() < 4 * np.sqrt(0.25 / 4096)
 
 
-def test_the_end_of_sequence_token_is_in_the_completion_and_in_the_mask(
-    drawn: Completions, tokenizer: Tokenizer
-) -> None:
+def test_the_end_of_sequence_token_counts_and_nothing_after_it(drawn: Completions, tokenizer: Tokenizer) -> None:
     assert drawn.ended.any()
     for tokens, mask, length, ended in zip(drawn.tokens, drawn.mask, drawn.lengths, drawn.ended, strict=True):
-        assert mask.sum() == length
+        assert mask.tolist() == [place < length for place in range(T)]
         assert ended == (tokens[length - 1] in tokenizer.eos_ids)
-        assert mask[length - 1]
-
-
-def test_nothing_after_the_end_counts(drawn: Completions, tokenizer: Tokenizer) -> None:
-    for tokens, mask, length in zip(drawn.tokens, drawn.mask, drawn.lengths, strict=True):
         assert not np.isin(tokens[: length - 1], tokenizer.eos_ids).any()
         assert (tokens[length:] == tokenizer.pad_id()).all()
-        assert not mask[length:].any()
 
 
-def test_a_completion_cut_at_the_limit_has_not_ended(rollout: Rollout, prompts: list[list[int]]) -> None:
-    found = rollout.sample(prompts, jax.random.key(0), Sampling(2), num_generations=2, max_prompt_length=P)
-    assert not found.ended.any()
-    assert (found.lengths == 2).all()
-
-
-def test_the_same_key_gives_the_same_completions(
-    rollout: Rollout, prompts: list[list[int]], drawn: Completions
-) -> None:
-    again = draw(rollout, prompts, seed=1)
+def test_the_key_decides_the_completions(rollout: Rollout, prompts: list[list[int]], drawn: Completions) -> None:
+    again, other = (draw(rollout, prompts, seed=seed) for seed in (1, 2))
     assert np.array_equal(again.tokens, drawn.tokens)
     assert again.texts == drawn.texts
-
-
-def test_another_key_gives_other_completions(rollout: Rollout, prompts: list[list[int]], drawn: Completions) -> None:
-    assert not np.array_equal(draw(rollout, prompts, seed=2).tokens, drawn.tokens)
+    assert not np.array_equal(other.tokens, drawn.tokens)
 
 
 def test_the_copies_of_a_prompt_differ(drawn: Completions) -> None:
@@ -169,50 +128,34 @@ def test_any_of_several_end_tokens_ends(
     assert counted(found)[0] == counted(greedy)[0][: counted(greedy)[0].index(second) + 1]
 
 
-@pytest.mark.parametrize("length", [P + 1, 2 * P])
-def test_a_prompt_that_is_too_long_is_refused_rather_than_cut(rollout: Rollout, length: int) -> None:
+def test_a_prompt_that_is_too_long_is_refused_rather_than_cut(rollout: Rollout) -> None:
     with pytest.raises(ValueError, match="broadcast"):
-        rollout.sample([[5] * length], jax.random.key(0), GREEDY, num_generations=1, max_prompt_length=P)
+        rollout.sample([[5] * (P + 1)], jax.random.key(0), GREEDY, num_generations=1, max_prompt_length=P)
 
 
 def test_log_probabilities_have_the_sampling_temperature(
-    rollout: Rollout, reference: Reference, prompts: list[list[int]], drawn: Completions
+    rollout: Rollout, logits: Logits, prompts: list[list[int]], drawn: Completions
 ) -> None:
-    """The vanilla engine leaves it out, and ratios are then not 1 at learning rate 0."""
+    """The sampler's and those of the training loss; the vanilla engine leaves the temperature out."""
+    assert drawn.logps.dtype == np.float32
     logps_NT = np.asarray(rollout.get_per_token_logps(jnp.asarray(drawn.prompt_tokens), jnp.asarray(drawn.tokens)))
     for row, ids in enumerate(counted(drawn)):
-        prompt = prompts[row // G]
-        logits_TV = reference.logits([*prompt, *ids])[len(prompt) - 1 : -1] / 0.7
-        expected_TV = logits_TV - np.log(np.exp(logits_TV).sum(axis=-1, keepdims=True))
-        np.testing.assert_allclose(logps_NT[row, : len(ids)], expected_TV[range(len(ids)), ids], atol=1e-4)
-
-
-def test_the_sampler_gives_the_log_probability_of_each_token(
-    reference: Reference, prompts: list[list[int]], drawn: Completions
-) -> None:
-    assert drawn.logps.dtype == np.float32
-    for row, ids in enumerate(counted(drawn)):
-        prompt = prompts[row // G]
-        logits_TV = reference.logits([*prompt, *ids])[len(prompt) - 1 : -1] / 0.7
-        expected_TV = logits_TV - np.log(np.exp(logits_TV).sum(axis=-1, keepdims=True))
-        np.testing.assert_allclose(drawn.logps[row, : len(ids)], expected_TV[range(len(ids)), ids], atol=1e-4)
+        expected = logps_of(logits, prompts[row // G], ids, 0.7)
+        np.testing.assert_allclose(drawn.logps[row, : len(ids)], expected, atol=1e-4)
+        np.testing.assert_allclose(logps_NT[row, : len(ids)], expected, atol=1e-4)
         assert (drawn.logps[row, len(ids) :] == 0).all()
 
 
-def test_the_samplers_log_probabilities_are_those_of_the_training_loss(rollout: Rollout, drawn: Completions) -> None:
-    tokens_NT = jnp.asarray(drawn.tokens)
-    logps_NT = np.asarray(rollout.get_per_token_logps(jnp.asarray(drawn.prompt_tokens), tokens_NT))
-    np.testing.assert_allclose(drawn.logps[drawn.mask], logps_NT[drawn.mask], atol=1e-4)
-
-
-def test_log_probabilities_are_before_truncation(rollout: Rollout, prompts: list[list[int]]) -> None:
+def test_top_k_one_is_the_likeliest_token_and_log_probabilities_are_before_truncation(
+    rollout: Rollout, prompts: list[list[int]], greedy: Completions, logits: Logits
+) -> None:
     """After it, the only token left would have probability 1."""
-    found = rollout.sample(
-        prompts, jax.random.key(9), Sampling(T, temperature=0.7, top_k=1), num_generations=1, max_prompt_length=P
-    )
-    expected = np.asarray(rollout.get_per_token_logps(jnp.asarray(found.prompt_tokens), jnp.asarray(found.tokens)))
-    assert (found.logps[found.mask] < 0).any()
-    np.testing.assert_allclose(found.logps[found.mask], expected[found.mask], atol=1e-4)
+    sampling = Sampling(T, temperature=0.7, top_k=1)
+    found = rollout.sample(prompts, jax.random.key(9), sampling, num_generations=1, max_prompt_length=P)
+    assert counted(found) == counted(greedy)
+    for row, ids in enumerate(counted(found)):
+        expected = logps_of(logits, prompts[row], ids, 0.7)
+        np.testing.assert_allclose(found.logps[row, : len(ids)], expected, atol=1e-4)
 
 
 # The engine's interface to Tunix.
@@ -239,10 +182,3 @@ def test_tunixs_interface_samples_under_its_seed(rollout: Rollout) -> None:
 
     assert texts(0) == texts(0)
     assert texts(0) != texts(1)
-
-
-def test_top_k_one_is_the_likeliest_token(rollout: Rollout, prompts: list[list[int]], greedy: Completions) -> None:
-    found = rollout.sample(
-        prompts, jax.random.key(9), Sampling(T, temperature=0.7, top_k=1), num_generations=1, max_prompt_length=P
-    )
-    assert counted(found) == counted(greedy)

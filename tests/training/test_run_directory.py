@@ -10,6 +10,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.training.run_directory import hold, with_absolute_places
+from tests.raising import raises
 
 
 @pytest.fixture
@@ -72,5 +73,5 @@ def test_whoever_looks_whether_a_run_goes_on_keeps_none_from_starting(tmp_path: 
 
 
 def test_a_directory_in_which_another_process_runs_is_refused(tmp_path: Path) -> None:
-    with hold(tmp_path), pytest.raises(RunDirectoryError, match="another process is running"), hold(tmp_path):
+    with hold(tmp_path), raises(RunDirectoryError, "directory_in_use"), hold(tmp_path):
         pass

@@ -20,6 +20,7 @@ def weights_of(logits_NV: Any) -> jax.Array:
 
 
 _keep = jax.jit(keep, static_argnums=(1, 2, 3))
+_choose = jax.jit(choose, static_argnums=(2, 3))
 
 
 @settings(max_examples=60, deadline=None)
@@ -64,7 +65,7 @@ def test_the_largest_of_many_words_is_found_whatever_the_size_of_the_vocabulary(
         likeliest = size // 2
         logits_1V = jnp.zeros((1, size)).at[0, likeliest].set(50.0)
         for greedy in (True, False):
-            token_N, _ = choose(logits_1V, jnp.full((1, 2), 0.5), Sampling(1, greedy=greedy), None)
+            token_N, _ = _choose(logits_1V, jnp.full((1, 2), 0.5), Sampling(1, greedy=greedy), None)
             assert token_N.tolist() == [likeliest]
 
 
@@ -100,7 +101,7 @@ def test_the_randomness_of_a_row_depends_on_key_position_and_row_alone() -> None
 def test_log_probabilities_are_over_all_words_whatever_was_left_out() -> None:
     logits_NV = jnp.asarray(np.random.default_rng(1).normal(size=(5, 30)), jnp.float32)
     sampling = Sampling(1, temperature=0.7, top_k=3, top_p=0.5, min_p=0.1)
-    token_N, logp_N = choose(logits_NV, uniforms(jax.random.key(0), 0, 5), sampling, forbidden=4)
+    token_N, logp_N = _choose(logits_NV, uniforms(jax.random.key(0), 0, 5), sampling, 4)
     expected_NV = jax.nn.log_softmax(logits_NV / 0.7, axis=-1)
     np.testing.assert_allclose(logp_N, expected_NV[jnp.arange(5), token_N], atol=1e-6)
 

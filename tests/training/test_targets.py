@@ -1,4 +1,4 @@
-"""What a supervised start teaches: texts, tokens, masks, and what is refused."""
+"""Targets of a supervised start: texts, tokens, masks and refusals."""
 
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.learner import PromptBatch
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.targets import check_supervised, make_targets, target_text
+from tests.raising import raises
 from tests.training.support import small_run
 
 ROW = {"solution": "2+2=4", "answer": "4", "question": "What is 2 plus 2?"}
@@ -59,14 +60,16 @@ def test_a_number_is_a_text() -> None:
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        ({"answer": "4"}, "the column 'solution', which {reasoning} of prompt.format needs for a target, is not among"),
-        ({"answer": "4", "solution": " "}, "the column 'solution'.* is ' '; give the rows a worked solution"),
-        ({"answer": "4", "solution": None}, "the column 'solution'.* is None"),
+        ({"answer": "4"}, "is not among"),
+        ({"answer": "4", "solution": " "}, "is ' '"),
+        ({"answer": "4", "solution": None}, "is None"),
     ],
 )
 def test_a_row_without_a_solution_is_refused_with_the_column(columns: dict[str, Any], text: str) -> None:
-    with pytest.raises(DataError, match=text):
+    with raises(DataError, "missing_target") as caught:
         target_text(columns, Config())
+    assert "the column 'solution'" in str(caught.value)
+    assert text in str(caught.value)
 
 
 def batch_of(rows: list[dict[str, Any]], prompts: list[list[int]]) -> PromptBatch:
@@ -115,11 +118,11 @@ def test_rows_without_a_target_are_refused_before_jax(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"question": "What is 2 plus 2?", "answer": "4"}\n')
     (tmp_path / "test.jsonl").write_text('{"question": "What is 2 plus 3?", "answer": "5"}\n')
     config = small_run("data.source=jsonl", f"data.path={tmp_path}")
-    with pytest.raises(DataError, match=r"name the column with sft\.target_column"):
+    with raises(DataError, "missing_target"):
         check_supervised(preflight(config, tmp_path))
 
 
 def test_a_micro_batch_that_devices_cannot_share_is_refused(tmp_path: Path) -> None:
     config = small_run("model.mesh_shape=[2,1]", "training.micro_batch_size=1")
-    with pytest.raises(ConfigError, match="a micro-batch of 1 targets must be divisible by 2"):
+    with raises(ConfigError, "indivisible_micro_batch"):
         check_supervised(preflight(config, tmp_path))

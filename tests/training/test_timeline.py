@@ -1,4 +1,4 @@
-"""What the time of a run went to."""
+"""Phases of a run and their times."""
 
 import itertools
 import json

@@ -2,24 +2,25 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from agent_tunix.errors import ConfigError
+from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.training.tuning import Choice, Range, Search, tune
+from tests.raising import raises
 from tests.small_run import SMALL_RUN
 
 optuna = pytest.importorskip("optuna", reason='Optuna is not installed; pip install "agent_tunix[sweep]"')
 
 # The command has no JAX in its process, as these tests may have from others: there a fork would be a danger.
-pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),
+]
 
-QUICK = (*SMALL_RUN, "training.num_batches=2", "training.eval_every_n_steps=1")
+QUICK = (*SMALL_RUN, "training.eval_every_n_steps=2")
 
 
 def search(directory: Path, trials: int, **changes: object) -> Search:
@@ -47,41 +48,25 @@ def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
         root = tmp_path / f"trial_{trial.number:04d}"
         rows = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
         assert trial.value == rows[-1]["eval/accuracy"]
-        assert trial.intermediate_values == {1: rows[1]["eval/accuracy"], 2: rows[2]["eval/accuracy"]}
+        assert trial.intermediate_values == {2: rows[2]["eval/accuracy"], 4: rows[4]["eval/accuracy"]}
     assert best.value == max(trial.value for trial in trials)
     assert tune(search(tmp_path, 2)) == best  # there is nothing left to do
-    with pytest.raises(ConfigError, match="holds a search whose metric is 'eval/accuracy'"):
+    with raises(ConfigError, "search_differs"):
         tune(search(tmp_path, 2, metric="policy/kl"))
 
 
 def test_a_trial_that_fails_is_failed_and_the_search_goes_on(tmp_path: Path) -> None:
-    """The data are missing in one of two, which no check of the configuration can know."""
+    """The data are missing, which no check of the configuration can know."""
     space = {"data.path": Choice(("null", str(tmp_path / "absent")))}
-    fixed = (*QUICK, "data.source=jsonl", "training.num_batches=1")
-    assert tune(search(tmp_path / "s", 2, space=space, fixed=fixed, seed=1)) is None
+    fixed = (*QUICK, "data.source=jsonl")
+    assert tune(search(tmp_path / "s", 1, space=space, fixed=fixed, seed=1)) is None
     trials = optuna.load_study(study_name="agent_tunix", storage=f"sqlite:///{tmp_path / 's' / 'study.db'}").trials
-    assert [trial.state.name for trial in trials] == ["FAIL", "FAIL"]
+    assert [trial.state.name for trial in trials] == ["FAIL"]
     assert "its run ended with status 2" in trials[0].user_attrs["error"]
 
 
-def test_a_search_that_is_ended_ends_its_trial_which_is_failed(tmp_path: Path) -> None:
-    overrides = [*SMALL_RUN, "training.num_batches=100000", "optimizer=adamw,lion"]
-    command = [sys.executable, "-m", "agent_tunix", "tune", "--directory", str(tmp_path), "--trials", "2", *overrides]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        metrics = tmp_path / "trial_0000" / "metrics.jsonl"
-        while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") > 1):
-            time.sleep(0.2)
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=120)
-    assert process.returncode == 130, said
-    assert "the same command goes on with the search" in said
-    assert json.loads((tmp_path / "trial_0000" / "status.json").read_text())["status"] == "stopped"
-    (trial,) = optuna.load_study(study_name="agent_tunix", storage=f"sqlite:///{tmp_path / 'study.db'}").trials
-    assert trial.state.name == "FAIL"
-
-
 def test_trials_that_are_worse_than_the_median_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three trials are told to Optuna as they would be; the fourth is a real run, which no number can save."""
+    """Three trials are told to Optuna as they would be; the fourth is a real run, which is stopped while it trains."""
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     study = optuna.create_study(storage=storage, study_name="agent_tunix", direction="maximize")
     for _ in range(3):
@@ -99,9 +84,9 @@ def test_trials_that_are_worse_than_the_median_end_early(tmp_path: Path, monkeyp
 
 
 def test_what_no_trial_could_run_is_refused_before_one_starts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"optimizer\.momentum 0\.5 is not read by optimizer\.kind=adamw"):
+    with pytest.raises(ConfigError, match=r"optimizer\.momentum 0\.5 is not read by"):
         tune(search(tmp_path, 1, fixed=[*QUICK, "optimizer.momentum=0.5"]))
-    with pytest.raises(ConfigError, match="there is nothing to search"):
+    with raises(ConfigError, "empty_search_space"):
         tune(search(tmp_path, 1, space={}))
     assert list(tmp_path.iterdir()) == []
 
@@ -111,12 +96,12 @@ def test_two_searches_do_not_share_a_directory(tmp_path: Path) -> None:
 
     with (tmp_path / ".tune.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(OSError, match="another search is at work"):
+        with raises(RunDirectoryError, "directory_in_use"):
             tune(search(tmp_path, 1))
 
 
 def test_without_optuna_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ConfigError, match=r'pip install "agent_tunix\[sweep\]"'):
+    with raises(ConfigError, "missing_optuna"):
         tune(search(tmp_path, 1))
     assert os.listdir(tmp_path) == []

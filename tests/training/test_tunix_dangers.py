@@ -6,6 +6,7 @@ number of steps in test_run.py, over-long prompts in tests/data.
 """
 
 import functools
+import sys
 from typing import Any
 
 import jax
@@ -27,6 +28,8 @@ from agent_tunix.training.losses import KL_ESTIMATORS
 from agent_tunix.training.policy_loss import policy_loss
 from tests.training.support import Bench, BenchMaker
 
+pytestmark = pytest.mark.slow
+
 
 def make_still(make_bench: BenchMaker, **generation: Any) -> Bench:
     """μ = 2, learning rate 0."""
@@ -46,18 +49,9 @@ def still(make_bench: BenchMaker) -> Bench:
     return make_still(make_bench)
 
 
-@pytest.mark.parametrize(
-    "generation",
-    [
-        {"temperature": 0.5, "top_p": 0.9},
-        {"temperature": 0.7},
-        {"temperature": 1.0, "top_k": 5},
-        {"temperature": 1.5, "top_k": 20, "top_p": 0.8},
-    ],
-)
-def test_at_learning_rate_0_every_importance_ratio_is_one(make_bench: BenchMaker, generation: dict[str, Any]) -> None:
+def test_at_learning_rate_0_every_importance_ratio_is_one(make_bench: BenchMaker) -> None:
     """Tunix's own engine leaves the temperature out of the old log-probabilities: 1.146 at 0.7."""
-    still = make_still(make_bench, **generation)
+    still = make_still(make_bench, temperature=1.5, top_k=20, top_p=0.8)
     completions = still.sample()
     learner = still.learner
     example = still.example(completions, np.ones(16))
@@ -72,16 +66,12 @@ def test_at_learning_rate_0_every_importance_ratio_is_one(make_bench: BenchMaker
             assert float(aux["kl"]) == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("estimator", ["kl", "k1"])
-def test_the_estimator_k1_cannot_be_configured(estimator: str) -> None:
+def test_tunix_still_defaults_to_k1_which_cannot_be_configured() -> None:
     config = Config()
-    config.grpo.kl_estimator = estimator
-    with pytest.raises(ConfigError, match=r"grpo.kl_estimator must be one of low_var_kl, mse_kl"):
+    config.grpo.kl_estimator = grpo_learner.GRPOConfig().kl_loss_mode
+    assert config.grpo.kl_estimator == "kl"
+    with pytest.raises(ConfigError, match=r"grpo.kl_estimator must be one of"):
         check(config)
-
-
-def test_tunix_still_defaults_to_k1() -> None:
-    assert grpo_learner.GRPOConfig().kl_loss_mode == "kl"
 
 
 @pytest.mark.parametrize("estimator", ["low_var_kl", "mse_kl"])
@@ -91,13 +81,9 @@ def test_our_estimators_are_those_that_tunix_calls_so(estimator: str) -> None:
     np.testing.assert_allclose(found, KL_ESTIMATORS[estimator](logps, reference), rtol=1e-5)
 
 
-def test_what_tunix_differentiates_is_our_loss(still: Bench) -> None:
-    assert function_registry.get_policy_loss_fn(still.learner.algo_config.policy_loss_fn) is policy_loss
-
-
-def test_our_objective_has_the_value_and_gradient_of_tunixs_own_loss(make_bench: BenchMaker) -> None:
-    """Where the two are meant to be the same: GRPO, one micro-batch, completions of which each has a token."""
-    bench = make_still(make_bench)
+def test_our_objective_has_the_value_and_gradient_of_tunixs_own_loss(still: Bench) -> None:
+    """The two are meant to be the same for GRPO, one micro-batch, and completions that all have a token."""
+    bench = still
     model = bench.learner.rl_cluster.actor_trainer.model
     example = bench.example(bench.sample(), np.tile([1.0, -0.5, 0.25, -0.75], 4))
     example = example.replace(
@@ -131,35 +117,26 @@ def test_our_objective_has_the_value_and_gradient_of_tunixs_own_loss(make_bench:
     )
 
 
-def test_the_loss_has_the_sampling_temperature(still: Bench) -> None:
-    assert still.learner.algo_config.temperature == still.config.generation.temperature == 0.7
-
-
-def test_sequence_packing_is_never_configured(still: Bench) -> None:
-    assert still.learner.rl_cluster.cluster_config.training_config.max_seq_token_per_tpu is None
-
-
-def test_tunixs_metrics_checkpoints_and_limits_are_switched_off(still: Bench) -> None:
+def test_our_loss_is_registered_and_what_tunix_would_do_beside_is_switched_off(still: Bench) -> None:
+    """Its metrics, checkpoints, limits, sequence packing, and Weights & Biases although that is installed."""
     still.run_step(1)
-    trainer = still.learner.rl_cluster.actor_trainer
-    training = still.learner.rl_cluster.cluster_config.training_config
+    cluster = still.learner.rl_cluster
+    training = cluster.cluster_config.training_config
+    assert function_registry.get_policy_loss_fn(still.learner.algo_config.policy_loss_fn) is policy_loss
+    assert still.learner.algo_config.temperature == still.config.generation.temperature == 0.7
     assert training.metrics_logging_options is None
     assert training.checkpoint_root_directory is None
     assert training.max_steps is None
-    for logger in (trainer.metrics_logger, still.learner.rl_cluster._rl_metrics_logger):
+    assert training.max_seq_token_per_tpu is None
+    for logger in (cluster.actor_trainer.metrics_logger, cluster._rl_metrics_logger):
         assert isinstance(logger, metrics_logger.MetricsLogger)
         assert logger._backends == []
     assert monitoring.get_scalar_listeners() == []
-
-
-def test_weights_and_biases_is_not_started_although_it_is_installed(still: Bench) -> None:
-    wandb = pytest.importorskip("wandb")
-    still.run_step(1)
-    assert wandb.run is None
+    assert sys.modules.get("wandb") is None or sys.modules["wandb"].run is None
 
 
 def test_tunixs_own_reward_manager_still_turns_nan_into_0() -> None:
-    """Which ours is there to avoid."""
+    """Ours avoids that."""
 
     def one_nan(prompts: list[str], completions: list[str], **_: object) -> list[float]:
         return [float("nan"), 1.0]
@@ -190,5 +167,5 @@ def test_tunixs_own_train_step_still_takes_a_loss_that_is_not_finite(still: Benc
 def test_another_tunix_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     compat.check_version()
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.1.8")
-    with pytest.raises(ImportError, match=r"needs google-tunix 0.1.7, found 0.1.8[:;] pip install google-tunix==0.1.7"):
+    with pytest.raises(ImportError, match=r"needs google-tunix 0\.1\.7, found 0\.1\.8"):
         compat.check_version()

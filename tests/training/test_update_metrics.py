@@ -1,4 +1,4 @@
-"""How the micro-batches of a step become one row."""
+"""Micro-batches of a step as one row of metrics."""
 
 from typing import Any
 

@@ -15,7 +15,9 @@ from agent_tunix.store import RewardFunction, open_store
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.reward_setup import make_reward_runner, resolve_from_config
 from agent_tunix.training.run import train
-from tests.training.support import small_run
+from agent_tunix.training.verification import read_rows
+from tests.raising import raises
+from tests.training.support import small_run, train_config
 
 LENGTH = b"""
 LIMIT = 100
@@ -59,15 +61,11 @@ def score_of(reward: object, response: str = "four") -> float | None:
         return runner.reward.score([Sample(response, columns={"answer": "4"}, rollout_id="0_0_0")])[0].value
 
 
-def test_a_reward_is_found_by_its_id_and_by_its_name(home: Path) -> None:
-    made = upload("brevity", LENGTH)
-    assert score_of(made.id) == score_of("brevity") == 0.04
-
-
-def test_a_name_means_its_newest_version(home: Path) -> None:
-    first = upload("brevity", LENGTH)
-    upload("brevity", OTHER)
-    assert (score_of("brevity"), score_of(first.id)) == (0.08, 0.04)
+@pytest.mark.slow
+def test_a_reward_is_found_by_its_id_and_by_its_name_which_means_its_newest_version(home: Path) -> None:
+    first = upload("team.brevity", LENGTH)
+    upload("team.brevity", OTHER)
+    assert (score_of(first.id), score_of("team.brevity")) == (0.04, 0.08)
 
 
 def test_a_name_of_the_package_is_not_looked_up_in_the_store(home: Path) -> None:
@@ -76,23 +74,17 @@ def test_a_name_of_the_package_is_not_looked_up_in_the_store(home: Path) -> None
     assert uploaded_source_of(mixture.components[0].reward) is None
 
 
-def test_a_name_with_dots_is_looked_up_last(home: Path) -> None:
-    upload("team.brevity", LENGTH)
-    assert score_of("team.brevity") == 0.04
-
-
-def test_an_uploaded_reward_may_be_a_component(home: Path) -> None:
+@pytest.mark.slow
+def test_uploaded_rewards_of_two_formats_are_components(home: Path) -> None:
     made = upload("brevity", LENGTH)
-    components = {"short": {"function": made.id, "weight": 0.5}, "again": "brevity"}
-    assert score_of(components) == pytest.approx(0.06)
-
-
-def test_a_miles_reward_is_called_as_one(home: Path) -> None:
     source = b"async def reward(args, sample, **kwargs):\n    return float(sample.label)\n"
-    assert score_of(upload("label", source, "miles").id) == 4.0
+    label = upload("label", source, "miles").id
+    components = {"short": {"function": made.id, "weight": 0.5}, "again": "brevity", "label": label}
+    assert score_of(components) == pytest.approx(4.06)
 
 
-@pytest.mark.parametrize("place", ["auto", "inline", "process"])
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["auto", "inline"])
 def test_nothing_of_an_uploaded_file_runs_in_this_process(place: str, home: Path) -> None:
     source = b"import os\nLOADED = os.getpid()\ndef reward(completions, **kwargs):\n    return [float(LOADED)]\n"
     config = config_of(upload("where", source).id)
@@ -110,7 +102,7 @@ def test_calling_an_uploaded_reward_here_is_an_error(home: Path) -> None:
 
 
 def test_an_unknown_id_fails_before_training(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnknownRewardError, match=r"there is no reward function rf_a+ in the store at sqlite"):
+    with pytest.raises(UnknownRewardError, match=r"rf_a+ in the store at sqlite"):
         preflight(config_of("rf_" + "a" * 24), tmp_path)
 
 
@@ -136,15 +128,15 @@ def test_the_fingerprint_is_that_of_the_file_and_not_of_its_id(home: Path) -> No
     assert one == same != other
 
 
-def test_a_run_keeps_what_it_was_trained_on_and_resumes_without_the_store(home: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_run_keeps_the_file_it_was_trained_on_and_resumes_without_the_store(home: Path, tmp_path: Path) -> None:
     made = upload("brevity", LENGTH)
     run = tmp_path / "run"
     config = config_of("brevity", "training.save_interval_steps=2")
-    train(preflight(config, tmp_path), run)
+    whole = train_config(config, run)
     (kept,) = environment_of(run)
     assert (kept["id"], kept["version"], kept["sha256"]) == (made.id, 1, made.sha256)
     assert (run / str(kept["file"])).read_bytes() == LENGTH
-    whole = (run / "metrics.jsonl").read_text().splitlines()
 
     upload("brevity", OTHER)
     for checkpoint in (run / "checkpoints").glob("step_*4"):
@@ -153,18 +145,10 @@ def test_a_run_keeps_what_it_was_trained_on_and_resumes_without_the_store(home: 
     config.training.resume = True
     config.rewards.on_change = "refuse"
     train(preflight(config, tmp_path, run), run)
-    resumed = (run / "metrics.jsonl").read_text().splitlines()
-    assert len(resumed) == len(whole)
+    assert read_rows(run) == whole
     assert environment_of(run) == [kept]
 
-
-def test_a_kept_file_that_was_changed_is_a_changed_reward(home: Path, tmp_path: Path) -> None:
-    made = upload("brevity", LENGTH)
-    run = tmp_path / "run"
-    config = config_of(made.id)
-    train(preflight(config, tmp_path), run)
     (run / "rewards" / f"{made.id}.py").write_bytes(OTHER)
-    config.training.resume = True
-    config.rewards.on_change = "refuse"
-    with pytest.raises(CheckpointError, match="source of reward changed"):
+    with raises(CheckpointError, "reward_changed") as caught:
         train(preflight(config, tmp_path, run), run)
+    assert "source" in str(caught.value)

@@ -106,7 +106,9 @@ def from_yaml_text(content: bytes | str) -> Config:
     try:
         loaded = load_plain_yaml(content)
     except ValueError as error:
-        raise ConfigError(f"this is no configuration: {' '.join(str(error).split())}", code="damaged_run_config") from error
+        raise ConfigError(
+            f"this is no configuration: {' '.join(str(error).split())}", code="damaged_run_config"
+        ) from error
     if not isinstance(loaded, dict) or not loaded:
         raise ConfigError("this is no configuration: it holds no keys", code="damaged_run_config")
     return _instance(loaded, Config, "")

@@ -50,7 +50,8 @@ def check_base(config: Config, directory: Path, before: str | None, now: str, *,
     if config.model.lora_rank > 0:
         raise ModelError(
             f"the run trains an adapter of a model that is no longer there: {found}. On other weights the adapter"
-            f" computes something else; put the model that the run began with back into {directory}"
+            f" computes something else; put the model that the run began with back into {directory}",
+            code="base_model_replaced",
         )
     if architecture_of(before) != architecture_of(now):
         _LOGGER.warning(

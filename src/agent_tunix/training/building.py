@@ -201,7 +201,8 @@ def check_ends(config: Config, tokenizer: Tokenizer) -> None:
     if unknown:
         raise ConfigError(
             f"generation.eos_tokens {unknown} are not among the tokenizer's {tokenizer.vocab_size} ids;"
-            f" its own are {tokenizer.eos_ids}"
+            f" its own are {tokenizer.eos_ids}",
+            code="unknown_end_token",
         )
 
 

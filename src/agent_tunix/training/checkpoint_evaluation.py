@@ -63,7 +63,7 @@ def _make_directory(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunDirectoryError(f"output: {directory} cannot be made: {error}") from error
+        raise RunDirectoryError(f"output: {directory} cannot be made: {error}", code="unwritable_directory") from error
 
 
 def _measure(subject: Subject, asked: Config) -> tuple[int, "Evaluation"]:
@@ -102,7 +102,10 @@ def _compare(first: "Evaluation", second: "Evaluation") -> "Comparison":
     places = [_places(found) for found in (first, second)]
     common = [key for key in places[0] if key in places[1]]
     if not common:
-        raise DataError("the two models were judged on no problem in common, so there is nothing to compare")
+        raise DataError(
+            "the two models were judged on no problem in common, so there is nothing to compare",
+            code="nothing_to_compare",
+        )
     rights = [
         (found.judged.values == 1.0)[[place[key] for key in common]]
         for found, place in zip((first, second), places, strict=True)

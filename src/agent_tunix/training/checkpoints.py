@@ -137,7 +137,8 @@ class Checkpoints:
             raise CheckpointError(
                 f"the checkpoint of step {step} cannot be written to {self._directory}: {_cause(error)}. Free some"
                 f" space or set training.checkpoint_dir to another disk; earlier checkpoints are whole"
-                f" ({self.steps() or 'there are none'})."
+                f" ({self.steps() or 'there are none'}).",
+                code="checkpoint_not_written",
             ) from error
 
     def _remove_old(self) -> None:
@@ -159,7 +160,9 @@ class Checkpoints:
                 partial.write_text(json.dumps({"step": step}), encoding="utf-8")
                 os.replace(partial, self._directory / "best.json")
             except OSError as error:
-                raise CheckpointError(f"{self._directory}/best.json cannot be written: {_cause(error)}") from error
+                raise CheckpointError(
+                    f"{self._directory}/best.json cannot be written: {_cause(error)}", code="checkpoint_not_written"
+                ) from error
 
         self._processes.from_first(mark)
 
@@ -170,7 +173,9 @@ class Checkpoints:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{self._directory}/best.json is damaged: {_cause(error)}; remove it") from error
+            raise CheckpointError(
+                f"{self._directory}/best.json is damaged: {_cause(error)}; remove it", code="best_mark_damaged"
+            ) from error
         return int(step)
 
     def restore_latest(self, like: State) -> Restored | None:
@@ -194,7 +199,8 @@ class Checkpoints:
             raise CheckpointError(
                 "every checkpoint is damaged:\n  "
                 + "\n  ".join(damaged)
-                + f"\nRemove {self._directory} to start afresh."
+                + f"\nRemove {self._directory} to start afresh.",
+                code="checkpoint_damaged",
             )
         return None
 
@@ -220,7 +226,7 @@ class Checkpoints:
         except CheckpointError:
             raise
         except Exception as error:  # Orbax and TensorStore raise many kinds
-            raise CheckpointError(f"{path} cannot be read: {_cause(error)}") from error
+            raise CheckpointError(f"{path} cannot be read: {_cause(error)}", code="checkpoint_unreadable") from error
         metadata = json.loads((path / "metadata.json").read_text(encoding="utf-8"))
         return Restored(step=step, state=state, metadata=metadata)
 
@@ -240,17 +246,22 @@ class Checkpoints:
     def _verify(self, step: int) -> None:
         path = self._path(step)
         if not path.is_dir():
-            raise CheckpointError(f"{self._directory} has no checkpoint of step {step}; there are {self.steps()}")
+            raise CheckpointError(
+                f"{self._directory} has no checkpoint of step {step}; there are {self.steps()}",
+                code="no_such_checkpoint",
+            )
         try:
             expected = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
             if not isinstance(expected, dict):
                 raise ValueError(f"manifest.json holds {type(expected).__name__}, not an object")
             found = _digest_files(path)
         except (OSError, ValueError) as error:
-            raise _DamagedError(f"{path} is damaged: {error}") from error
+            raise _DamagedError(f"{path} is damaged: {error}", code="checkpoint_damaged") from error
         if found != expected:
             names = sorted({n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n)})
-            raise _DamagedError(f"{path} is damaged: {', '.join(names[:3])} changed, missing or added")
+            raise _DamagedError(
+                f"{path} is damaged: {', '.join(names[:3])} changed, missing or added", code="checkpoint_damaged"
+            )
 
 
 def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Array]) -> None:
@@ -265,7 +276,8 @@ def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Ar
             raise CheckpointError(
                 f"{part} does not fit this model and optimiser: {name} is {there} there and {here} here; resume with"
                 f" the model.*, optimizer.* and grpo.reference_sync_steps settings it was written with, or start a new"
-                f" run"
+                f" run",
+                code="checkpoint_mismatch",
             )
 
 

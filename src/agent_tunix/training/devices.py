@@ -61,7 +61,8 @@ def require(distributed: DistributedConfig) -> None:
     except RuntimeError as error:
         raise ConfigError(
             f"distributed.platform={distributed.platform} finds no device: {error}. Install the extra for it, such as"
-            f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto"
+            f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto",
+            code="no_device",
         ) from error
     compat.import_narrowly()
     make_room_for_programs()

@@ -56,7 +56,8 @@ class BestSoFar:
         if metric not in row and step == (0 if metric.startswith("eval/") else 1):
             raise ConfigError(
                 f"stopping.metric={metric} is no metric of this run{suggest(metric, sorted(row))}; its rows have"
-                f" {', '.join(sorted(name for name in row if name.partition('/')[0] == metric.partition('/')[0]))}"
+                f" {', '.join(sorted(name for name in row if name.partition('/')[0] == metric.partition('/')[0]))}",
+                code="unknown_metric",
             )
         value = row.get(metric)
         if isinstance(value, int | float) and math.isfinite(value):

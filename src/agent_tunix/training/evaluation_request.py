@@ -86,15 +86,21 @@ def read_request(asked: EvaluateConfig) -> Request:
         data = {group: values for group, values in replaced.items() if group == "data"}
         other = _read_subject("compare_with", asked.compare_with, "compare_step", asked.compare_step, asked, data)
     elif asked.compare_step is not None:
-        raise ConfigError("compare_step needs compare_with, the directory of a run")
+        raise ConfigError("compare_step needs compare_with, the directory of a run", code="compare_step_without_run")
     mixture = None
     if asked.with_rewards:
         if not subject.is_run:
-            raise ConfigError("with_rewards=true scores with the reward of a run; give one by checkpoint_dir=RUN")
+            raise ConfigError(
+                "with_rewards=true scores with the reward of a run; give one by checkpoint_dir=RUN",
+                code="rewards_without_run",
+            )
         mixture = preflight(subject.run.config, working_directory, subject.run.root).mixture
     output = None if asked.output is None else Path(asked.output).expanduser().absolute()
     if output is not None and output.suffix == ".jsonl":
-        raise ConfigError(f"output={asked.output} should be a JSON file; the problems go into a .jsonl beside it")
+        raise ConfigError(
+            f"output={asked.output} should be a JSON file; the problems go into a .jsonl beside it",
+            code="invalid_output",
+        )
     return Request(subject, other, mixture, replaced, output)
 
 
@@ -121,10 +127,13 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
     if not isinstance(path, str):
         raise ConfigError(
             "checkpoint_dir is required: the directory of a run, e.g. checkpoint_dir=outputs/…; or model.path=DIR, the"
-            " directory of a model"
+            " directory of a model",
+            code="missing_checkpoint_dir",
         )
     if step not in (None, 0):
-        raise ConfigError(f"step={step} is that of a run's checkpoint; a model directory has none")
+        raise ConfigError(
+            f"step={step} is that of a run's checkpoint; a model directory has none", code="step_without_run"
+        )
     model.setdefault("model_family", None)  # whichever its config.json says
     model.setdefault("model_size", Path(path).name)
     config = with_values(compose_overrides([]), {**replaced, "model": model})

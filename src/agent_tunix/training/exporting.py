@@ -85,16 +85,23 @@ def export_run(
 def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
     """Refuse early what `_replacing` would refuse after a long computation."""
     if to.is_symlink() or (to.exists() and not to.is_dir()):
-        raise ExportError(f"{to} should become a directory, but there is a file or a link of that name; choose another")
+        raise ExportError(
+            f"{to} should become a directory, but there is a file or a link of that name; choose another",
+            code="export_place_is_file",
+        )
     if not to.is_dir() or not any(to.iterdir()):
         return
     if not overwrite:
-        raise ExportError(f"{to} is not empty; choose another directory, or --overwrite if it is an earlier export")
+        raise ExportError(
+            f"{to} is not empty; choose another directory, or --overwrite if it is an earlier export",
+            code="export_place_not_empty",
+        )
     _check_apart(run, to)
     if foreign := sorted(_foreign(to)):
         raise ExportError(
             f"{to} holds what no export wrote, or has changed since: {', '.join(foreign[:5])}"
-            f"{' …' if len(foreign) > 5 else ''}; nothing was removed. Choose another directory"
+            f"{' …' if len(foreign) > 5 else ''}; nothing was removed. Choose another directory",
+            code="export_place_has_other_files",
         )
 
 
@@ -109,7 +116,8 @@ def _check_apart(run: FoundRun, to: Path) -> None:
         if place.is_relative_to(other) or other.is_relative_to(place):
             raise ExportError(
                 f"{to} cannot be replaced: {what} lies in {path}, and the one is or holds the other; nothing"
-                " was removed. Choose another directory"
+                " was removed. Choose another directory",
+                code="export_place_needed_by_run",
             )
 
 
@@ -140,7 +148,10 @@ def _replacing(run: FoundRun, to: Path, overwrite: bool) -> Iterator[Path]:
         to.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{to.name}.partial-", dir=to.parent))
     except OSError as error:
-        raise ExportError(f"nothing can be written beside {to}: {error.strerror}; choose another directory") from error
+        raise ExportError(
+            f"nothing can be written beside {to}: {error.strerror}; choose another directory",
+            code="unwritable_directory",
+        ) from error
     try:
         yield partial
         sync_tree(partial)
@@ -155,7 +166,9 @@ def _replacing(run: FoundRun, to: Path, overwrite: bool) -> Iterator[Path]:
         if earlier is not None:
             shutil.rmtree(earlier, ignore_errors=True)
     except OSError as error:
-        raise ExportError(f"{to} could not be written: {error.strerror or error}; is the disk full?") from error
+        raise ExportError(
+            f"{to} could not be written: {error.strerror or error}; is the disk full?", code="export_not_written"
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -50,7 +50,9 @@ def find_source(given: Path, step: Step) -> Source:
     if (given / "config.yaml").is_file() or in_run:
         return Source(find_run(given, "RUN"), step, is_run=True)
     if step is not None:
-        raise ConfigError(f"{given} is no run, and so has no checkpoint of step {step}; leave --step out")
+        raise ConfigError(
+            f"{given} is no run, and so has no checkpoint of step {step}; leave --step out", code="step_without_run"
+        )
     from agent_tunix.policy.directory import find_model_directory
     from agent_tunix.policy.families import read_architecture
 
@@ -138,7 +140,7 @@ class Generator:
         try:
             return self._encoder.messages(example)
         except RowError as error:
-            raise DataError(f"row {example.index}: {error.reason}: {error.detail}") from error
+            raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="unusable_row") from error
 
     def complete_messages(
         self, examples: Sequence[Example], messages: Sequence[list[dict[str, str]]]
@@ -197,7 +199,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
         try:
             mixture.check_parameters(example.columns)
         except RewardError as error:
-            raise DataError(f"row {example.index} cannot be scored: {error}") from error
+            raise DataError(f"row {example.index} cannot be scored: {error}", code="unusable_row") from error
     settle_rewards(mixture, examples[0], config)
     return mixture
 
@@ -247,7 +249,10 @@ def choose_sampling(
     values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
     given = {name: value for name, value in values.items() if value is not None}
     if inference_config == "greedy" and given:
-        raise ConfigError(f"greedy takes the likeliest token and heeds no {', '.join(given)}; leave one of them out")
+        raise ConfigError(
+            f"greedy takes the likeliest token and heeds no {', '.join(given)}; leave one of them out",
+            code="sampling_settings_of_greedy",
+        )
     if inference_config is None and given:
         return Sampling(max_new_tokens, **given)
     name = inference_config or "greedy"

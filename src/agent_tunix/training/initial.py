@@ -64,16 +64,21 @@ def _choose_step(run: FoundRun, step: str | None) -> int:
     checkpoints = Checkpoints(run.checkpoints, run.config.training.max_checkpoints_to_keep)
     steps = checkpoints.steps()
     if not steps:
-        raise CheckpointError(f"{_KEY}={run.root}: the run has no checkpoint")
+        raise CheckpointError(f"{_KEY}={run.root}: the run has no checkpoint", code="no_checkpoint")
     if step is None:
         return steps[-1]
     if step == "best":
         best = checkpoints.best_step()
         if best is None:
-            raise CheckpointError(f"{_KEY}={run.root}:best: the run has no best checkpoint; there are {steps}")
+            raise CheckpointError(
+                f"{_KEY}={run.root}:best: the run has no best checkpoint; there are {steps}", code="no_best_checkpoint"
+            )
         return best
     if int(step) not in steps:
-        raise CheckpointError(f"{_KEY}={run.root}:{step}: the run has no checkpoint of this step; there are {steps}")
+        raise CheckpointError(
+            f"{_KEY}={run.root}:{step}: the run has no checkpoint of this step; there are {steps}",
+            code="no_such_checkpoint",
+        )
     return int(step)
 
 
@@ -98,7 +103,8 @@ def load_initial(config: Config, policy: "nnx.Module") -> None:
     except CheckpointError as error:
         raise CheckpointError(
             f"{_KEY}={given}: {error}. What trained there must be what trains here: the same model and model.lora_rank;"
-            f" else `agent-tunix export {run.root} --to DIR`, then begin with it by model.path=DIR"
+            f" else `agent-tunix export {run.root} --to DIR`, then begin with it by model.path=DIR",
+            code=error.code,
         ) from error
     write_weights(policy, restored.state["weights"])
 
@@ -114,14 +120,16 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
         raise ConfigError(
             f"{_KEY}={run.root} has model.lora_rank={there.lora_rank}, and here it is {here.lora_rank}: an adapter"
             " cannot begin as a whole model, nor the other way round; `agent-tunix export"
-            f" {run.root} --to DIR`, then begin with it by model.path=DIR"
+            f" {run.root} --to DIR`, then begin with it by model.path=DIR",
+            code="adapter_and_whole_weights",
         )
     if here.lora_rank == 0:
         return
     if here.lora_alpha != there.lora_alpha:
         raise ConfigError(
             f"{_KEY}={run.root} has model.lora_alpha={there.lora_alpha:g}, and here it is {here.lora_alpha:g}; set"
-            f" model.lora_alpha={there.lora_alpha:g}"
+            f" model.lora_alpha={there.lora_alpha:g}",
+            code="adapter_scale_differs",
         )
     if here.quantization != there.quantization:
         _LOGGER.warning(
@@ -138,7 +146,8 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
         raise ConfigError(
             f"{_KEY}={run.root} is an adapter of another model: {there.path or 'the embedded one'}, not"
             f" {here.path or 'the embedded one'} (their digests are {theirs} and {ours}); give the model that it was"
-            " trained on"
+            " trained on",
+            code="adapter_of_another_model",
         )
 
 

@@ -132,7 +132,8 @@ def _check_shared(processes: Processes, root: Path) -> None:
         others = ", ".join(str(index) for index, sees in enumerate(seen) if not sees)
         raise RunDirectoryError(
             f"{root} must be the same directory in every process, but what process 0 writes there is not seen by"
-            f" process {others}; choose one on a shared disk with hydra.run.dir=DIR"
+            f" process {others}; choose one on a shared disk with hydra.run.dir=DIR",
+            code="directory_not_shared",
         )
 
 

@@ -76,7 +76,7 @@ def _check_mesh(config: Config, directory: Path) -> None:
     if shape is None or shape.weight_shards == 1:
         return
     if problems := shape_problems(read_architecture(directory), shape, config.model.quantization):
-        raise ConfigError("\n".join(problems))
+        raise ConfigError("\n".join(problems), code="indivisible_model")
 
 
 def _check_subset(config: Config) -> None:
@@ -95,7 +95,8 @@ def _check_subset(config: Config) -> None:
         if source not in _WITH_SUBSETS:
             raise ConfigError(
                 f"{prefix}subset={given} is not read by the source {source}, but by {', '.join(_WITH_SUBSETS)};"
-                f" set {prefix}subset=null, or another {prefix}source"
+                f" set {prefix}subset=null, or another {prefix}source",
+                code="unread_subset",
             )
 
 

@@ -130,7 +130,9 @@ def encode_examples(
         asked.append(example)
         conversations.append(messages)
     if not asked and not may_be_empty:
-        raise DataError(f"no prompt can be made of the {len(examples)} examples: {refused.describe()}")
+        raise DataError(
+            f"no prompt can be made of the {len(examples)} examples: {refused.describe()}", code="no_prompts"
+        )
     token_ids = tokenizer.encode_prompts(parts)
     generation = config.generation
     _, too_long = filter_over_long(

@@ -49,7 +49,8 @@ def check_resumable(
     if (found := before.get("method", GRPO)) != method:
         raise CheckpointError(
             f"{root} is a run of `{_COMMANDS[found]}`; go on with it by that command, or begin"
-            " another run with its weights by training.init_checkpoint"
+            " another run with its weights by training.init_checkpoint",
+            code="other_method",
         )
     check_base(config, material.directory, before.get(METADATA_KEY), material.model_digest, weights_matter=True)
     for line in changed_since(before, now):
@@ -57,13 +58,15 @@ def check_resumable(
     if before["data"] != material.batches.fingerprint(restored.step):
         raise CheckpointError(
             "the training rows are not those that the checkpoint was trained on, so the data position means"
-            f" nothing; {_how_to_restore_rows(before, config)}, or start a new run"
+            f" nothing; {_how_to_restore_rows(before, config)}, or start a new run",
+            code="rows_changed",
         )
     if before.get("reference_sync_steps", 0) > 0 and not material.learner.reference_moves:
         raise CheckpointError(
             "the checkpoint's reference policy is not what training began with, which this run would take instead;"
             f" resume with grpo.reference_sync_steps={before['reference_sync_steps']} and grpo.beta"
-            f" above 0, or start a new run"
+            f" above 0, or start a new run",
+            code="reference_moved",
         )
 
 
@@ -94,7 +97,8 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
         raise CheckpointError(
             "the reward is not the one that the checkpoint was trained on:\n  "
             + "\n  ".join(changed)
-            + "\nRestore it, or go on with rewards.on_change=warn."
+            + "\nRestore it, or go on with rewards.on_change=warn.",
+            code="reward_changed",
         )
     for line in changed:
         _LOGGER.warning("the reward has changed since the checkpoint was written: %s", line)

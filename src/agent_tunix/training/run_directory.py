@@ -151,12 +151,14 @@ def claim(config: Config, root: Path) -> RunDirectory:
     places = locate(config, root)
     if places.config.exists() and not config.training.resume:
         raise RunDirectoryError(
-            f"{root} already holds a run; go on with it by training.resume=true, or choose another hydra.run.dir"
+            f"{root} already holds a run; go on with it by training.resume=true, or choose another hydra.run.dir",
+            code="directory_holds_run",
         )
     if not config.training.resume and any(places.checkpoints.glob("step_*")):
         raise RunDirectoryError(
             f"{places.checkpoints} already holds checkpoints; go on with them by training.resume=true, or choose"
-            f" another training.checkpoint_dir"
+            f" another training.checkpoint_dir",
+            code="directory_holds_checkpoints",
         )
     try:
         for directory in (root, places.checkpoints, places.tensorboard.parent):
@@ -167,7 +169,8 @@ def claim(config: Config, root: Path) -> RunDirectory:
     except OSError as error:
         raise RunDirectoryError(
             f"the run's directories cannot be written ({error}); choose others with hydra.run.dir=DIR,"
-            " training.checkpoint_dir=DIR and training.log_dir=DIR"
+            " training.checkpoint_dir=DIR and training.log_dir=DIR",
+            code="unwritable_directory",
         ) from error
     return places
 
@@ -186,7 +189,9 @@ def hold(root: Path) -> Iterator[None]:
                 break
             except OSError as error:
                 if attempt == _ATTEMPTS:
-                    raise RunDirectoryError(f"another process is running in {root}; wait for it, or stop it") from error
+                    raise RunDirectoryError(
+                        f"another process is running in {root}; wait for it, or stop it", code="directory_in_use"
+                    ) from error
                 time.sleep(_PAUSE_S)
         yield
 
@@ -247,4 +252,4 @@ def write_bytes(path: Path, content: bytes) -> None:
         write_new(partial, content)
         os.replace(partial, path)
     except OSError as error:
-        raise RunDirectoryError(f"{path} cannot be written: {error}") from error
+        raise RunDirectoryError(f"{path} cannot be written: {error}", code="unwritable_directory") from error

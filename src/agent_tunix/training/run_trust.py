@@ -337,7 +337,9 @@ def _read_config(root: Path) -> bytes:
         with (root / "config.yaml").open("rb") as file:
             return file.read()
     except OSError as error:
-        raise ConfigError(f"{root / 'config.yaml'} cannot be read: {error.strerror}", code="no_config") from error
+        raise ConfigError(
+            f"{root / 'config.yaml'} cannot be read: {error.strerror}", code="missing_run_config"
+        ) from error
 
 
 def _make_key() -> bytes:

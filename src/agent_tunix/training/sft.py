@@ -63,7 +63,7 @@ class SupervisedRun(Run):
             result = self._teacher.run_step(step, self._batch(step))
         except DataError as error:
             self._save(step - 1)
-            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}", code=error.code) from error
         if result.left_out and not self._told:
             self._told = True
             _LOGGER.warning(

@@ -259,7 +259,7 @@ class Run(abc.ABC):
             return self._material.batches.batch(step)
         except DataError as error:  # of rows that are read as they are needed
             self._save(step - 1)
-            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}", code=error.code) from error
 
     def _evaluate(self) -> Evaluation:
         cluster = self._material.learner.rl_cluster

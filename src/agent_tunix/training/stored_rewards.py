@@ -138,7 +138,7 @@ def _range(steps: str | None) -> tuple[int, int | None]:
         return 0, None
     first, colon, last = steps.partition(":")
     if not all(end.isdecimal() or not end for end in (first, last)) or not (first or last):
-        raise ConfigError(f"steps must be FIRST:LAST, as 10:20, 10: or :20, not {steps!r}")
+        raise ConfigError(f"steps must be FIRST:LAST, as 10:20, 10: or :20, not {steps!r}", code="invalid_step_range")
     low = int(first) if first else 0
     return low, (int(last) if last else None) if colon else low
 

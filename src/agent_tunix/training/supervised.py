@@ -113,7 +113,8 @@ class SupervisedTeacher:
         num_tokens = int(targets.mask.sum())
         if not num_tokens:
             raise DataError(
-                f"step {step}: no row of the batch has a target that fits; the first: {targets.left_out[0]}"
+                f"step {step}: no row of the batch has a target that fits; the first: {targets.left_out[0]}",
+                code="batch_without_target",
             )
         size = micro_batch_size(self._config)
         num_rows = len(targets.tokens)

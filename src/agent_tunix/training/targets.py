@@ -66,7 +66,8 @@ def check_supervised(checked: Checked) -> Checked:
         raise ConfigError(
             f"a micro-batch of {size} targets must be divisible by {shape.row_shards}, the devices that"
             f" model.mesh_shape {shape} divides rows over (data × fsdp); try"
-            f" training.micro_batch_size={shape.row_shards}"
+            f" training.micro_batch_size={shape.row_shards}",
+            code="indivisible_micro_batch",
         )
     for example in peek_examples(config).values():
         target_text(example.columns, config)
@@ -107,7 +108,8 @@ def _text(columns: Mapping[str, Any], name: str, wanted_by: str) -> str:
         what = f"is {value!r}" if name in columns else f"is not among {', '.join(columns)}"
         raise DataError(
             f"the column {name!r}, which {wanted_by} needs for a target, {what}; give the rows a worked solution"
-            " (`solution`, or in GSM8K's way before ####), or name the column with sft.target_column"
+            " (`solution`, or in GSM8K's way before ####), or name the column with sft.target_column",
+            code="missing_target",
         )
     return value.strip()
 

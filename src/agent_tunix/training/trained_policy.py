@@ -69,7 +69,7 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     path = Path(given).expanduser().absolute()
     root = path if (path / "config.yaml").is_file() else path.parent
     if not (root / "config.yaml").is_file():
-        raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml")
+        raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml", code="not_a_run")
     config = _with_own_programs(from_yaml(root / "config.yaml"))
     checkpoints = config.training.checkpoint_dir
     return FoundRun(root, config, Path(checkpoints) if checkpoints else root / "checkpoints")
@@ -94,7 +94,7 @@ def check_step(step: object, key: str = "step") -> Step:
     if step is None or step == "best":
         return step
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-        raise ConfigError(f"{key} must be the step of a checkpoint, 0, best or null, not {step!r}")
+        raise ConfigError(f"{key} must be the step of a checkpoint, 0, best or null, not {step!r}", code="invalid_step")
     return step
 
 
@@ -135,12 +135,15 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     if step == "best" and (step := checkpoints.best_step()) is None:
         raise CheckpointError(
             f"{run.checkpoints} has no best checkpoint; train with stopping.metric=eval/accuracy, or"
-            f" give a step: there are {checkpoints.steps()}"
+            f" give a step: there are {checkpoints.steps()}",
+            code="no_best_checkpoint",
         )
     like = {"weights": read_weights(policy)}
     restored = checkpoints.restore_latest(like) if step is None else checkpoints.restore(step, like)
     if restored is None:
-        raise CheckpointError(f"{run.checkpoints} has no checkpoint; step=0 is the model before training")
+        raise CheckpointError(
+            f"{run.checkpoints} has no checkpoint; step=0 is the model before training", code="no_checkpoint"
+        )
     check_base(config, directory, restored.metadata.get(METADATA_KEY), now, weights_matter=False)
     write_weights(policy, restored.state["weights"])
     return TrainedPolicy(policy, tokenizer, directory, mesh, restored.step)

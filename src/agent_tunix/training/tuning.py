@@ -143,7 +143,9 @@ def _import_optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise ConfigError('a search needs Optuna, which is not installed; pip install "agent_tunix[sweep]"') from error
+        raise ConfigError(
+            'a search needs Optuna, which is not installed; pip install "agent_tunix[sweep]"', code="missing_optuna"
+        ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
@@ -153,7 +155,8 @@ def _check_first_trial(search: Search) -> None:
     if not search.space:
         raise ConfigError(
             "there is nothing to search; give a key more than one value, as 'grpo.beta=0,0.02' or"
-            " 'optimizer.learning_rate=tag(log,interval(1e-5,1e-3))'"
+            " 'optimizer.learning_rate=tag(log,interval(1e-5,1e-3))'",
+            code="empty_search_space",
         )
     check(compose_overrides([*search.fixed, *(f"{key}={value.first()}" for key, value in search.space.items())]))
 
@@ -173,7 +176,8 @@ def _open_study(optuna: Any, search: Search) -> Any:
         )
     except Exception as error:  # SQLAlchemy raises many kinds
         raise ConfigError(
-            f"Optuna cannot open {storage}: {type(error).__name__}: {error}; give another --storage"
+            f"Optuna cannot open {storage}: {type(error).__name__}: {error}; give another --storage",
+            code="unusable_storage",
         ) from error
     # Another seed for each start: a search that goes on must not draw the first trials' values again.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.trials))
@@ -189,7 +193,8 @@ def _open_study(optuna: Any, search: Search) -> Any:
         if stored != value:
             raise ConfigError(
                 f"{storage} holds a search whose {name} is {stored!r}, not {value!r}; go on with that one, or choose"
-                f" another --directory"
+                f" another --directory",
+                code="search_differs",
             )
         study.set_user_attr(name, value)
     for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
@@ -293,12 +298,16 @@ def _held(directory: Path) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / ".tune.lock").open("a")
     except OSError as error:
-        raise RunDirectoryError(f"{directory} cannot be written ({error}); choose another --directory") from error
+        raise RunDirectoryError(
+            f"{directory} cannot be written ({error}); choose another --directory", code="unwritable_directory"
+        ) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise RunDirectoryError(f"another search is at work in {directory}; wait for it, or stop it") from error
+            raise RunDirectoryError(
+                f"another search is at work in {directory}; wait for it, or stop it", code="directory_in_use"
+            ) from error
         yield
 
 

@@ -83,7 +83,7 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
             _LOGGER.warning("%s is gone; the reward is fetched again", file)
             continue
         except OSError as error:
-            raise RunDirectoryError(f"{file} cannot be read: {error}") from error
+            raise RunDirectoryError(f"{file} cannot be read: {error}", code="unreadable_file") from error
         source = UploadedSource(entry["id"], entry["name"], entry["format"], entry["version"], content, entry["origin"])
         if source.sha256 != entry["sha256"]:
             _LOGGER.warning("%s is no longer the file that was fetched from %s", file, source.origin)
@@ -98,7 +98,7 @@ def _entries(environment: Path) -> Sequence[dict[str, Any]]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise RunDirectoryError(f"{environment} cannot be read: {error}", code="damaged_environment") from error
+        raise RunDirectoryError(f"{environment} cannot be read: {error}", code="unreadable_file") from error
     return found
 
 

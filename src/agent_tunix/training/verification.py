@@ -190,4 +190,6 @@ def _finish(run: _Run) -> None:
         if run.process.wait() != 0:
             run.errors.seek(0)
             text = run.errors.read().strip()[-2000:]
-            raise VerificationError(f"a run ended by itself with status {run.process.returncode}:\n{text}")
+            raise VerificationError(
+                f"a run ended by itself with status {run.process.returncode}:\n{text}", code="run_failed"
+            )

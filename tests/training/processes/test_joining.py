@@ -1,4 +1,4 @@
-"""What joining refuses before it waits for anybody."""
+"""Settings that joining refuses before it waits for other processes."""
 
 import importlib.util
 from dataclasses import replace
@@ -9,6 +9,7 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.training.processes import here, join
+from tests.raising import raises
 
 
 def test_one_process_joins_nobody() -> None:
@@ -20,31 +21,33 @@ def test_one_process_joins_nobody() -> None:
 def test_manual_names_the_key_that_is_missing(missing: str) -> None:
     whole = DistributedConfig(mode="manual", coordinator_address="127.0.0.1:1", num_processes=2, process_id=0)
 
-    with pytest.raises(ConfigError, match=f"requires distributed.{missing}; .*JAX_PROCESS_ID"):
+    with raises(ConfigError, "missing_distributed_key") as caught:
         join(replace(whole, **{missing: None}))  # type: ignore[arg-type]
+    assert f"distributed.{missing}" in str(caught.value)
 
 
 def test_slurm_names_the_variable_that_srun_did_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.delenv("SLURM_PROCID", raising=False)
 
-    with pytest.raises(ConfigError, match=r"SLURM_PROCID.* is not set; start the program by srun"):
+    with raises(ConfigError, "missing_slurm_variable") as caught:
         join(DistributedConfig(mode="slurm"))
+    assert "SLURM_PROCID" in str(caught.value)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is not None, reason="mpi4py is installed")
 def test_mpi_without_mpi4py_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMPI_MCA_orte_hnp_uri", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
-    with pytest.raises(ConfigError, match="requires mpi4py"):
+    with raises(ConfigError, "missing_mpi4py"):
         join(DistributedConfig(mode="mpi"))
 
 
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"num_processes": 2, "process_id": 2}, "distributed.process_id 2 must be under distributed.num_processes 2"),
-        ({"coordinator_address": "host"}, "distributed.coordinator_address must be HOST:PORT, not 'host'"),
+        ({"num_processes": 2, "process_id": 2}, "distributed.process_id 2"),
+        ({"coordinator_address": "host"}, "must be HOST:PORT"),
         ({"coordinator_address": "host:port"}, "must be HOST:PORT"),
         ({"coordinator_address": ":1234"}, "must be HOST:PORT"),
         ({"mode": "slrum"}, "did you mean slurm"),

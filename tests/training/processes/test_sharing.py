@@ -1,4 +1,4 @@
-"""Which process scores what, and that all end up with every score."""
+"""Division of completions among processes, each of which ends up with every score."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

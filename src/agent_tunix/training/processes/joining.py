@@ -58,7 +58,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
             shutdown_timeout_seconds=distributed.initialization_timeout_s,
         )
     except (RuntimeError, ValueError, TypeError, OSError, KeyError) as error:
-        raise ConfigError(_describe_failure(distributed, error)) from error
+        raise ConfigError(_describe_failure(distributed, error), code="joining_failed") from error
     from jax._src import distributed as state  # JAX gives no public way to its own client
 
     found: Any = state.global_state
@@ -87,14 +87,16 @@ def _detection(distributed: DistributedConfig) -> str | None:
         if missing := [f"distributed.{name}" for name in keys if getattr(distributed, name) is None]:
             raise ConfigError(
                 f"distributed.mode=manual requires {' and '.join(missing)}; set them, or JAX_COORDINATOR_ADDRESS,"
-                " JAX_NUM_PROCESSES and JAX_PROCESS_ID with distributed=manual"
+                " JAX_NUM_PROCESSES and JAX_PROCESS_ID with distributed=manual",
+                code="missing_distributed_key",
             )
         return "deactivate"
     if mode == "slurm":
         if missing := [name for name in _SLURM if name not in os.environ]:
             raise ConfigError(
                 f"distributed.mode=slurm requires the variables that srun sets, but {', '.join(missing)} is not set;"
-                " start the program by srun, or set distributed=manual"
+                " start the program by srun, or set distributed=manual",
+                code="missing_slurm_variable",
             )
         return "slurm"
     if mode == "mpi":
@@ -103,7 +105,8 @@ def _detection(distributed: DistributedConfig) -> str | None:
         if importlib.util.find_spec("mpi4py") is None:
             raise ConfigError(
                 "distributed.mode=mpi requires mpi4py, except under Open MPI 4 and earlier; pip install mpi4py, or set"
-                " distributed=manual"
+                " distributed=manual",
+                code="missing_mpi4py",
             )
         return "mpi4py"
     return None
@@ -116,12 +119,14 @@ def _check_same(processes: Processes, identity: str) -> None:
     if other := [index for index, (count, _) in enumerate(said) if count != processes.count]:
         raise ConfigError(
             f"process {processes.index} was told of {processes.count} processes, process {other[0]} of"
-            f" {said[other[0]][0]}; give all of them the same distributed.num_processes"
+            f" {said[other[0]][0]}; give all of them the same distributed.num_processes",
+            code="process_count_differs",
         )
     if other := [index for index, (_, found) in enumerate(said) if found != said[0][1]]:
         raise ConfigError(
             f"process {other[0]} was given another configuration than process 0; start all of them with the same"
-            " overrides, distributed.process_id and distributed.local_device_ids apart"
+            " overrides, distributed.process_id and distributed.local_device_ids apart",
+            code="configuration_differs",
         )
 
 
@@ -138,7 +143,8 @@ def _meet(processes: Processes) -> None:
             raise
         raise ConfigError(
             f"the devices of the {processes.count} processes cannot reach each other: {error}; see that the network"
-            " lets them, and that all have the same distributed.platform"
+            " lets them, and that all have the same distributed.platform",
+            code="devices_unreachable",
         ) from error
 
 
