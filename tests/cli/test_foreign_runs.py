@@ -508,7 +508,7 @@ def test_an_environment_of_wrong_types_is_an_error_of_ours(environment: Any, wor
 
 def test_nested_json_is_an_error_of_ours(world: World) -> None:
     (world.run / "environment.json").write_text("[" * 100_000)
-    with raises(RunDirectoryError, "invalid_run_directory"):
+    with raises(RunDirectoryError, "unreadable_environment"):
         _ = StoredRun(world.run).environment
     (world.run / "status.json").write_text("[" * 100_000)
     assert read_outcome(world.run).status is RunStatus.UNREADABLE

@@ -228,21 +228,21 @@ def test_the_line_break_that_yaml_has_beside_ours_is_read_back(text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "code", "words"),
     [
-        (b"", "no keys"),
-        (b"- a\n- b\n", "no keys"),
-        (b"text", "config"),
-        (b"seed: [1", "config"),
-        (b"seed: \xff\xfe", "config"),
-        (b"seed: many\n", "seed"),
-        (b"training: {batchsize: 3}\n", "did you mean training.batch_size"),
+        (b"", "damaged_run_config", "no keys"),
+        (b"- a\n- b\n", "damaged_run_config", "no keys"),
+        (b"text", "damaged_run_config", "config"),
+        (b"seed: [1", "damaged_run_config", "config"),
+        (b"seed: \xff\xfe", "damaged_run_config", "config"),
+        (b"seed: many\n", "wrong_type", "seed"),
+        (b"training: {batchsize: 3}\n", "unknown_key", "did you mean training.batch_size"),
     ],
 )
-def test_a_damaged_config_of_a_run_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
+def test_a_damaged_config_of_a_run_is_refused(content: bytes, code: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    with raises(ConfigError, "damaged_run_config") as caught:
+    with raises(ConfigError, code) as caught:
         from_yaml(path)
     assert words in str(caught.value)
     assert str(path) in str(caught.value)

@@ -142,6 +142,7 @@ def test_a_run_leaves_its_configuration_its_environment_and_its_log(finished: Pa
         "environment.json",
         "metrics.jsonl",
         "rollouts",
+        "signature.json",
         "status.json",
         "timings.json",
         "train.log",
