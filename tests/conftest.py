@@ -49,6 +49,7 @@ SLOW_TEST_S = 5.0
 MAY_BE_SLOW = (
     "tests/test_main_job.py::",
     "tests/test_docs.py::test_page_runs[README.md]",
+    "tests/training/test_run.py::test_a_killed_run_resumed_equals_an_unbroken_one",
 )
 
 
