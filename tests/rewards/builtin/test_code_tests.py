@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.execution.sandbox import run_program
+from agent_tunix.rewards.builtin.code import code_blocks
 from tests.rewards.builtin.cases import score
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux alone")
@@ -796,3 +797,16 @@ def test_a_program_reads_no_file_beside_the_standard_library(tmp_path: Path) -> 
         assert "Error: [Errno" in run_program(f"open({str(path)!r}).read()", timeout_s=60).problem
     program = "import email, sqlite3, zoneinfo, ssl, hashlib, uuid; print(hashlib.sha256().hexdigest()[:4])"
     assert run_program(program, timeout_s=60).ended
+
+
+@pytest.mark.slow
+def test_the_file_of_the_output_cannot_be_made_unreadable() -> None:
+    code = "import fcntl\nprint(5, flush=True)\nfcntl.fcntl(1, fcntl.F_SETFL, 0o40000)"
+    run = run_program(code, timeout_s=60)
+    assert (run.ended, run.output) == (False, "5\n")
+    assert score("code_tests", code, tests=[{"input": "", "output": "5"}]).value == 0.0
+
+
+def test_blanks_after_a_fence_are_read_once() -> None:
+    """Take hours if each blank is tried with every other."""
+    assert code_blocks("```" + " " * 1_000_000 + "`") == []
