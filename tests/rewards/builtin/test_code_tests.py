@@ -810,3 +810,7 @@ def test_the_file_of_the_output_cannot_be_made_unreadable() -> None:
 def test_blanks_after_a_fence_are_read_once() -> None:
     """Take hours if each blank is tried with every other."""
     assert code_blocks("```" + " " * 1_000_000 + "`") == []
+
+
+def test_what_a_program_raises_holds_nothing_hidden() -> None:
+    assert run_program("raise ValueError('\\x1b[2J')", timeout_s=60).problem == r"ValueError: \x1b[2J"

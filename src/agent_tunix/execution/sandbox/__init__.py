@@ -28,6 +28,7 @@ from typing import Any, Self
 from agent_tunix.execution.isolation import require_isolation, standard_paths
 from agent_tunix.execution.isolation.requirements import unavailable
 from agent_tunix.execution.sandbox.child import LOCKED
+from agent_tunix.visible_text import one_line
 
 __all__ = ["Run", "run_program"]
 
@@ -194,4 +195,6 @@ def _judge(program: _Child, tests: _Child, num_checks: int, timed_out: bool) -> 
         problem = f"it was ended ({program.status})"
     elif not ended and not problem:
         problem = f"it was ended ({tests.status})"
-    return Run(ended and not timed_out, program.printed, tuple(i in passed for i in range(num_checks)), problem)
+    return Run(
+        ended and not timed_out, program.printed, tuple(i in passed for i in range(num_checks)), one_line(problem)
+    )
