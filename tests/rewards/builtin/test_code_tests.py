@@ -675,6 +675,11 @@ SPECIAL_CHEATS = {
         "def f(x): return 7\nall = any = lambda *a: True",
         "r = [f(1) == 9]\nassert all(r)",
     ),
+    "the built-in that decides": ("all = lambda *a: True", "assert all([1 == 2])"),
+    "a module that it does not import": (
+        "class fractions:\n    Fraction = lambda *a: 7\ndef f(): return 7",
+        "assert f() == fractions.Fraction(1, 2)",
+    ),
     "what is called around it": ("def sum(x): return 7\nabs = lambda x: 0", "assert abs(sum([1]) - 1) < 1e-6"),
     "attributes of the test case": (
         "def f(t):\n    for n in ('assertEqual', 'fail', '_outcome', 'run'):\n        try: setattr(t, n, print)\n"
