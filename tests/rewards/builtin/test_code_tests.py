@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.execution.sandbox import run_program
+from agent_tunix.rewards.builtin.code import code_blocks
 from tests.rewards.builtin.cases import score
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux alone")
@@ -674,6 +675,11 @@ SPECIAL_CHEATS = {
         "def f(x): return 7\nall = any = lambda *a: True",
         "r = [f(1) == 9]\nassert all(r)",
     ),
+    "the built-in that decides": ("all = lambda *a: True", "assert all([1 == 2])"),
+    "a module that it does not import": (
+        "class fractions:\n    Fraction = lambda *a: 7\ndef f(): return 7",
+        "assert f() == fractions.Fraction(1, 2)",
+    ),
     "what is called around it": ("def sum(x): return 7\nabs = lambda x: 0", "assert abs(sum([1]) - 1) < 1e-6"),
     "attributes of the test case": (
         "def f(t):\n    for n in ('assertEqual', 'fail', '_outcome', 'run'):\n        try: setattr(t, n, print)\n"
@@ -796,3 +802,20 @@ def test_a_program_reads_no_file_beside_the_standard_library(tmp_path: Path) -> 
         assert "Error: [Errno" in run_program(f"open({str(path)!r}).read()", timeout_s=60).problem
     program = "import email, sqlite3, zoneinfo, ssl, hashlib, uuid; print(hashlib.sha256().hexdigest()[:4])"
     assert run_program(program, timeout_s=60).ended
+
+
+@pytest.mark.slow
+def test_the_file_of_the_output_cannot_be_made_unreadable() -> None:
+    code = "import fcntl\nprint(5, flush=True)\nfcntl.fcntl(1, fcntl.F_SETFL, 0o40000)"
+    run = run_program(code, timeout_s=60)
+    assert (run.ended, run.output) == (False, "5\n")
+    assert score("code_tests", code, tests=[{"input": "", "output": "5"}]).value == 0.0
+
+
+def test_blanks_after_a_fence_are_read_once() -> None:
+    """Take hours if each blank is tried with every other."""
+    assert code_blocks("```" + " " * 1_000_000 + "`") == []
+
+
+def test_what_a_program_raises_holds_nothing_hidden() -> None:
+    assert run_program("raise ValueError('\\x1b[2J')", timeout_s=60).problem == r"ValueError: \x1b[2J"

@@ -93,7 +93,7 @@ def test_what_is_logged_beyond_all_measure_is_an_error() -> None:
         """
     )
     assert score.outcome is Outcome.ERROR
-    assert "take more than 4 MB" in score.detail
+    assert "take more than 1 MB" in score.detail
 
 
 @pytest.mark.slow
@@ -248,6 +248,7 @@ FORGED: dict[str, tuple[list[object], set[Outcome]]] = {
     "scores of a call before the first": (["ended", -1, [_GOOD_SCORE]], {Outcome.ERROR}),
     "scores of a call that it was not given": (["ended", 7, [_GOOD_SCORE]], {Outcome.ERROR}),
     "more scores than completions": (["ended", 0, [_GOOD_SCORE] * 2], {Outcome.ERROR}),
+    "a score of 400 digits": (["ended", 0, [[10**400, *_GOOD_SCORE[1:]]]], {Outcome.ERROR}),
     "its own score": (["ended", 0, [_GOOD_SCORE]], {Outcome.SCORED}),
 }
 
@@ -306,6 +307,22 @@ GAINING_TIME: dict[str, tuple[str, Outcome]] = {
             while True:
                 say("beat")
                 time.sleep(0.01)
+        """,
+        Outcome.TIMEOUT,
+    ),
+    "it says that it lives, without a pause": (
+        """
+        async def reward(args, sample, **kwargs):
+            fd = next(fd for fd in range(200, 300) if is_socket(fd))
+            os.set_blocking(fd, True)
+            content = b'["beat"]'
+            frames = (struct.pack("!4sI", b"ATRW", len(content)) + content) * 60_000
+            while True:
+                data = frames
+                while data: data = data[os.write(fd, data):]
+        def is_socket(fd):
+            try: return stat.S_ISSOCK(os.fstat(fd).st_mode)
+            except OSError: return False
         """,
         Outcome.TIMEOUT,
     ),

@@ -66,6 +66,12 @@ def test_allowing_it_changes_nothing_where_it_can_be_isolated() -> None:
     assert score.outcome is Outcome.ERROR
 
 
+def test_root_that_cannot_end_other_users_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(requirements, "effective_capabilities", lambda: 1 << 6 | 1 << 7 | 1 << 21)
+    assert any("CAP_KILL" in problem for problem in problems())
+
+
 def test_another_system_has_one_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "is_linux", lambda: False)
     assert problems() == [f"isolation needs Linux, and this is {sys.platform}"]
@@ -81,7 +87,7 @@ def test_another_architecture_has_one_problem(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.skipif(not kernel.is_linux(), reason="users are Linux's")
 def test_root_that_may_not_change_its_user_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr(requirements, "effective_capabilities", lambda: 0)
+    monkeypatch.setattr(requirements, "effective_capabilities", lambda: 1 << 5)
     assert any("CAP_SETUID" in problem for problem in problems())
 
 
@@ -92,9 +98,9 @@ def test_a_python_that_only_root_reaches_needs_mounts(monkeypatch: pytest.Monkey
     home.chmod(0o700)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr(os, "__file__", str(home / "lib" / "os.py"))
-    monkeypatch.setattr(requirements, "effective_capabilities", lambda: 1 << 6 | 1 << 7)
+    monkeypatch.setattr(requirements, "effective_capabilities", lambda: 1 << 5 | 1 << 6 | 1 << 7)
     assert any("CAP_SYS_ADMIN" in problem for problem in problems())
-    monkeypatch.setattr(requirements, "effective_capabilities", lambda: 1 << 6 | 1 << 7 | 1 << 21)
+    monkeypatch.setattr(requirements, "effective_capabilities", lambda: 1 << 5 | 1 << 6 | 1 << 7 | 1 << 21)
     assert not any("CAP_SYS_ADMIN" in problem for problem in problems())
 
 

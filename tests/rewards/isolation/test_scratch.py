@@ -1,9 +1,13 @@
 """The directories of workers: measured, and removed whatever is in them."""
 
+import logging
 import os
 from pathlib import Path
 
+import pytest
+
 from agent_tunix.execution.isolation import scratch
+from tests.execution.users import run_as, users
 
 
 def test_a_directory_is_measured_by_size_number_and_depth(tmp_path: Path) -> None:
@@ -45,3 +49,27 @@ def test_links_are_not_followed_and_modes_do_not_matter(tmp_path: Path) -> None:
     scratch.remove(str(top))
     assert not top.exists()
     assert (kept / "file").exists()
+
+
+_REMOVE = """
+import os, sys
+from agent_tunix.execution.isolation import scratch
+top = os.path.join(sys.argv[1], "top")
+os.makedirs(os.path.join(top, "a", "b", "c"))
+for name in ("a/b/c", "a/b", "a"):
+    os.chmod(os.path.join(top, name), 0)
+scratch.remove(top)
+print(os.path.exists(top))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("user", users())
+def test_directories_without_any_rights_are_removed_by_an_ordinary_user_too(user: str) -> None:
+    assert run_as(user, "-c", _REMOVE, "{directory}").strip() == "False"
+
+
+def test_what_stays_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        scratch.remove(str(tmp_path / "none"))
+    assert "stays" in caplog.text

@@ -52,6 +52,11 @@ FORGED = {
     "negative seconds": with_part(4, -1.0),
     "a component that is a text": with_part(5, {"x": "y"}),
     "a metric that is a list": with_part(6, {"x": []}),
+    "a value of 400 digits": with_part(0, 10**400),
+    "seconds of 400 digits": with_part(4, 10**400),
+    "a component of 400 digits": with_part(5, {"x": 10**400}),
+    "extras of too many items": with_part(3, {"x": [{}] * 20_000}),
+    "many scores of many items": json.dumps(["ended", 0, [[*GOOD[:3], {"x": [0] * 9000}, *GOOD[4:]]] * 20]).encode(),
 }
 
 
@@ -87,6 +92,21 @@ def test_a_score_arrives_as_it_was_sent(score: Score) -> None:
 def test_what_a_terminal_would_obey_is_written_out() -> None:
     ((_, _, detail, *_),) = plain_wire.load(with_part(2, "\x1b]0;mine\x07\nnext line"))[2]
     assert detail == r"\x1b]0;mine\x07\x0anext line"
+
+
+def test_texts_of_extras_and_names_are_cut_and_hold_nothing_hidden() -> None:
+    forged = [1.0, "scored", "", {"\x1b[2J": ["\ud800\x1b" + "x" * 50_000]}, 0.0, {"a\nb": 1}, {"\ud800": 1.0}]
+    ((_, _, _, extras, _, components, metrics),) = plain_wire.load(json.dumps(["ended", 0, [forged]]).encode())[2]
+    (((name, (text,)),)) = extras.items()
+    assert (name, components, metrics) == (r"\x1b[2J", {r"a\x0ab": 1.0}, {r"\ud800": 1.0})
+    assert text.startswith(r"\ud800\x1bxxx")
+    assert len(text) < 21_000
+
+
+def test_as_much_as_a_worker_may_send_is_taken() -> None:
+    plain = wire.to_plain(Score(1.0, extras={"list": list(range(50_000)), "other": 1}))
+    assert not plain_wire.has_too_many_items([plain])
+    assert plain_wire.load(plain_wire.pack(("ended", 0, [plain]))[wire.HEADER_BYTES :])
 
 
 def test_a_long_detail_is_cut() -> None:

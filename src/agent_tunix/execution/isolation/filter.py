@@ -11,7 +11,9 @@ What the arguments decide:
 - `fcntl` and `ioctl` set no owner, signal, lease or notice for a file, and ask nothing of devices;
 - `prctl` sets names; so the signal on the parent's death stays set;
 - `prlimit64` and `sched_getaffinity` read, and only of the process itself;
-- `open` takes no O_PATH, O_ASYNC or O_DIRECT, and does not empty a file that it opens for reading;
+- `open` takes no O_PATH, O_TMPFILE, O_SYNC, O_ASYNC or O_DIRECT, and does not empty a file that it opens for reading;
+  nor does `fcntl` set such flags later;
+- `fallocate` takes no room that a file's size does not show; clocks are the system's, and no other process's;
 - sockets take no address and no out-of-band data, and do not say who is at the other end;
 - `mmap` takes no huge pages; `futex` has no priority inheritance; `pipe2` makes no watch queue.
 """
@@ -40,14 +42,14 @@ _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     # descriptors and files
     "read": (0, 63), "write": (1, 64), "close": (3, 57), "lseek": (8, 62), "pread64": (17, 67), "pwrite64": (18, 68),
-    "readv": (19, 65), "writev": (20, 66), "preadv": (295, 69), "pwritev": (296, 70), "preadv2": (327, 286),
-    "pwritev2": (328, 287), "sendfile": (40, 71), "copy_file_range": (326, 285), "stat": (4, None), "fstat": (5, 80),
+    "readv": (19, 65), "writev": (20, 66), "preadv": (295, 69), "pwritev": (296, 70),
+    "sendfile": (40, 71), "copy_file_range": (326, 285), "stat": (4, None), "fstat": (5, 80),
     "lstat": (6, None), "newfstatat": (262, 79), "statx": (332, 291), "access": (21, None), "faccessat": (269, 48),
     "faccessat2": (439, 439), "readlink": (89, None), "readlinkat": (267, 78), "getcwd": (79, 17), "chdir": (80, 49),
     "fchdir": (81, 50), "getdents": (78, None), "getdents64": (217, 61), "statfs": (137, 43), "fstatfs": (138, 44),
     "rename": (82, None), "renameat": (264, 38), "mkdir": (83, None), "mkdirat": (258, 34), "rmdir": (84, None),
     "unlink": (87, None), "unlinkat": (263, 35), "symlink": (88, None), "symlinkat": (266, 36), "ftruncate": (77, 46),
-    "fallocate": (285, 47), "fsync": (74, 82), "fdatasync": (75, 83), "fadvise64": (221, 223), "umask": (95, 166),
+    "fsync": (74, 82), "fdatasync": (75, 83), "umask": (95, 166),
     "dup": (32, 23), "dup2": (33, None), "dup3": (292, 24), "pipe": (22, None), "eventfd": (284, None),
     "eventfd2": (290, 19), "poll": (7, None), "ppoll": (271, 73), "select": (23, None), "pselect6": (270, 72),
     "epoll_create": (213, None), "epoll_create1": (291, 20), "epoll_ctl": (233, 21), "epoll_wait": (232, None),
@@ -65,7 +67,7 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "restart_syscall": (219, 128), "pause": (34, None), "getrusage": (98, 165), "getrlimit": (97, 163),
     # time and the system
     "alarm": (37, None), "getitimer": (36, 102), "setitimer": (38, 103), "nanosleep": (35, 101),
-    "clock_nanosleep": (230, 115), "clock_gettime": (228, 113), "clock_getres": (229, 114), "gettimeofday": (96, 169),
+    "gettimeofday": (96, 169),
     "time": (201, None), "times": (100, 153), "uname": (63, 160), "sysinfo": (99, 179), "getrandom": (318, 278),
 }  # fmt: skip
 
@@ -86,13 +88,17 @@ _FUTEX_OPERATION = 0x7F
 _AF_UNIX = 1
 _SOL_SOCKET, _SOCKET_OPTIONS = 1, (3, 4, 7, 8, 30, 38, 39)
 _MSG_SEND, _MSG_RECEIVE = 0x4040, 0x4000_0162
-_O_ASYNC = 0o20000
+# Advice that does not throw out of memory what others read too.
+_FADVISE = (0, 1, 2, 3, 5)
+# The clocks that are no process's.
+_CLOCKS = tuple(range(12))
 # The number of O_LARGEFILE on either architecture; on the other one it is that of O_NOFOLLOW.
 _O_LARGEFILE = 0o100000 | 0o400000
 _OPEN = (
-    os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC
-    | os.O_SYNC | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_TMPFILE", 0)
+    os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK
+    | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 )  # fmt: skip
+_SETFL = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK
 
 
 def can_filter() -> bool:
@@ -149,7 +155,7 @@ def _conditional() -> list[tuple[tuple[int | None, int | None], list[Instruction
         ((28, 233), _among(2, _MADVISE)),
         ((202, 98), _among(1, _FUTEX, _FUTEX_OPERATION)),
         # The flags of F_SETFL are the third argument, as are numbers and addresses of the other commands.
-        ((72, 25), _among(1, _FCNTL) + _skip_unless(1, _F_SETFL, _within(2, _ALL_BITS & ~_O_ASYNC))),
+        ((72, 25), _among(1, _FCNTL) + _skip_unless(1, _F_SETFL, _within(2, _SETFL | _O_LARGEFILE))),
         ((16, 29), _among(1, _IOCTL)),
         ((157, 167), _among(0, _PRCTL)),
         ((302, 261), _among(0, (0,)) + _null(2)),  # prlimit64
@@ -160,6 +166,13 @@ def _conditional() -> list[tuple[tuple[int | None, int | None], list[Instruction
         ((47, 212), _within(2, _MSG_RECEIVE)),  # recvmsg
         ((55, 209), _among(1, (_SOL_SOCKET,)) + _among(2, _SOCKET_OPTIONS)),  # getsockopt
         ((293, 59), _within(1, os.O_CLOEXEC | os.O_NONBLOCK)),  # pipe2
+        ((285, 47), _among(1, (0,))),  # fallocate, which may take no room beyond the end of a file
+        ((221, 223), _among(3, _FADVISE)),
+        ((327, 286), _among(5, (0,))),  # preadv2 and pwritev2
+        ((328, 287), _among(5, (0,))),
+        ((230, 115), _among(0, _CLOCKS)),  # clock_nanosleep, clock_gettime and clock_getres
+        ((228, 113), _among(0, _CLOCKS)),
+        ((229, 114), _among(0, _CLOCKS)),
         ((436, 436), _among(2, (0, 4))),  # close_range, which may also set FD_CLOEXEC
         ((316, 276), _among(4, (0, 1))),  # renameat2, which may also refuse to replace
     ]

@@ -11,7 +11,7 @@ from agent_tunix.execution.isolation import kernel
 from agent_tunix.execution.isolation.files import landlock_version
 from agent_tunix.execution.isolation.filter import can_filter
 
-_SETGID, _SETUID, _SYS_ADMIN = 6, 7, 21
+_KILL, _SETGID, _SETUID, _SYS_ADMIN = 5, 6, 7, 21
 _PASSED_BY_ALL = 0o001
 _SECCOMP_MODE_FILTER = 2
 REMEDY = "Run it on Linux 5.13 or later (x86-64 or ARM)"
@@ -67,6 +67,11 @@ def _has_seccomp() -> bool:
 
 def _problems_of_root() -> list[str]:
     capabilities = effective_capabilities()
+    if not capabilities >> _KILL & 1:
+        return [
+            "root has been denied ending processes of other users (CAP_KILL), as isolated ones are; start it as an"
+            " ordinary user"
+        ]
     if not (capabilities >> _SETUID & 1 and capabilities >> _SETGID & 1):
         return [
             "root has been denied changing its user (CAP_SETUID, CAP_SETGID), and code of others never runs as root;"

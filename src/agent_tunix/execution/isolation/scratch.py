@@ -1,9 +1,12 @@
 """The directories of isolated workers: measured while they live, and removed whatever is in them."""
 
 import contextlib
+import logging
 import os
 import stat
 from pathlib import Path
+
+logger = logging.getLogger("agent_tunix.rewards")
 
 # Deeper than this nobody needs; and deeper still no path has a name.
 _DEEPEST = 32
@@ -30,9 +33,11 @@ def holds_more(directory: str, size_bytes: int, most_files: int) -> bool:
 
 def remove(directory: str) -> None:
     """Remove a directory that nobody uses any more, however deep and with whatever modes; links are not followed."""
-    with contextlib.suppress(OSError):
+    try:
         _empty(Path(directory))
         os.rmdir(directory)
+    except OSError as error:
+        logger.warning("%s, which a worker has left, stays: %s", directory, error)
 
 
 def _empty(top: Path) -> None:
@@ -41,17 +46,17 @@ def _empty(top: Path) -> None:
     directories = _take_files(top, top)
     while directories:
         directory = directories.pop()
-        moved = []
-        for inner in _take_files(directory, top):
-            number += 1
-            target = top / f".{number}"
-            while target.exists():
+        with contextlib.suppress(OSError):  # what is left is told of in the end
+            for inner in _take_files(directory, top):
                 number += 1
                 target = top / f".{number}"
-            inner.rename(target)
-            moved.append(target)
-        directory.rmdir()
-        directories += moved
+                while target.exists():
+                    number += 1
+                    target = top / f".{number}"
+                os.chmod(inner, 0o700)  # a directory that its owner cannot write to cannot be given another parent
+                inner.rename(target)
+                directories.append(target)
+            directory.rmdir()
 
 
 def _take_files(directory: Path, top: Path) -> list[Path]:
@@ -64,5 +69,6 @@ def _take_files(directory: Path, top: Path) -> list[Path]:
             if entry.is_dir(follow_symlinks=False):
                 inner.append(Path(entry.path))
             else:
-                os.unlink(entry.path)
+                with contextlib.suppress(OSError):  # the others are removed all the same
+                    os.unlink(entry.path)
     return inner

@@ -28,6 +28,7 @@ from typing import Any, Self
 from agent_tunix.execution.isolation import require_isolation, standard_paths
 from agent_tunix.execution.isolation.requirements import unavailable
 from agent_tunix.execution.sandbox.child import LOCKED
+from agent_tunix.visible_text import one_line
 
 __all__ = ["Run", "run_program"]
 
@@ -150,14 +151,15 @@ class _Child:
 
     def __exit__(self, *_: object) -> None:
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        with suppress(ProcessLookupError, PermissionError):  # not waited for yet, so the number is still its own
+        with suppress(ProcessLookupError):  # not waited for yet, so the number is still its own
             os.killpg(self._process.pid, signal.SIGKILL)
         status = self._process.wait()
         self.status = status if ended else None
         with self._report, self._output:
             self.said = self._report.read(_MOST_OUTPUT).decode(errors="replace").splitlines()
-            self._output.seek(0)
-            self.printed = self._output.read(_MOST_OUTPUT).decode(errors="replace")
+            with suppress(OSError):  # whatever the program has done to its file is not the trainer's fault
+                self._output.seek(0)
+                self.printed = self._output.read(_MOST_OUTPUT).decode(errors="replace")
 
     def wait_until(self, deadline: float) -> bool:
         """Wait for its end; return True if time ran out before."""
@@ -193,4 +195,6 @@ def _judge(program: _Child, tests: _Child, num_checks: int, timed_out: bool) -> 
         problem = f"it was ended ({program.status})"
     elif not ended and not problem:
         problem = f"it was ended ({tests.status})"
-    return Run(ended and not timed_out, program.printed, tuple(i in passed for i in range(num_checks)), problem)
+    return Run(
+        ended and not timed_out, program.printed, tuple(i in passed for i in range(num_checks)), one_line(problem)
+    )

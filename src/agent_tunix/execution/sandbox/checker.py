@@ -34,6 +34,11 @@ _EXCEPTIONS = {
 _ENDS_OF_LOOPS = (StopIteration, StopAsyncIteration, GeneratorExit)
 # What tests can pass of the operator and functools modules, and what these are made of.
 _MADE = (functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller)
+# Built-ins that decide what a test says, or lead to its variables, and are not what a program is asked to write.
+_NEVER_REPLACED = frozenset(
+    {"exec", "eval", "compile", "globals", "locals", "vars", "getattr", "setattr", "__import__", "isinstance", "all"}
+    | {"any"}
+)
 _MOST_NAMES = 10_000
 _LONGEST_NAME = 200
 _ONLY_AST = 0x400
@@ -394,6 +399,7 @@ class Names:
     """
 
     def __init__(self, names: dict[str, Any], checks: list[str]) -> None:
+        names = {name: value for name, value in names.items() if name not in _NEVER_REPLACED}
         self._replaced = {name: value for name, value in names.items() if hasattr(builtins, name)}
         self._others = {
             name: value for name, value in names.items() if name not in self._replaced and name not in TEST_MODULES

@@ -7,7 +7,7 @@ import warnings
 
 from agent_tunix.rewards.sample import Score
 
-_FENCE = re.compile(r"^[ \t]{0,3}```[ \t]*(?P<mark>[\w+#.-]{0,30})[^\n`]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]{0,3}+```[ \t]*+(?P<mark>[\w+#.-]{0,30}+)[^\n`]*+$", re.MULTILINE)
 _LONGEST_CODE = 20_000
 _warnings_lock = threading.Lock()
 

@@ -28,6 +28,7 @@ class Connection:
     Attributes:
         remote_ends: The worker's ends, the connection's and the pipe's, until `hand_over`.
         is_open: Whether anything can still be said or heard.
+        has_more: Whether the last call of `replies` read something, so that more may have come.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Connection:
         self._output = OutputPipe(source, selector)
         self.remote_ends = (theirs.detach(), self._output.remote_end)
         self.is_open = True
+        self.has_more = False
         self._reader = reader
         self._is_deaf = False
         self._unsent = bytearray()
@@ -56,22 +58,29 @@ class Connection:
         self._flush()
 
     def replies(self) -> Iterator[Any]:
-        """What the worker has said so far; closes the connection where it says no more.
+        """Some of what the worker has said; closes the connection where it says no more.
+
+        One call reads `_READ_BYTES` at most: a worker that never stops must not keep its owner from anything else. What
+        is left makes the selector return at once.
 
         Raises:
             wire.BrokenFrameError: Somebody else has written to it.
         """
-        while self.is_open:
-            try:
-                data = self._socket.recv(_READ_BYTES)
-            except BlockingIOError:
-                return
-            except OSError:
-                data = b""
-            if not data:  # dead, or its code closed the connection
-                self._disconnect()
-            elif not self._is_deaf:
-                yield from self._reader.feed(data)
+        self.has_more = False
+        if not self.is_open:
+            return
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:  # dead, or its code closed the connection
+            self._disconnect()
+            return
+        self.has_more = True
+        if not self._is_deaf:
+            yield from self._reader.feed(data)
 
     def ignore(self) -> None:
         """Whatever else is said is read and means nothing."""

@@ -34,8 +34,11 @@ class OutputLog:
         """Take in what was printed."""
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         self._unfinished = self._unfinished[:_LONGEST_LINE]
-        for line in lines:
+        for place, line in enumerate(lines):
             self._log(line)
+            if self._num_lines > MOST_LINES:  # what follows is counted, however many lines it is
+                self._num_left_out += len(lines) - place - 1
+                break
 
     def close(self) -> None:
         """Log what is left."""

@@ -6,16 +6,25 @@ passes can still be a lie, but only about the scores that the code was asked for
 """
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_tunix.rewards.execution.wire import LONGEST_DETAIL, BrokenFrameError, PlainScore, frame
+from agent_tunix.rewards.execution.wire import (
+    LARGEST_EXTRA_ITEMS,
+    LONGEST_DETAIL,
+    LONGEST_TEXT,
+    BrokenFrameError,
+    PlainScore,
+    frame,
+)
 from agent_tunix.rewards.sample import LARGEST_VALUE, Outcome
-from agent_tunix.visible_text import one_line
+from agent_tunix.visible_text import escape_hidden, one_line
 
-LARGEST_REPLY_BYTES = 8 * 2**20
+LARGEST_REPLY_BYTES = 2 * 2**20
 _DEEPEST = 8
+# Of extras, components and metrics: a score has at most what `wire.to_plain` leaves of it, and a reply of many less.
+_MOST_ITEMS_OF_SCORE = LARGEST_EXTRA_ITEMS + 100
+_MOST_ITEMS = 100_000
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
@@ -40,7 +49,27 @@ def load(content: bytes) -> list[Any]:
     parts = [_read_detail(part) if isinstance(part, str) else part for part in rest]
     if any(isinstance(part, bool | float | Mapping | None) for part in parts):
         raise BrokenFrameError("a reply of another form")
+    if any(isinstance(part, list) and has_too_many_items(part) for part in parts):
+        raise BrokenFrameError("a reply of too many parts")
     return [kind, *([_read_score(score) for score in part] if isinstance(part, list) else part for part in parts)]
+
+
+def has_too_many_items(scores: Sequence[Any]) -> bool:
+    """Return True if scores, or what should be some, have more items in their extras and metrics than any may have."""
+    counts = []
+    for score in scores:
+        counts.append(_count_items(score, _DEEPEST + 2) if isinstance(score, list | tuple) else 0)
+        if counts[-1] > _MOST_ITEMS_OF_SCORE:
+            return True
+    return sum(counts) > _MOST_ITEMS
+
+
+def _count_items(value: Any, depth: int) -> int:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set | frozenset):
+        return 0
+    return len(value) + (sum(_count_items(item, depth - 1) for item in value) if depth else 0)
 
 
 def _as_list(value: object) -> list[Any]:
@@ -69,7 +98,10 @@ def _read_score(score: Any) -> PlainScore:
         and all(isinstance(metric, float) for metric in metrics.values())
     ):
         raise BrokenFrameError("a score with parts of another form")
-    return (value, outcome, _read_detail(detail), extras, float(seconds), components, metrics)
+    named = {_read_detail(name): part if part is None else float(part) for name, part in components.items()}
+    measured = {_read_detail(name): metric for name, metric in metrics.items()}
+    shown = {_read_detail(name): _read_extra(extra) for name, extra in extras.items()}
+    return (value, outcome, _read_detail(detail), shown, float(seconds), named, measured)
 
 
 def _read_detail(text: str) -> str:
@@ -77,10 +109,20 @@ def _read_detail(text: str) -> str:
     return one_line(text[:LONGEST_DETAIL])
 
 
+def _read_extra(value: Any) -> Any:
+    """The value with its texts cut, and without what moves a terminal's cursor or no file can take."""
+    if isinstance(value, str):
+        return escape_hidden(value[: LONGEST_TEXT + 1])
+    if isinstance(value, dict):
+        return {_read_detail(name): _read_extra(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_read_extra(item) for item in value]
+    return value
+
+
 def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and abs(value) <= LARGEST_VALUE
+    # An integer is compared as one: as a float it may be too large.
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST_VALUE <= value <= LARGEST_VALUE
 
 
 def _is_shallow(value: Any, depth: int) -> bool:

@@ -46,6 +46,8 @@ _MOST_FAILED_STARTS = 5
 _KILLED = "died of SIGKILL"
 # What a worker without a connection has to end by itself: how it does tells most.
 _FAREWELL_S = 2.0
+# How often a worker is read from before it is judged: more than what the system holds back for it.
+_MOST_READS = 8
 
 
 @dataclass(slots=True)
@@ -229,14 +231,24 @@ class Supervisor:
 
     # --- listening ---------------------------------------------------------------------------------------------------
 
+    def _listen_on(self, worker: _Worker) -> None:
+        """Hear all that a worker has said so far, unless it goes on without end."""
+        for _ in range(_MOST_READS):
+            self._listen(worker)
+            if not worker.connection.has_more:
+                break
+
     def _listen(self, worker: _Worker) -> None:
-        """Hear all that a worker has said so far."""
+        """Hear some of what a worker has said."""
         try:
             for reply in worker.connection.replies():
                 self._hear(worker, reply)
         except SandboxUnavailableError:
             raise
-        except (wire.BrokenFrameError, ValueError, TypeError) as error:
+        except Exception as error:
+            # Code of others may have written anything; of what our own code wrote, other errors are defects here.
+            if not (self._settings.sandboxed or isinstance(error, wire.BrokenFrameError | ValueError | TypeError)):
+                raise
             worker.verdict = f"wrote to the connection with the trainer ({error})"
             worker.connection.ignore()
             self._kill(worker)
@@ -297,7 +309,7 @@ class Supervisor:
         worker.limit_s = task.limit_s(timeout_s)
         worker.deadline = min(now + worker.limit_s, worker.end)
         if self._settings.sandboxed and task.share:
-            worker.deadline = task.first_end(now, timeout_s) + _GRACE_S
+            worker.deadline = min(task.first_end(now, timeout_s) + _GRACE_S, worker.end)
 
     def _finish(self, worker: _Worker, task: Task, tired: str) -> None:
         worker.task = worker.deadline = None
@@ -316,7 +328,7 @@ class Supervisor:
         for worker in list(self._workers.values()):
             if worker.deadline is None or worker.deadline > now or worker.doomed:
                 continue
-            self._listen(worker)
+            self._listen_on(worker)
             if worker.deadline is None or worker.deadline > time.monotonic() or worker.doomed:
                 continue
             if worker.lost:
@@ -370,7 +382,7 @@ class Supervisor:
 
     def _bury(self, worker: _Worker, how: str, trace: str, all_died: bool = False) -> None:
         """A worker is gone: settle what it was doing."""
-        self._listen(worker)  # what it said before it died counts
+        self._listen_on(worker)  # what it said before it died counts
         self._forget(worker)
         if worker.lost and how == _KILLED:
             worker.verdict = worker.verdict or "closed its connection with the trainer"

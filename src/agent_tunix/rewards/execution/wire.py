@@ -18,8 +18,10 @@ _MARK = b"ATRW"
 HEADER_BYTES = _HEADER.size
 LARGEST_REPLY_BYTES = 64 * 2**20
 LONGEST_DETAIL = 4000
-_LONGEST_TEXT = 20_000
-_LARGEST_EXTRA_ITEMS = 10_000
+LONGEST_TEXT = 20_000
+LARGEST_EXTRA_ITEMS = 10_000
+# What stands for the items that are left out.
+_TOO_MUCH = "… and more"
 
 PlainScore = tuple[float | None, str, str, dict[str, Any], float, dict[str, float | None], dict[str, float]]
 
@@ -120,33 +122,44 @@ def from_plain(plain: PlainScore) -> Score:
 
 
 def _plain_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    budget = iter(range(_LARGEST_EXTRA_ITEMS))
-    return {_clip(name): _plain(value, budget, depth=6) for name, value in extras.items()}
+    return _plain_mapping(extras, iter(range(LARGEST_EXTRA_ITEMS)), depth=7)
 
 
 def _plain(value: Any, budget: Iterator[int], depth: int) -> Any:
     """A value in built-in types; what is none of them, or too much, as text."""
     kind = type(value)
     if next(budget, None) is None:
-        return "…"
+        return _TOO_MUCH
     if kind in (bool, float, type(None)):
         return value
     if kind is int:
         return value if value.bit_length() < 4096 else "…"
     if kind is str:
-        return _clip(value, _LONGEST_TEXT)
+        return _clip(value, LONGEST_TEXT)
     if depth and kind in (list, tuple, set, frozenset):
         return kind(_plain_items(value, budget, depth))
     if depth and isinstance(value, Mapping):
-        return {_clip(name): _plain(item, budget, depth - 1) for name, item in value.items()}
-    if hasattr(value, "tolist") and getattr(value, "size", 0) <= _LARGEST_EXTRA_ITEMS:  # NumPy
+        return _plain_mapping(value, budget, depth)
+    if hasattr(value, "tolist") and getattr(value, "size", 0) <= LARGEST_EXTRA_ITEMS:  # NumPy
         return _plain(value.tolist(), budget, depth)
-    return _clip(repr(value), _LONGEST_TEXT)
+    return _clip(repr(value), LONGEST_TEXT)
 
 
 def _plain_items(values: Iterable[Any], budget: Iterator[int], depth: int) -> Iterator[Any]:
     for value in values:
-        yield _plain(value, budget, depth - 1)
+        plain = _plain(value, budget, depth - 1)
+        yield plain
+        if plain is _TOO_MUCH:
+            break
+
+
+def _plain_mapping(values: Mapping[Any, Any], budget: Iterator[int], depth: int) -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        found[_clip(name)] = plain = _plain(value, budget, depth - 1)
+        if plain is _TOO_MUCH:
+            break
+    return found
 
 
 def _clip(text: object, longest: int = LONGEST_DETAIL) -> str:

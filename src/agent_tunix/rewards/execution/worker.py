@@ -272,9 +272,12 @@ class _Worker:
     def ended(self, number: int, scores: list[Score]) -> None:
         self._num_calls += 1
         plain = [_to_plain(score) for score in scores]
-        if self._cpu_s is not None and len(self._pack(plain)) > plain_wire.LARGEST_REPLY_BYTES // 2:
+        if self._cpu_s is not None and (
+            plain_wire.has_too_many_items(plain) or len(self._pack(plain)) > plain_wire.LARGEST_REPLY_BYTES // 2
+        ):
             detail = (
                 f"the scores and what was logged with them take more than {plain_wire.LARGEST_REPLY_BYTES >> 21} MB"
+                " or are too many"
             )
             plain = [wire.to_plain(Score.failed(Outcome.ERROR, detail)) for _ in scores]
         self.send("ended", number, plain)
