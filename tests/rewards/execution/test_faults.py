@@ -49,14 +49,15 @@ def impatient() -> Iterator[Runner[Mixture]]:
         yield runner
 
 
-@pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if not fault.never_ends])
-def test_a_fault_ends_in_its_outcome_and_costs_nobody_else(fault: str, patient: Runner[Mixture]) -> None:
-    check(patient, ["before", fault, "after", "long after", "last of all"])
-
-
+# First, so that the workers of `impatient` are replaced no more when `patient` takes stock.
 @pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if fault.never_ends])
 def test_a_fault_that_never_ends_is_ended_and_costs_nobody_else(fault: str, impatient: Runner[Mixture]) -> None:
     check(impatient, ["before", fault, "after", "long after", "last of all"])
+
+
+@pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if not fault.never_ends])
+def test_a_fault_ends_in_its_outcome_and_costs_nobody_else(fault: str, patient: Runner[Mixture]) -> None:
+    check(patient, ["before", fault, "after", "long after", "last of all"])
 
 
 def test_the_same_workers_score_on(patient: Runner[Mixture]) -> None:

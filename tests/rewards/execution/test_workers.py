@@ -311,7 +311,7 @@ def test_a_closed_runner_says_so() -> None:
 
 
 @pytest.mark.slow
-def test_jobs_that_come_with_the_end_are_cancelled_and_nobody_waits_for_them() -> None:
+def test_nobody_waits_for_jobs_that_come_with_the_end() -> None:
     entered, left = threading.Event(), threading.Event()
 
     class Slow:
@@ -334,7 +334,7 @@ def test_jobs_that_come_with_the_end_are_cancelled_and_nobody_waits_for_them() -
             futures.append(executor.submit(Job(recipe, samples_of(["x"]), [(0,)])))
     left.set()
     closing.join()
-    assert all(future.cancelled() for future in futures)
+    assert all(future.done() for future in futures)
 
 
 @pytest.mark.slow

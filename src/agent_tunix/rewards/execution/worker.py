@@ -172,6 +172,7 @@ class _Worker:
         self._resident = linux.resident_bytes()
         self._peak = _peak_kib()
         self._strays: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def answer(self, message: object) -> None:
         match message:
@@ -251,19 +252,22 @@ class _Worker:
             beat = asyncio.ensure_future(self._beat(chunk.timeout_s / _BEATS_A_LIMIT))
             self._strays |= await run_calls(reward, samples, chunk.calls, share, chunk.timeout_s, self)
             beat.cancel()
+            await asyncio.wait({beat})
 
-        loop = asyncio.new_event_loop()
-        loop.set_task_factory(self._make_task)  # type: ignore[arg-type]  # its protocol is stricter than asyncio
+        # One loop for all chunks: what a reward's module keeps, a semaphore for one, belongs to the loop that used it.
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._loop.set_task_factory(self._make_task)  # type: ignore[arg-type]  # its protocol is stricter
+        loop = self._loop
         try:
             loop.run_until_complete(work())
         except BaseException as error:  # what no task can hold back, KeyboardInterrupt for one, has broken the loop
             self.send("broke", describe_fault(error))
             os._exit(1)
         self._surroundings.restore()
-        # A loop with tasks that cannot be cancelled cannot be closed either; it ends with the worker.
-        if not self._strays:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+        # Tasks that cannot be cancelled would go on in the next chunk, so their loop is left to end with the worker.
+        if self._strays:
+            self._loop = None
         self._end()
 
     def began(self, number: int) -> None:
