@@ -1,4 +1,4 @@
-"""What others wrote is shown, and does nothing."""
+"""Text of others is shown, and has no effect."""
 
 import json
 import logging

@@ -419,7 +419,7 @@ except BaseException as error:
 
 
 class Surroundings:
-    """What lies around an attacked process: files, shared memory, and the process that started it.
+    """Surroundings of an attacked process: files, shared memory, and the process that started it.
 
     Args:
         directory: An empty one.

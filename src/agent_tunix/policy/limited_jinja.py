@@ -67,7 +67,7 @@ class TemplateLimitError(TemplateError):
 
 
 class _Size(NamedTuple):
-    """How much there is to a value: the characters of its texts, and the values within it, itself included."""
+    """Return the size of a value: the characters of its texts plus the number of values in it, itself included."""
 
     characters: int
     values: int
@@ -203,7 +203,7 @@ def _kind_of(value: Any) -> _Kind:
 
 
 class _Turns:
-    """What a loop goes over, each turn counted."""
+    """Iterate over what a loop is given, and count each turn."""
 
     def __init__(self, items: Any, meter: _Meter, cost: int) -> None:
         self._items, self._meter, self._cost = items, meter, cost

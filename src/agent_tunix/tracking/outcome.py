@@ -94,7 +94,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = _open) -> Outcome:
-    """How the run of a directory ended, or that it goes on.
+    """Return how the run of a directory ended, or that it goes on.
 
     Args:
         root: The directory.

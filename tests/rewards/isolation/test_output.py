@@ -1,4 +1,4 @@
-"""What workers print, in the log."""
+"""Output of workers in the log."""
 
 import logging
 
