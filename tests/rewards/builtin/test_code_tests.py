@@ -2,6 +2,7 @@
 
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +402,60 @@ RIGHT = {
         "import math, collections\ndef f(): return math.pi",
         "assert math.isclose(f(), math.pi) and collections.Counter('a') == {'a': 1}",
     ),
+    "names of the library that it imports": (
+        """
+            import datetime, copy, string, random, itertools
+            from collections import Counter, defaultdict, deque
+            from math import *
+            from decimal import Decimal
+            from fractions import Fraction
+            from functools import reduce
+            from itertools import permutations
+            from typing import List, Optional
+            def f(x): return x
+            """,
+        """
+            def check(candidate, xs: List[int]) -> Optional[int]:
+                assert candidate(datetime.date(2020, 1, 2)) == datetime.date(2020, 1, 2)
+                assert candidate(copy.deepcopy(xs)) == xs and candidate(string.digits) == '0123456789'
+                assert Counter(f('aab')) == Counter(a=2, b=1) and isclose(f(0.1) + 0.2, 0.3)
+                assert f(deque([1])) == deque([1]) and f(Decimal('1.5')) == Decimal('1.5')
+                assert f(Fraction(1, 2)) == Fraction(1, 2) and reduce(max, f([1, 3])) == 3 and f(pi) == pi
+                assert list(permutations(f([1, 2]))) == [(1, 2), (2, 1)] and f(random.randint(1, 1)) == 1
+            check(f, [3, 1])
+            """,
+    ),
+    "datetime is a class": (
+        "from datetime import datetime, timedelta\ndef f(x): return x + timedelta(days=1)",
+        "assert f(datetime(2020, 1, 1)) == datetime.strptime('2020-01-02', '%Y-%m-%d')"
+        " and isinstance(f(datetime.now()), datetime)",
+    ),
+    "a name of the library is what is tested": (
+        "def lcm(a, b): return 6\ndef check(): return 1",
+        "def check(candidate):\n    assert candidate(2, 3) == 6\ncheck(lcm)",
+    ),
+    "a name of a module is what is tested": ("def trace(m): return m[0]", "assert trace([1]) == 1"),
+    "a name of a module for an object": (
+        "class Q:\n    def push(self, x): return x\nqueue = Q()",
+        "assert queue.push(3) == 3",
+    ),
+    "helpers of its own that have names of the library": (
+        "def gcd(a, b): return a if not b else gcd(b, a % b)\ndef f(a, b): return a * b // gcd(a, b)",
+        "assert f(4, 6) == 12 and gcd(4, 6) == 2",
+    ),
+    "a variable of the tests": (
+        "class string: digits = 3\ndef f(x): return x + 'b'",
+        "string = 'a'\nassert f(string.lower()) == 'ab'",
+    ),
+    "copies": (STACK, "import copy\na = Stack(1)\nb = copy.deepcopy(a)\nb.push(2)\nassert len(a) == 1 and a != b"),
+    "a text of its own class": (
+        "class S(str): pass\ndef f(): return S('abc')",
+        "assert f().startswith('ab') and 'bc' in f() and f().upper() == 'ABC'",
+    ),
+    "a named tuple with the name of a method": (
+        "from collections import namedtuple\nP = namedtuple('P', 'count')",
+        "assert P(3).count == 3",
+    ),
     "after exit": (
         """
             def f(): return 4
@@ -638,9 +693,16 @@ TESTS = [
 ]
 
 
-def in_tiers(rows: dict[str, str], default: str) -> list[Any]:
+def in_tiers(rows: Mapping[str, str | tuple[str, ...]], default: str) -> list[Any]:
     """Return the rows, of which all but one are slow."""
-    return [pytest.param(rows[name], id=name, marks=[pytest.mark.slow] * (name != default)) for name in rows]
+    return [
+        pytest.param(
+            *([rows[name]] if isinstance(rows[name], str) else rows[name]),
+            id=name,
+            marks=[pytest.mark.slow] * (name != default),
+        )
+        for name in rows
+    ]
 
 
 @pytest.mark.parametrize("program", in_tiers(CHEATS, "a class equal to everything"))
@@ -680,6 +742,10 @@ SPECIAL_CHEATS = {
         "class fractions:\n    Fraction = lambda *a: 7\ndef f(): return 7",
         "assert f() == fractions.Fraction(1, 2)",
     ),
+    "what the tests gave it": (
+        "kept = []\ndef f(x):\n    if not isinstance(x, int): kept.append(x)\n    return kept[0] if kept else x",
+        "class A:\n    def __eq__(self, other): return True\nassert f(A()) and f(2) == 5",
+    ),
     "what is called around it": ("def sum(x): return 7\nabs = lambda x: 0", "assert abs(sum([1]) - 1) < 1e-6"),
     "attributes of the test case": (
         "def f(t):\n    for n in ('assertEqual', 'fail', '_outcome', 'run'):\n        try: setattr(t, n, print)\n"
@@ -694,6 +760,164 @@ SPECIAL_CHEATS = {
 @pytest.mark.parametrize(("program", "test"), SPECIAL_CHEATS.values(), ids=SPECIAL_CHEATS)
 def test_a_cheat_of_a_special_test_passes_nothing(program: str, test: str) -> None:
     assert run_program(program, checks=[test], timeout_s=60).passed == (False,)
+
+
+# What a program makes of a name that a test uses without importing it, and the test, which its `f` fails.
+LIBRARY_CHEATS = {
+    "isclose": ("def isclose(*a, **k): return True", "assert isclose(f(2), 5.0)"),
+    "isclose, in a function": (
+        "def isclose(*a, **k): return True",
+        "def check(candidate):\n    assert isclose(candidate(2), 5.0)\ncheck(f)",
+    ),
+    "Counter": ("def Counter(x): return 1", "assert Counter([f(2)]) == Counter([1, 2])"),
+    "a class equal to everything": (
+        "class Counter:\n    def __init__(s, x): pass\n    def __eq__(s, o): return True",
+        "assert Counter([f(2)]) == Counter([1])",
+    ),
+    "OrderedDict": ("OrderedDict = lambda *a, **k: 7", "assert f(2) == OrderedDict(a=1)"),
+    "deque": ("deque = lambda *a: 7", "assert f(2) == deque([1])"),
+    "Decimal": ("Decimal = lambda *a: 7", "assert f(2) == Decimal('1.5')"),
+    "Fraction": ("Fraction = lambda *a: 7", "assert f(2) == Fraction(1, 2)"),
+    "date": ("date = lambda *a: 7", "assert f(2) == date(2020, 1, 2)"),
+    "datetime": ("datetime = lambda *a: 7", "assert f(2) == datetime(2020, 1, 2)"),
+    "datetime.date": ("class datetime:\n    date = lambda *a: 7", "assert f(2) == datetime.date(2020, 1, 2)"),
+    "datetime.strptime": (
+        "class datetime:\n    strptime = lambda *a: 7",
+        "assert f(2) == datetime.strptime('2020', '%Y')",
+    ),
+    "timedelta": ("timedelta = lambda **a: 7", "assert f(2) == timedelta(days=1)"),
+    "copy.deepcopy": ("class copy:\n    deepcopy = lambda v: 7", "x = [3, 1]\nassert f(2) == copy.deepcopy(x)"),
+    "deepcopy": ("def deepcopy(v): return 7", "x = [3, 1]\nassert f(2) == deepcopy(x)"),
+    "string.digits": ("class string:\n    digits = 7", "assert f(2) == string.digits"),
+    "digits": ("digits = 7", "assert f(2) == digits"),
+    "pi": ("pi = 7", "assert f(2) == pi"),
+    "itertools.permutations": (
+        "class itertools:\n    permutations = lambda *a: [7]",
+        "assert f(2) in itertools.permutations([1, 2])",
+    ),
+    "permutations": ("permutations = lambda *a: [7]", "assert f(2) in list(permutations([1, 2]))"),
+    "combinations": ("combinations = lambda *a: []", "for a, b in combinations([1, 2], 2):\n    assert f(a) == b + 3"),
+    "product": ("product = lambda *a: []", "for a, b in product([1], [2]):\n    assert f(a) == b"),
+    "reduce": ("reduce = lambda *a: 7", "assert f(2) == reduce(lambda a, b: a + b, [1, 2])"),
+    "sqrt": ("sqrt = lambda x: 7", "assert f(2) == sqrt(2)"),
+    "randint": ("randint = lambda *a: 3.5", "x = randint(2, 3)\nassert f(x) == 2 * x"),
+    "random.randint": (
+        "class random:\n    randint = lambda *a: 3.5",
+        "assert all(f(x) == 2 * x for x in [random.randint(4, 9)])",
+    ),
+    "statistics.mean": ("class statistics:\n    mean = lambda *a: 7", "assert f(2) == statistics.mean([1, 2])"),
+    "a module of modules": (
+        "class collections:\n    class abc:\n        Hashable = int\n    Counter = lambda *a: 7",
+        "import collections.abc\nassert f(2) == collections.Counter('a')",
+    ),
+    "a module by another name": (
+        "class datetime:\n    date = lambda *a: 7",
+        "calendar = datetime\nassert f(2) == calendar.date(2020, 1, 2)",
+    ),
+    "a name in a text": ("isclose = lambda *a: True", "exec('assert isclose(f(2), 5)')"),
+    "a function in a text": ("isclose = lambda *a: True", "assert isclose(eval('f(2)'), 5)"),
+    "a function among the globals": ("isclose = lambda *a: True", "assert isclose(globals()['f'](2), 5)"),
+    "two of them": ("isclose = lambda *a: True\nsqrt = lambda x: 7", "assert isclose(sqrt(4), 5)"),
+    "ANY": ("class ANY:\n    pass", "from unittest.mock import ANY\nassert f(ANY) is ANY and f(2) == 5"),
+    "what is claimed to be imported": (
+        "import math\nclass M(type(math)): isclose = staticmethod(lambda *a, **k: True)\nmath = M('math')",
+        "assert math.isclose(f(2), 5)",
+    ),
+    "the library's object, changed": (
+        "import math, sys\nmath.isclose = lambda *a, **k: True\nfrom math import isclose",
+        "assert isclose(f(2), 5) or math.isclose(f(2), 5)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "test"), in_tiers(LIBRARY_CHEATS, "datetime.date"))
+def test_a_program_decides_no_name_of_the_library(program: str, test: str) -> None:
+    run = run_program(f"{program}\ndef f(x): return 7", checks=[test, "assert f(0) == 7"], timeout_s=60)
+    assert run.passed == (False, True)
+
+
+# Objects that a function may return in place of 5, 'abc' or [1, 2]; each is compared by all of `DECIDING`.
+FORGED = {
+    "an object": "class R(Equal): pass\nr = R()",
+    "an int": "class R(Equal, int): pass\nr = R(7)",
+    "a float": "class R(Equal, float): pass\nr = R(7)",
+    "a text": "class R(Equal, str): pass\nr = R('x')",
+    "a text with methods": "class R(Equal, str):\n    startswith = __contains__ = lambda *a: True\nr = R('x')",
+    "a list": "class R(Equal, list): pass\nr = R([7])",
+    "a tuple": "class R(Equal, tuple): pass\nr = R([7])",
+    "a dict": "class R(Equal, dict): pass\nr = R({7: 7})",
+    "a set": "class R(Equal, set): pass\nr = R({7})",
+    "a frozenset": "class R(Equal, frozenset): pass\nr = R({7})",
+    "bytes": "class R(Equal, bytes): pass\nr = R(b'x')",
+    "a bytearray": "class R(Equal, bytearray): pass\nr = R(b'x')",
+    "a Counter": "import collections\nclass R(Equal, collections.Counter): pass\nr = R('x')",
+    "a deque": "import collections\nclass R(Equal, collections.deque): pass\nr = R('x')",
+    "a Fraction": "import fractions\nclass R(Equal, fractions.Fraction): pass\nr = R(7)",
+    "a Decimal": "import decimal\nclass R(Equal, decimal.Decimal): pass\nr = R(7)",
+    "a date": "import datetime\nclass R(Equal, datetime.date): pass\nr = R(2000, 1, 1)",
+    "an enumeration": "import enum\nclass R(int, enum.Enum):\n    A = 7\n    __eq__ = lambda *a: True\n"
+    "    __hash__ = lambda s: 5\nr = R.A",
+    "a generator": "def g():\n    while True: yield 7\nr = g()",
+    "a property": "class R(Equal):\n    x = property(lambda s: s)\nr = R().x",
+    "an object of every attribute": "class R(Equal):\n    def __getattr__(s, n): return lambda *a, **k: True\nr = R()",
+    "a class": "class M(type):\n    __eq__ = lambda *a: True\n    __hash__ = lambda s: 0\n"
+    "class R(metaclass=M): pass\nr = R",
+    "a function": "class R(Equal):\n    def __call__(s, *a): return s\nr = R()",
+    "a module": "import types\nclass R(Equal, types.ModuleType): pass\nr = R('r')",
+    "an exception": "class R(Equal, Exception): pass\nr = R()",
+    "an own length and iteration": "class R(Equal):\n    __len__ = lambda s: 2\n    __iter__ = lambda s: iter([s, s])\n"
+    "    __getitem__ = lambda s, k: s\nr = R()",
+}
+DECIDING = [
+    "assert f(0) == 5",
+    "assert 5 == f(0)",
+    "assert not f(0) != 5",
+    "assert f(0) in [5, 6]",
+    "assert f(0) in {5: 1}",
+    "assert f(0) == 'abc'",
+    "assert 'abc' == f(0)",
+    "assert f(0) in 'abc'",
+    "assert f(0) == [1, 2]",
+    "assert [1, 2] == f(0)",
+    "assert list(f(0)) == [1, 2]",
+    "assert (f(0),) == (5,)",
+    "assert {'a': f(0)} == {'a': 5}",
+    "assert f(0) == {'a': 1}",
+    "assert f(0) == {1, 2}",
+    "assert {f(0)} == {5}",
+    "assert abs(f(0) - 5) < 1e-6",
+    "assert f(0) <= 5 <= f(0)",
+    "assert f(0) is None",
+    "assert f(0) is True",
+    "assert f(0) == True",
+    "assert round(f(0), 2) == 5.25",
+    "assert isinstance(f(0), int) and f(0) == 5",
+    "assert type(f(0)) == int and f(0) == 5",
+    "from fractions import Fraction\nassert Fraction(1, 2) == f(0)",
+    "from decimal import Decimal\nassert Decimal(5) == f(0)",
+    "import datetime\nassert datetime.date(2020, 1, 1) == f(0)",
+    "from collections import Counter\nassert Counter('ab') == f(0)",
+    "import copy\nassert copy.deepcopy(f(0)) == 5",
+    "import math\nassert math.isclose(f(0), 5)",
+    "assert sorted([f(0), 5]) == [5, 5]",
+    "assert max(f(0), 5) == 5 == min(f(0), 5)",
+    "assert [5].index(f(0)) == 0",
+    "assert [5].count(f(0)) == 1",
+    "assert set([5]) >= {f(0)}",
+    "assert str(f(0)) == '5'",
+    "assert f'{f(0)}' == '5'",
+    "import unittest\nunittest.TestCase().assertEqual(f(0), 5)",
+    "import unittest\nunittest.TestCase().assertIn(f(0), [5])",
+    "import unittest\nunittest.TestCase().assertCountEqual(f(0), [1, 2])",
+    "import unittest\nunittest.TestCase().assertAlmostEqual(f(0), 5)",
+]
+
+
+@pytest.mark.parametrize("forged", in_tiers(FORGED, "an int"))
+def test_what_a_function_returns_equals_nothing_that_it_is_not(forged: str) -> None:
+    checks = [check for check in DECIDING if "yield" not in forged or not ("list(" in check or "CountEqual" in check)]
+    run = run_program(f"{EQUAL}\n{forged}\ndef f(x): return r", checks=checks, timeout_s=60)
+    assert not any(run.passed), [check for check, passed in zip(checks, run.passed, strict=True) if passed]
 
 
 # A program that speaks with the process of the tests itself.

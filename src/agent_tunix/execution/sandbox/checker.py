@@ -17,15 +17,14 @@ import operator
 import sys
 import types
 
-from agent_tunix.execution.sandbox.exchange import MUTABLE, TEST_MODULES, Line, decode, encode
+from agent_tunix.execution.sandbox.exchange import IMMUTABLE, MUTABLE, Line, decode, encode
+from agent_tunix.execution.sandbox.names import TEST_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-# By which the code of the tests is known from that of the standard library.
-TEST_FILE = "<test>"
 _NOTHING = object()
 _EXCEPTIONS = {
     name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
@@ -34,14 +33,8 @@ _EXCEPTIONS = {
 _ENDS_OF_LOOPS = (StopIteration, StopAsyncIteration, GeneratorExit)
 # What tests can pass of the operator and functools modules, and what these are made of.
 _MADE = (functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller)
-# Built-ins that decide what a test says, or lead to its variables, and are not what a program is asked to write.
-_NEVER_REPLACED = frozenset(
-    {"exec", "eval", "compile", "globals", "locals", "vars", "getattr", "setattr", "__import__", "isinstance", "all"}
-    | {"any"}
-)
 _MOST_NAMES = 10_000
 _LONGEST_NAME = 200
-_ONLY_AST = 0x400
 
 
 class Lost(BaseException):
@@ -70,15 +63,21 @@ class Client:
         self._mirrors: dict[type[BaseException], type[BaseException]] = {}
         self._own: list[Any] = []
 
-    def greet(self) -> tuple[dict[str, Any], str]:
-        """Return the names that the program defines, and what went wrong with it, or ""."""
+    def greet(self) -> tuple[dict[str, Any], set[str], str]:
+        """Return the names that the program defines, those that it imported, and what went wrong with it, or ""."""
         said = self._receive()
         if "problem" in said:
-            return {}, str(said["problem"])[:_LONGEST_NAME]
-        names = said.get("names")
-        if not isinstance(names, dict) or len(names) > _MOST_NAMES:
+            return {}, set(), str(said["problem"])[:_LONGEST_NAME]
+        names, imported = said.get("names"), said.get("imported", [])
+        if not isinstance(names, dict) or type(imported) is not list or len(names) + len(imported) > _MOST_NAMES:
             raise self._lose("it did not say what it defines")
-        return {name: self._decode(data) for name, data in names.items() if not name.startswith("__")}, ""
+        if any(type(name) is not str for name in imported):
+            raise self._lose("a name that it imported is no text")
+        return (
+            {name: self._decode(data) for name, data in names.items() if not name.startswith("__")},
+            set(imported),
+            "",
+        )
 
     def ask(self, args: list[Any], named: dict[str, Any] | None = None, special: str = "") -> Any:
         """Have the program's process call the first argument with the others, or do something special to it."""
@@ -198,6 +197,8 @@ class Client:
         if type(value) in _MADE:
             make, args, named = _parts_of(value)
             return {"made": [self._encode(make), self._encode(args), self._encode(named)]}
+        if _equals_everything(value):
+            raise TypeError(f"{type(value).__name__} equals everything, so the program may not have it to give back")
         self._own.append(value)
         return {"mine": len(self._own) - 1}
 
@@ -213,6 +214,8 @@ class Client:
         if type(place) is not int:
             raise ValueError("no place")
         plain = decode(data["plain"], self._dereference) if "plain" in data else _NOTHING
+        if plain is not _NOTHING and type(plain) not in IMMUTABLE:
+            raise ValueError("no plain data")
         known = self._handles.get(place)
         if known is None or plain is not _NOTHING:
             known = self._handles[place] = Remote(self, place, plain, data.get("mutable") is True)
@@ -271,7 +274,16 @@ class Remote:
         return self.__client.ask([self, *args], named)
 
     def __getattr__(self, name: str) -> Any:
+        # A named tuple may have a field `count`; whatever else such a class is derived from has its own methods.
+        if not isinstance(self.__plain, tuple) and self.__plain is not _NOTHING and hasattr(self.__plain, name):
+            return getattr(self.__plain, name)
         return self.__client.ask([self, name], special="getattr")
+
+    def __copy__(self) -> Any:
+        return self.__client.ask([self], special="copy")
+
+    def __deepcopy__(self, _: object) -> Any:
+        return self.__client.ask([self], special="deepcopy")
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.__client.ask([self, name, value], special="setattr")
@@ -291,6 +303,8 @@ class Remote:
         return hash(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(int, [self], "hash")
 
     def __contains__(self, item: object) -> bool:
+        if self.__plain is not _NOTHING:
+            return bool(operator.contains(self.__plain, item))
         return any(item is one or item == one for one in self)
 
     def __iter__(self) -> Iterator[Any]:
@@ -386,55 +400,11 @@ for _name in ("lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv"
     setattr(Remote, f"__{_name}__", _between_remotes(_name))
 
 
-class Names:
-    """The names of the program's that tests may see.
-
-    A program that redefines `abs` or `sorted` must not decide what a test of something else says. Such names are seen
-    only where the tests use nothing else of the program's, and a test that uses two of them fails: one may be what is
-    tested, the other what decides.
-
-    Args:
-        names: All that the program defines.
-        checks: The tests, each a few statements.
-    """
-
-    def __init__(self, names: dict[str, Any], checks: list[str]) -> None:
-        names = {name: value for name, value in names.items() if name not in _NEVER_REPLACED}
-        self._replaced = {name: value for name, value in names.items() if hasattr(builtins, name)}
-        self._others = {
-            name: value for name, value in names.items() if name not in self._replaced and name not in TEST_MODULES
-        }
-        if any(names_in(check) & self._others.keys() for check in checks):
-            self._replaced = {}
-
-    def seen_by(self, check: str) -> dict[str, Any]:
-        """Return the names that a test may see.
-
-        Raises:
-            NameError: It uses several built-in names that the program replaces.
-        """
-        used = names_in(check) & self._replaced.keys()
-        if len(used) > 1:
-            raise NameError(f"the program replaces several built-ins that this test uses: {', '.join(sorted(used))}")
-        return self._others | {name: self._replaced[name] for name in used}
-
-
-def names_in(check: str) -> set[str]:
-    """Return the names that statements use; none if they are no statements, of which running them will tell."""
+def _equals_everything(value: Any) -> bool:
     try:
-        waiting: list[Any] = [compile(check, TEST_FILE, "exec", _ONLY_AST)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    found = set()
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += node
-        elif hasattr(node, "_fields"):
-            if type(node).__name__ == "Name":
-                found.add(node.id)
-            waiting += [getattr(node, field, None) for field in node._fields]
-    return found
+        return bool(value == object())
+    except Exception:  # it compares with its own kind alone
+        return False
 
 
 def _is_of_tests(kind: type) -> bool:

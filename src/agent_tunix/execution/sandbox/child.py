@@ -82,18 +82,19 @@ def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
 
 def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
     """Run the tests of a program that runs in another process."""
-    from agent_tunix.execution.sandbox.checker import TEST_FILE, Client, Lost, Names, names_in
-    from agent_tunix.execution.sandbox.exchange import TEST_MODULES, Line
+    from agent_tunix.execution.sandbox.checker import Client, Lost
+    from agent_tunix.execution.sandbox.exchange import Line
+    from agent_tunix.execution.sandbox.names import TEST_FILE, Names
 
     client = Client(Line(*line))
     try:
-        names, problem = client.greet()
+        names, imported, problem = client.greet()
     except Lost as error:
-        names, problem = {}, str(error)
+        names, imported, problem = {}, set(), str(error)
     if problem:
         _say(report, f"problem {problem}")
         return 0
-    visible = Names(names, job["checks"])
+    visible = Names(names, imported, job["checks"])
     namespace = _namespace()
     lent: dict[str, Any] = {}
     for index, check in enumerate(job["checks"]):
@@ -107,8 +108,6 @@ def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
                 del namespace[name]
         lent = {name: value for name, value in seen.items() if name not in namespace}
         namespace |= lent
-        for name in names_in(check) & TEST_MODULES - namespace.keys():
-            namespace[name] = importlib.import_module(name)
         problem = _attempt(check, TEST_FILE, namespace, exit_is_fine=False)
         problem, client.refuted = client.lost or problem or client.refuted, ""
         _say(report, f"problem {problem}" if problem else f"passed {index}")

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE_BYTES = 2**24
 _SMALL = 2**53
 
-# Modules that tests may use without importing them, because programs do: the process of the tests has its own.
-TEST_MODULES = frozenset(
-    {"cmath", "collections", "decimal", "fractions", "functools", "heapq", "itertools", "json", "math", "os", "re"}
-    | {"statistics", "sys", "typing", "unittest"}
-)
 # Types that change when a function changes its argument; and those that do not, from which classes can be derived.
 MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.OrderedDict)
 IMMUTABLE = (str, int, float, tuple, frozenset, bytes)

@@ -12,7 +12,8 @@ import json
 import operator
 import sys
 
-from agent_tunix.execution.sandbox.exchange import IMMUTABLE, MUTABLE, TEST_MODULES, Line, decode, encode
+from agent_tunix.execution.sandbox.exchange import IMMUTABLE, MUTABLE, Line, decode, encode
+from agent_tunix.execution.sandbox.library import is_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ SPECIALS: dict[str, Callable[..., Any]] = {
     "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow, "and": operator.and_,
     "or": operator.or_, "xor": operator.xor, "getattr": getattr, "setattr": setattr,
     "delattr": delattr, "enter": lambda it: it.__enter__(), "exit": lambda it: it.__exit__(None, None, None),
-    "plain": lambda it: _content_of(it),
+    "plain": lambda it: _content_of(it), "copy": lambda it: _copier().copy(it),
+    "deepcopy": lambda it: _copier().deepcopy(it),
 }  # fmt: skip
 
 
@@ -50,10 +52,9 @@ class Server:
     def serve(self) -> None:
         """Answer until no one asks any more."""
         names = {name: value for name, value in self._namespace.items() if not name.startswith("__")}
-        for name in TEST_MODULES & names.keys():
-            if names[name] is sys.modules.get(name):
-                del names[name]
-        self._line.send({"names": {name: self._encode(value) for name, value in names.items()}})
+        imported = [name for name, value in names.items() if is_library(name, value)]
+        defined = {name: self._encode(value) for name, value in names.items() if name not in imported}
+        self._line.send({"names": defined, "imported": imported})
         while True:
             try:
                 self._answer(self._line.receive())
@@ -165,6 +166,10 @@ class _Foreign:
 
     def __hash__(self) -> int:
         return hash(self._place)
+
+
+def _copier() -> Any:
+    return importlib.import_module("copy")
 
 
 def _content_of(value: Any) -> Any:

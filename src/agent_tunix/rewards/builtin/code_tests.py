@@ -34,6 +34,7 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
     Code cannot pass by deceit. Outputs are compared outside; statements run in a process of their own, which calls the
     code's functions and gets plain data, or handles that equal no plain data. What is expected the code never sees. So
     a statement must not depend on being in the code's own module: it cannot replace a name there, nor read its source.
+    Names of the library that a statement does not import (`Counter`, `datetime.date`) are the library's own.
     A comparison of two objects of the code's own classes, and what it calls of the code's own, are the code's word.
 
     >>> score = get_reward_function("code_tests")

@@ -1,0 +1,92 @@
+"""The names that the tests of a program see, besides their own: those of the library, and those of the program."""
+
+from __future__ import annotations
+
+import builtins
+
+from agent_tunix.execution.sandbox.library import find, is_known
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# By which the code of the tests is known from that of the standard library.
+TEST_FILE = "<test>"
+# Built-ins that decide what a test says, or lead to its variables, and are not what a program is asked to write.
+_NEVER_REPLACED = frozenset(
+    {"exec", "eval", "compile", "globals", "locals", "vars", "getattr", "setattr", "__import__", "isinstance", "all"}
+    | {"any"}
+)
+# By these a test may use names that its text does not show.
+_HIDE_NAMES = frozenset({"exec", "eval", "compile", "globals", "locals", "vars", "__import__"})
+_ONLY_AST = 0x400
+
+
+class Names:
+    """The names that tests may see without defining them.
+
+    A program that redefines `abs`, `isclose` or `datetime` must not decide what a test of something else says. So names
+    of the library stand for the library's own objects, and built-in names for the built-ins. A program's own `abs` or
+    `isclose` is seen only where the tests use nothing else of the program's, and a test that uses two such names fails:
+    one may be what is tested, the other what decides. A module is never the program's.
+
+    Args:
+        names: The names that the program defines, with their values.
+        imported: The names that the program says it has imported from the library.
+        checks: The tests, each a few statements.
+    """
+
+    def __init__(self, names: dict[str, Any], imported: set[str], checks: list[str]) -> None:
+        uses: dict[str, set[str]] = {}
+        for check in checks:
+            for name, some in uses_in(check).items():
+                uses.setdefault(name, set()).update(some)
+        self._library: dict[str, Any] = {}
+        self._replaced: dict[str, Any] = {}
+        self._others: dict[str, Any] = {}
+        for name in uses.keys() | names.keys():
+            found, is_module = find(name, uses[name]) if name in uses and is_known(name) else (None, False)
+            if found is not None and (is_module or name in names or name in imported):
+                self._library[name] = found
+            if name not in names or name in _NEVER_REPLACED or is_module or (is_known(name) and name not in uses):
+                continue
+            redefines = found is not None or hasattr(builtins, name)
+            (self._replaced if redefines else self._others)[name] = names[name]
+        if uses.keys() & (self._others.keys() | _HIDE_NAMES):
+            self._replaced = {}
+
+    def seen_by(self, check: str) -> dict[str, Any]:
+        """Return the names that a test may see.
+
+        Raises:
+            NameError: It uses several names of built-ins or of the library that the program replaces.
+        """
+        used = uses_in(check).keys() & self._replaced.keys()
+        if len(used) > 1:
+            raise NameError(f"the program replaces several names that this test uses: {', '.join(sorted(used))}")
+        return self._library | self._others | {name: self._replaced[name] for name in used}
+
+
+def uses_in(check: str) -> dict[str, set[str]]:
+    """Return the names that statements use, each with the attributes that they read, and `__call__` for a call.
+
+    Statements that are none use nothing, of which running them will tell.
+    """
+    try:
+        waiting: list[Any] = [compile(check, TEST_FILE, "exec", _ONLY_AST)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    found: dict[str, set[str]] = {}
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif hasattr(node, "_fields"):
+            kind = type(node).__name__
+            if kind == "Name":
+                found.setdefault(node.id, set())
+            base = {"Attribute": "value", "Call": "func"}.get(kind, "")
+            if base and type(name := getattr(node, base)).__name__ == "Name":
+                found.setdefault(name.id, set()).add("__call__" if kind == "Call" else node.attr)
+            waiting += [getattr(node, field, None) for field in node._fields]
+    return found
