@@ -42,7 +42,7 @@ TESTS = Path(__file__).parent
 # These files start first, so that no process runs one of them alone at the end.
 LONGEST = ("test_main_job.py", "test_docs.py", "training", "service", "cli", "parity")
 # The tests of these files share nothing, so different processes can run them.
-ALONE = ("tests/test_main_job.py::", "tests/test_docs.py::test_page_runs[")
+ALONE = ("tests/test_main_job.py::",)
 
 SLOW_TEST_S = 5.0
 # Tests of the default tier that may take longer: whole runs stand for what their rooms do together.

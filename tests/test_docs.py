@@ -7,8 +7,9 @@ Each page has a directory of its own, in which its blocks run in order. The lang
 - `console` blocks hold commands after `$ ` and the lines they must print, `…` standing for any text;
 - `yaml` and `json` blocks are parsed; `text` is for reading.
 
-A training command beyond the README whose run the rest of the page does not use is checked instead: its overrides are
-composed, and its reward, data and model are checked as they are before JAX is loaded.
+Beyond the README, a training command is checked instead of run: its overrides are composed, and its reward, data and
+model are checked as they are before JAX is loaded. Where later commands of the page read its run, they are given a copy
+of one run that all pages share, unless what they show depends on the settings of their own (`NEEDS_ITS_OWN_RUN`).
 
 A comment on the line before a fence says why a block is not run: `<!-- network -->`, `<!-- cluster -->`,
 `<!-- tpu -->`, `<!-- install … -->` (CI runs these), `<!-- proof -->` (a long run that another test makes),
@@ -22,18 +23,21 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from agent_tunix.config.compose import find_conf_directory, register_schema
+from agent_tunix.cli.hydra_programs import find_own_conf
+from agent_tunix.config.compose import compose_overrides, find_conf_directory, register_schema
 from agent_tunix.rewards.builtin import BUILTINS
+from agent_tunix.training.preflight import preflight
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -50,9 +54,18 @@ TRAINING_COMMANDS = (
     ["agent-tunix", "verify-resume"],
 )
 BLOCK_TIMEOUT_S = 600
-TRAINING_PROGRAM = re.compile(r"python run_training\.py|agent-tunix (?:train|sft)\b")
-PREFLIGHT = f"python {ROOT / 'tests' / 'preflight_command.py'}"
-RUN_DIRECTORY = re.compile(r"hydra\.(?:run|sweep)\.dir=(\S+)")
+TRAINING_PROGRAM = re.compile(
+    r"(?:\w+=\S+ )*(?:python run_training\.py|agent-tunix (?:train|sft|verify-resume)) (?P<rest>.*)"
+)
+RUN_DIRECTORY = re.compile(r"hydra\.run\.dir=(\S+)")
+# Commands that are not checked but run: help, sweeps, and runs of which the page shows more than that they exist.
+NEEDS_ITS_OWN_RUN = re.compile(
+    r"--(cfg|help|info|multirun)|lora_rank=4 hydra|profile=true|dir=outputs/(started|short|first)\b"
+)
+SHARED_RUN = (
+    "+experiment=quick_test reward=careful_math training.num_batches=3 training.batch_size=4 grpo.num_generations=4"
+    " training.save_interval_steps=2 evaluation.num_samples=8 hydra.run.dir=outputs/shared"
+)
 
 FENCE = re.compile(r"(?P<indent> *)```(?P<info>.*)")
 COMMENT = re.compile(r" *<!-- (?P<word>\w+).*-->")
@@ -167,45 +180,74 @@ def training_overrides(line: str) -> Iterator[list[str]]:
 # --- the pages, run --------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of three steps."""
+    directory = tmp_path_factory.mktemp("shared")
+    run(sys.executable, str(ROOT / "run_training.py"), *SHARED_RUN.split(), directory=directory)
+    return directory / "outputs" / "shared"
+
+
 @pytest.mark.parametrize("page", SLOW_BEYOND_README)
-def test_page_runs(page: Path, tmp_path: Path) -> None:
+def test_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     for script in ("run_training.py", "evaluate.py"):
         (tmp_path / script).symlink_to(ROOT / script)
     blocks = [block for block in read_blocks(page) if not block.reason_not_to_run]
-    run_blocks(blocks if page.parent == ROOT else train_only_what_is_used(blocks), tmp_path)
+
+    def check_training(arguments: list[str], is_used: bool) -> None:
+        """Check the overrides of a training command; make the run that it would have made."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path)
+            find_own_conf()
+            overrides = [argument for argument in arguments if not argument.startswith("hydra.")]
+            preflight(compose_overrides(overrides), tmp_path)
+        if is_used and (found := RUN_DIRECTORY.search(" ".join(arguments))) and not (tmp_path / found[1]).exists():
+            shutil.copytree(request.getfixturevalue("shared_run"), tmp_path / found[1])
+
+    run_blocks(blocks, tmp_path, None if page.parent == ROOT else check_training)
 
 
-def train_only_what_is_used(blocks: list[Block]) -> list[Block]:
-    """Replace training commands whose run directory nothing later on the page names by a check of their overrides."""
-    later = ""
-    replaced: list[Block] = []
-    for block in reversed(blocks):
-        if block.language == "bash":
-            commands = []
-            for command in reversed(shell_commands(block)):
-                directory = RUN_DIRECTORY.search(command)
-                is_used = directory is not None and directory[1] in later
-                is_run = TRAINING_PROGRAM.match(command) and not re.search(r" --(cfg|help|info|multirun)", command)
-                later += command
-                commands.append(command if is_used or not is_run else TRAINING_PROGRAM.sub(PREFLIGHT, command))
-            block = dataclasses.replace(block, code="\n".join(reversed(commands)) + "\n")
-        else:
-            later += block.code
-        replaced.append(block)
-    return replaced[::-1]
+CheckTraining = Callable[[list[str], bool], None]
 
 
-def run_blocks(blocks: list[Block], directory: Path) -> None:
+def run_blocks(blocks: list[Block], directory: Path, check_training: CheckTraining | None = None) -> None:
+    """Run the blocks of a page in order.
+
+    Args:
+        blocks: Those to run.
+        directory: Where.
+        check_training: Does what there is to do in place of a training command, given its arguments and whether the
+            page names its directory again; None: these are run as well.
+    """
     for index, block in enumerate(blocks):
+        following = blocks[index + 1 :]
         if block.title:
             (directory / block.title).parent.mkdir(parents=True, exist_ok=True)
             (directory / block.title).write_text(block.code, encoding="utf-8")
-        elif block.language == "python" and not is_python(blocks[index + 1 : index + 2]):
+        elif block.language == "python" and not is_python(following[:1]):
             run(sys.executable, "-c", namespace_so_far(blocks[: index + 1]), directory=directory)
         elif block.language == "bash":
-            run("bash", "-euo", "pipefail", "-c", block.code, directory=directory)
+            later = "".join(other.code for other in following)
+            run_bash(block, directory, later, check_training)
         elif block.language == "console":
-            run_console(block, directory)
+            run_console(block, directory, check_training)
+
+
+def run_bash(block: Block, directory: Path, later: str, check_training: CheckTraining | None) -> None:
+    commands = shell_commands(block)
+    script: list[str] = []
+    for index, command in enumerate([*commands, ""]):
+        training = TRAINING_PROGRAM.fullmatch(command)
+        is_checked = check_training and training and not NEEDS_ITS_OWN_RUN.search(command)
+        if (is_checked or not command) and script:
+            run("bash", "-euo", "pipefail", "-c", "\n".join(script), directory=directory)
+            script = []
+        if check_training and training and is_checked:
+            found = RUN_DIRECTORY.search(command)
+            is_used = found is not None and found[1] in "".join(commands[index + 1 :]) + later
+            check_training(shlex.split(training["rest"].removesuffix("&"), comments=True), is_used)
+        else:
+            script.append(command)
 
 
 def is_python(following: list[Block]) -> bool:
@@ -221,9 +263,12 @@ def namespace_so_far(blocks: list[Block]) -> str:
     return "\n".join(program)
 
 
-def run_console(block: Block, directory: Path) -> None:
+def run_console(block: Block, directory: Path, check_training: CheckTraining | None) -> None:
     for session in re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]:
         command, _, expected = session.partition("\n")
+        if check_training and (training := TRAINING_PROGRAM.fullmatch(command)) and expected.strip() == "…":
+            check_training(shlex.split(training["rest"]), False)
+            continue
         printed = run("bash", "-c", command, directory=directory, may_fail=bool(expected.strip()))
         pattern = ".*".join(re.escape(part.strip()) for part in re.split(r"…|\n", expected))
         assert re.search(pattern, printed, flags=re.DOTALL), f"{command}\nprinted\n{printed}\nand not\n{expected}"
