@@ -1,15 +1,18 @@
-r"""Comparing an answer with the reference: exactly where that can be proved, thoroughly otherwise.
+r"""Comparison of an answer with the reference.
 
-The exact tier says equal or different only when it can prove it: from numbers read as fractions, from expressions in a
-unique form (radicals, π, polynomials), and from tuples, sets and intervals of these. What it cannot read it hands to
-the thorough one, math-verify. `Comparison.tier` and `Comparison.detail` tell which of them answered.
+Three tiers answer, and the detail of a comparison names the one that did:
+
+1. **exact**: both are numbers, or the same formula but for spaces and sizes;
+2. **evaluated**: the grammar reads both; they are compared by structure, and expressions by evaluation;
+3. **math-verify**: whatever the grammar does not read.
 
 - A percentage equals the same percentage, the fraction it denotes (50% = 0.5 = 1/2), and the bare number before its
   sign (50% = 50), for a question that asks "what percentage" is answered in either way. But 0.5% does not equal 50%.
 - Digits are not rounded: 0.333333 is not 1/3.
-- A list of numbers without brackets is a set: `1, 2` equals `2, 1` and `\{1, 2\}`.
+- A list without brackets has no order: `1, 2` equals `2, 1` and `\{1, 2\}`.
 - Words around the one number of an answer are its unit and are not compared: `18 dollars` equals `18 apples`. Words
   without any number are no number, and neither are words with several.
+- The reference decides what is ambiguous in an answer: beside `1234`, `1,234` is one number, beside `(1, 234)` a pair.
 """
 
 import enum
@@ -22,7 +25,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from agent_tunix.errors import BadReferenceError
-from agent_tunix.rewards.answers.expressions import Collection, Expression, read_value
+from agent_tunix.rewards.answers.equality import compare
+from agent_tunix.rewards.answers.evaluation import UndefinedError, rational
+from agent_tunix.rewards.answers.extraction import boxed_answer
+from agent_tunix.rewards.answers.grammar import Node, UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 
@@ -34,30 +40,45 @@ _PROSE = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _LONGEST_REMEMBERED = 80
-_SPACED_THOUSANDS = re.compile(r"\d\s\d{3}(?!\d)", re.ASCII)
 _DIGITS = re.compile(r"\d++", re.ASCII)
-_SYMBOL_OF_NUMBERS = re.compile(r"[\d½-⅞]|\\(?!text|mathrm|mbox|quad)[A-Za-z]|[π∞√∅∪∩ℝ]")
+_SPACED_THOUSANDS = re.compile(r"\d\s\d{3}(?!\d)", re.ASCII)
 _EMPTY_SET = re.compile(r"\\varnothing(?![A-Za-z])|\A\s*\\\{\s*\\\}\s*\Z|\A\s*∅\s*\Z")
-_BASE = re.compile(r"([0-9A-Za-z]{1,100})_(?:(\d)|\{(\d{1,2})\})", re.ASCII)
 _INFINITY = re.compile(r"\\infty(?![A-Za-z])")
 _NAME = re.compile(r"[A-Za-z]\w{0,2}")
 _WORD = re.compile(r"\\?[A-Za-z]{2,}")
+# Words of two letters and more, or one letter: no mathematics, unless dollars or a backslash say so.
+_WORDS_ALONE = re.compile(
+    r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*+ )[)\"'.!?]*", re.VERBOSE
+)
+_TEXT_ALONE = re.compile(r"\s*\$*\s*\\(?:text|textbf|mathrm|mbox)\s*\{[^{}0-9]*+\}\s*\$*\.?\s*")
 _MATHEMATICAL_WORDS = frozenset(
     word
     for words in (
         "sin cos tan cot sec csc log ln exp sqrt pi mod max min deg det gcd lcm",
-        "infty infinity inf and if cup cap",
+        "infty infinity inf and or if cup cap cm mm km kg",
     )
     for word in words.split()
 )
 _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|mbox|operatorname|begin|end)\{[^{}]*+\}")
 _SIGN_OF_A_FORMULA = re.compile(r"\\[A-Za-z]|[<>≤≥=^_|!∪∩√π∞]|\d[,:]\d|\d[A-Za-df-z(]")
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
+_HUGE = re.compile(r"[-+$\s]*\d[\d.,]*[eE][-+]?\d{4,}\s*", re.ASCII)
+_GROUP = re.compile(r"\{[^{}]*\}")
+_BASE = re.compile(r"([0-9A-Za-z]{1,100})_(?:(\d)|\{(\d{1,2})\})", re.ASCII)
+_NOTHING = frozenset(("n/a", "?"))
+_WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{4,}\s*,", re.ASCII)
+_SEVERAL_PARTS = re.compile(
+    r"""\n | [;] | ,(?!\d{3}(?!\d)) | \\[cl]?dots(?![A-Za-z]) | \\text | \\lim(?![A-Za-z])
+      | (?<![A-Za-z\\])(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|det|gcd|lcm|mod)(?![A-Za-z]))[A-Za-z]{3,}(?![A-Za-z*]*\})""",
+    re.VERBOSE,
+)
 
 
 class Tier(enum.StrEnum):
     """Who compared."""
 
     EXACT = "exact"
+    EVALUATED = "evaluated"
     THOROUGH = "math-verify"
 
 
@@ -72,12 +93,12 @@ class Reference:
     Attributes:
         text: As it is written.
         number: The one number it denotes, if it does.
-        value: Its exact value, where it is a formula that can be read.
+        node: What the grammar reads it as, if it does.
     """
 
     text: str
     number: Number | None
-    value: Expression | Collection | None
+    node: Node | None
 
 
 class Comparison(NamedTuple):
@@ -138,7 +159,7 @@ def read_reference(reference: Any) -> Reference:
         except ValueError:  # an int of more digits than Python will print
             number = None
         if number is not None:
-            return Reference(number.text, number, None)
+            return Reference(number.text, number, _node(number.text, number))
     raise BadReferenceError(f"the reference {excerpt(reference)} is not a number or a formula")
 
 
@@ -156,27 +177,40 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
     if answer is None:
         return _NO_ANSWER
     short = len(answer) <= _LONGEST_REMEMBERED
-    exact = _compare_short(answer, reference) if short else _compare_exactly(answer, reference)
-    if exact.verdict is not Verdict.UNDECIDED or not thorough:
-        return exact
+    ours = _compare_short(answer, reference) if short else _compare_ourselves(answer, reference)
+    if ours.verdict is not Verdict.UNDECIDED or not thorough:
+        return ours
+    if not (_is_one_formula(answer) and _is_one_formula(reference.text)):
+        detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EXACT) + ": no formula that is compared in parts"
+        return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, ours.is_number)
     verdict, reason, timed_out = ask(answer, reference.text)
     detail = _describe(answer, reference, verdict, Tier.THOROUGH) + (f": {reason}" if reason else "")
-    return Comparison(verdict, detail, Tier.THOROUGH, exact.is_number, timed_out=timed_out)
+    return Comparison(verdict, detail, Tier.THOROUGH, ours.is_number, timed_out=timed_out)
 
 
 _NO_ANSWER = Comparison(Verdict.DIFFERENT, "no answer was found")
 
 
-def _compare_exactly(answer: str, reference: Reference) -> Comparison:
+def _compare_ourselves(answer: str, reference: Reference) -> Comparison:
     number = read_number(answer)
     if number is not None and reference.number is not None and _same_subject(number, reference.number):
         return _compare_numbers(number, reference.number)
-    verdict = _compare_formulas(answer, number, reference)
-    return Comparison(verdict, _describe(answer, reference, verdict, Tier.EXACT), Tier.EXACT, number is not None)
+    if len(answer) > LONGEST_THOROUGH:
+        detail = f"more than {LONGEST_THOROUGH:,} characters are no answer"
+        return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, number is not None)
+    if _canonical(answer) == _canonical(reference.text):
+        verdict, tier = Verdict.EQUAL, Tier.EXACT
+    elif None not in (bases := (_in_base(answer), _in_base(reference.text))):
+        verdict, tier = Verdict.EQUAL if bases[0] == bases[1] else Verdict.DIFFERENT, Tier.EXACT
+    elif _is_no_answer_to(answer, number, reference):
+        verdict, tier = Verdict.DIFFERENT, Tier.EXACT
+    else:
+        verdict, tier = _compare_nodes(answer, number, reference), Tier.EVALUATED
+    return Comparison(verdict, _describe(answer, reference, verdict, tier), tier, number is not None)
 
 
 # The completions of a group share their reference, and give few different answers.
-_compare_short = lru_cache(maxsize=8192)(_compare_exactly)
+_compare_short = lru_cache(maxsize=8192)(_compare_ourselves)
 
 
 def _describe(answer: str, reference: Reference, verdict: Verdict, tier: Tier) -> str:
@@ -203,21 +237,52 @@ def excerpt(value: object) -> str:
 @lru_cache(maxsize=4096)
 def _read_reference_text(reference: str) -> Reference | None:
     text = reference.rpartition("####")[2].strip()
-    number = read_number(text)
+    if "\\boxed" in text:  # a whole solution
+        text = (boxed_answer(text) or "").strip()
+    number = None if _WORD_THEN_NUMBER.match(text) else read_number(text)
     if number is not None:
-        return Reference(number.text, number, None)
-    return Reference(text, None, read_value(text)) if _is_formula(text) else None
+        return Reference(number.text, number, _node(text, number))
+    if not any(map(str.isalnum, text)) and "\\" not in text and _EMPTY_SET.search(text) is None:
+        return None if "∞" not in text else Reference(text, None, _node(text, None))
+    if text.lower() in _NOTHING or _is_words(text):
+        return None
+    node = _node(text, None)
+    return Reference(text, None, node) if node is not None or _is_formula(text) else None
+
+
+def _is_words(text: str) -> bool:
+    """Return True for words, and for a letter that stands alone, as the answer to a choice does."""
+    return _WORDS_ALONE.fullmatch(text) is not None or _TEXT_ALONE.fullmatch(text) is not None
 
 
 def _is_formula(text: str) -> bool:
-    """Whether a text is mathematics rather than prose or a number gone wrong (`3/0`, `1.2.3`, `1e999999`)."""
+    """Whether a text that the grammar does not read is mathematics all the same, and no prose (`3/0`, `1.2.3`)."""
     bare = _TEXT_COMMAND.sub(" ", text)
-    if any(word.lower() not in _MATHEMATICAL_WORDS for word in _WORD.findall(bare) if not word.startswith("\\")):
-        return False
-    value = read_value(text)
-    if not _SYMBOL_OF_NUMBERS.search(bare):
-        return isinstance(value, Collection) or (isinstance(value, Expression) and len(value.terms) > 1)
-    return value is not None or "\\begin{" in text or _SIGN_OF_A_FORMULA.search(bare) is not None
+    words = [word.lower() for word in _WORD.findall(bare) if not word.startswith("\\")]
+    return _MATHEMATICAL_WORDS.issuperset(words) and _SIGN_OF_A_FORMULA.search(bare) is not None
+
+
+def _node(text: str, number: Number | None) -> Node | None:
+    try:
+        node = parse(text)
+        if node.kind not in ("list", "relation", "bracket"):
+            rational(node)
+        return node
+    except (UnreadableError, UndefinedError, RecursionError):
+        return None if number is None else _node_of(number)
+
+
+def _node_of(number: Number) -> Node:
+    node = Node("number", (number.written, "." in number.text))
+    node = Node("percent", (node,)) if number.percent else node
+    return Node("relation", (("=",), _subject_node(number.subject), node)) if number.subject else node
+
+
+def _subject_node(subject: str) -> Node:
+    try:
+        return parse(subject)
+    except (UnreadableError, RecursionError):
+        return Node("symbol", (subject,))
 
 
 def _same_subject(one: Number, other: Number) -> bool:
@@ -255,27 +320,8 @@ def _relative_error(given: Fraction, true: Fraction) -> Fraction | None:
     return abs(given - true) / abs(true) if true else None
 
 
-def _compare_formulas(answer: str, number: Number | None, reference: Reference) -> Verdict:
-    """What can be proved where not both are single numbers."""
-    if len(answer) <= LONGEST_THOROUGH and _canonical(answer) == _canonical(reference.text):
-        return Verdict.EQUAL
-    if (given_base := _in_base(answer)) and (true_base := _in_base(reference.text)):
-        return Verdict.EQUAL if given_base == true_base else Verdict.DIFFERENT
-    if number is None and reference.number is not None and (_holds_no_number(answer) or _is_prose(answer)):
-        return Verdict.DIFFERENT
-    if (number is not None and (number.percent or number.subject)) or (
-        reference.number is not None and (reference.number.percent or reference.number.subject)
-    ):
-        return Verdict.UNDECIDED
-    given = _value_of(number) if number is not None else read_value(answer)
-    true = _value_of(reference.number) if reference.number is not None else reference.value
-    if given is None or true is None:
-        return Verdict.UNDECIDED
-    return _compare_values(given, true)
-
-
 def _in_base(text: str) -> tuple[int] | None:
-    """The value of a number whose base is written below it, as in `1010_2`. math-verify takes no notice of the base."""
+    """The value of a number whose base is written below it, as in `1010_2`."""
     found = _BASE.fullmatch(text.strip("$ .")) if "_" in text else None
     if found is None or not 2 <= (base := int(found[2] or found[3])) <= 36:
         return None
@@ -285,9 +331,70 @@ def _in_base(text: str) -> tuple[int] | None:
         return None
 
 
-def _value_of(number: Number) -> Expression:
-    terms = (((1, ()), number.written),) if number.written else ()
-    return Expression(terms, "." in number.text)
+def _is_no_answer_to(answer: str, number: Number | None, reference: Reference) -> bool:
+    """Return True for what cannot be the reference: words for a number, a bracket that is not closed, 1e999999."""
+    if number is None and reference.number is not None and (_holds_no_number(answer) or _is_prose(answer)):
+        return True
+    return _HUGE.fullmatch(answer) is not None or (_is_unbalanced(answer) and not _is_unbalanced(reference.text))
+
+
+def _is_one_formula(text: str) -> bool:
+    """Return True for what math-verify may be asked about: of several parts it compares some and passes over others."""
+    return _SEVERAL_PARTS.search(text) is None and _GROUP.sub("", text).count("=") < 2 and text.strip("$ .").count("$") == 0
+
+
+def _is_unbalanced(text: str) -> bool:
+    """Return True if brackets are not closed, or not opened; any bracket closes another kind, as in `[0, 1)`."""
+    braces = rounds = 0
+    for character in text:
+        if character == "{":
+            braces += 1
+        elif character == "}":
+            braces -= 1
+        elif character in "([":
+            rounds += 1
+        elif character in ")]":
+            rounds -= 1
+        if braces < 0:
+            return True
+    return braces != 0 or rounds != 0
+
+
+def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> Verdict:
+    """Compare what the grammar reads; the reference's form decides what a comma in the answer means."""
+    true = reference.node
+    if true is None:
+        return Verdict.UNDECIDED
+    given = _answer_node(answer, number, several=true.kind in ("list", "bracket", "set"))
+    if given is None:
+        return Verdict.UNDECIDED
+    verdict = compare(given, true)
+    if verdict is not True and "," in answer + reference.text:
+        verdict = _compare_otherwise(answer, reference, given, true) or verdict
+    if verdict is None and reference.number is not None:
+        return Verdict.DIFFERENT  # a number beside what is too large to evaluate, or has no value
+    return Verdict.UNDECIDED if verdict is None else Verdict.EQUAL if verdict else Verdict.DIFFERENT
+
+
+def _compare_otherwise(answer: str, reference: Reference, given: Node, true: Node) -> bool | None:
+    """Compare anew with another meaning of the commas: `1,22` is 1.22 beside one number, `1,234` a list beside one."""
+    try:
+        if true.kind == "number" and _DECIMAL_COMMA.fullmatch(answer.strip()):
+            return compare(parse(answer, "decimal"), true)
+        if given.kind == "number" and _DECIMAL_COMMA.fullmatch(reference.text) and true.kind == "list":
+            return compare(given, parse(reference.text, "decimal"))
+        if given.kind == "list" and true.kind == "number":
+            return compare(given, parse(reference.text, "separator"))
+    except UnreadableError:
+        pass
+    return None
+
+
+def _answer_node(answer: str, number: Number | None, *, several: bool) -> Node | None:
+    try:
+        return parse(answer, "separator" if several else "number")
+    except (UnreadableError, RecursionError):
+        return None if number is None else _node_of(number)
 
 
 def _holds_no_number(text: str) -> bool:
@@ -318,63 +425,3 @@ def _canonical(text: str) -> str:
 def _keep_backslash(found: re.Match[str]) -> str:
     return "\\" if found[0] in ("\\d", "\\t") else ""
 
-
-def _compare_values(given: Expression | Collection, true: Expression | Collection) -> Verdict:
-    if isinstance(given, Expression) and isinstance(true, Expression):
-        return _compare_expressions(given, true)
-    if isinstance(given, Collection) and isinstance(true, Collection):
-        return _compare_collections(given, true)
-    collection, single = (given, true) if isinstance(given, Collection) else (true, given)
-    assert isinstance(collection, Collection)
-    if collection.brackets != "{}" or len(collection.items) != 1:
-        return Verdict.DIFFERENT if len(set(collection.items)) > 1 else Verdict.UNDECIDED
-    (item,) = collection.items
-    return Verdict.DIFFERENT if isinstance(item, str) else _compare_values(item, single)
-
-
-def _compare_expressions(given: Expression, true: Expression) -> Verdict:
-    if given.terms == true.terms:
-        return Verdict.EQUAL
-    if (given.has_decimals or true.has_decimals) and not (_is_rational(given) and _is_rational(true)):
-        return Verdict.UNDECIDED  # √2 and 1.414214: rounded, perhaps
-    return Verdict.DIFFERENT
-
-
-def _is_rational(value: Expression) -> bool:
-    return all(key == (1, ()) for key, _ in value.terms)
-
-
-def _compare_collections(given: Collection, true: Collection) -> Verdict:
-    unordered = given.brackets in ("", "{}") and true.brackets in ("", "{}")
-    in_order = given.brackets == true.brackets or {given.brackets, true.brackets} == {"()", ""}
-    if not unordered and not in_order:
-        return Verdict.UNDECIDED
-    same_kind = unordered or given.brackets == true.brackets
-    one, other = list(given.items), list(true.items)
-    if unordered:
-        one, other = _distinct(one), _distinct(other)
-    verdicts = [_compare_items(*pair) for pair in zip(one, other, strict=False)]
-    if len(one) == len(other) and all(verdict is Verdict.EQUAL for verdict in verdicts):
-        return Verdict.EQUAL
-    if not same_kind or (unordered and _has_decimals(given, true)):
-        return Verdict.UNDECIDED
-    if len(one) != len(other) or unordered or Verdict.DIFFERENT in verdicts:
-        return Verdict.DIFFERENT
-    return Verdict.UNDECIDED
-
-
-def _compare_items(one: Expression | str, other: Expression | str) -> Verdict:
-    if isinstance(one, Expression) and isinstance(other, Expression):
-        return _compare_expressions(one, other)
-    return Verdict.EQUAL if one == other else Verdict.DIFFERENT
-
-
-def _distinct(items: list[Expression | str]) -> list[Expression | str]:
-    """The items, each once, in an order of their own."""
-    by_terms = {str(item if isinstance(item, str) else item.terms): item for item in items}
-    return [by_terms[key] for key in sorted(by_terms)]
-
-
-def _has_decimals(*collections: Collection) -> bool:
-    items = (item for collection in collections for item in collection.items)
-    return any(isinstance(item, Expression) and item.has_decimals for item in items)

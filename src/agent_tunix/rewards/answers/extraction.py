@@ -1,14 +1,13 @@
-r"""Finding the answer in a response.
+r"""Extraction of the answer from a response.
 
 Where a response closes a thought with `</think>`, what follows the last of these is looked at, and the thought only if
-there is no answer in it. An answer is looked for in this order, and the first that is there decides, even if what it
-holds is not a number:
+there is no answer in it. The answer is, even if what stands in its place is not a number:
 
 1. the last `<answer>…</answer>`, of which a `\boxed{…}` inside, if there is one;
-2. the `\boxed{…}` that opens last, of those that are closed; braces may nest;
-3. what follows the last `####`, to the end of its line;
-4. the last "the answer is …", "final answer: …" or "answer = …" that states a number or a formula, in its own line;
-5. the last number, or the formula (`$…$`, `\(…\)`, `\[…\]`) that the last number stands in.
+2. of the following, the one that stands last: a `\boxed{…}` (braces may nest, and boxes with only commas, "and" or
+   "or" between them are one answer), what follows `####` to the end of its line, and an announcement, "the answer is …",
+   "final answer: …" or "answer = …", that states a number or a formula in its own line;
+3. the last number, or the formula (`$…$`, `\(…\)`, `\[…\]`) that the last number stands in.
 
 Searching takes time in proportion to the response's length, whatever is in it, and never fails.
 """
@@ -18,10 +17,18 @@ from collections import deque
 from enum import StrEnum
 from typing import NamedTuple
 
+from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import NUMBER, ascii_signs, read_number, sign_is_binary
 
-_BOXES_AND_BRACES = re.compile(r"\\(?:f|)box(?:ed)?\s*+\{|\\[\\{}]|[{}]")
+_BOXES_AND_BRACES = re.compile(r"\\{1,2}(?:f|)box(?:ed)?\s*+\{|\\[\\{}]|[{}]")
 _PLAIN_BOX = re.compile(r"\\boxed\{([^{}\\]{0,100}+)\}")
+# Between boxes that are one answer: commas and joining words, or a few words that end with one.
+_BETWEEN_BOXES = re.compile(
+    r"""(?: [\s$,;.]++ | \\[()\[\],;:!\s] | \\q?quad | \\text\{[^{}]{0,20}\b(?:and|or)\s*\} | \b(?:and|or)\b )*+
+      | [\s$,;\\()\]]* (?:\\text\{\s*)? (?:[A-Za-z()]{1,12}\s){0,4}+ (?<=and\s|.or\s) [\s$}\\(]*+""",
+    re.VERBOSE,
+)
+_MOST_BOXES = 24
 _PLAIN_STATEMENT = re.compile(r"\s{0,3}(-?\$?\d[\d,]{0,20}(?:\.\d{1,15})?)\.?", re.ASCII)
 # A number at the end of a line, with nothing around it that could belong to it.
 _PLAIN_END = re.compile(
@@ -34,6 +41,15 @@ _PHRASE = re.compile(r"answer(?:\*\*)?\s{0,3}(?:is|=|:)(?:\s{0,3}:)?", re.IGNORE
 _FORMULA = re.compile(
     r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>[^\n$]++)\$", re.DOTALL
 )
+# What is no formula, though it stands between two dollars: "$5 and then $".
+_PROSE_WITHIN = re.compile(r"(?<![\\A-Za-z])(?!sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min)[A-Za-z]{3,}(?![^{]*\})|\s\Z|\A\s*\Z")
+_PREDICATE = re.compile(r"\s*(?:is|are|equals|=)\s", re.ASCII)
+_PREDICATE_WITHIN = re.compile(r"\s(?:is|are|equals)\s(?:equal\sto\s|thus\s|therefore\s)?|\s=\s(?=[^=]*\Z)", re.ASCII)
+_JOINT = re.compile(r"\s*,?\s*(?:(?:and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
+_JOINED = ","
+# A response that is nothing but a formula, or a number in another style.
+_WHOLE = re.compile(r"\s*(?:\$[^\n]*\$|\\\([^\n]*\\\)|\\\[.*\\\]|\d{1,3}(?:\ \d{3})+|\d+,\d+)\s*\.?\s*", re.DOTALL | re.ASCII)
+_SIGN = re.compile(r"[\d√π∞=<>≤≥±$]")
 _END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)")
 _THOUGHT_ENDS = "</think>"
 _LONGEST_STATEMENT = 300
@@ -124,15 +140,17 @@ def _find_in(response: str) -> tuple[str, Source] | None:
     if tagged is not None:
         boxed = boxed_answer(tagged)
         return (tagged if boxed is None else boxed).strip(), _TAGGED
-    boxed = boxed_answer(response) if "\\" in response else None
-    if boxed is not None:
-        return boxed.strip(), _BOXED
+    start, boxed = _boxes(response) if "\\" in response else (-1, "")
     hashes = response.rfind("####") if "#" in response else -1
-    if hashes >= 0:
-        return response[hashes + 4 :].strip().partition("\n")[0].rstrip(), _HASHES
-    stated = _stated_answer(response)
+    stated = _stated_answer(response, max(start, hashes, 0))
     if stated is not None:
         return stated, _STATED
+    if hashes > start:
+        return response[hashes + 4 :].strip().partition("\n")[0].rstrip(), _HASHES
+    if start >= 0:
+        return boxed.strip(), _BOXED
+    if len(response) <= _LONGEST_STATEMENT and _WHOLE.fullmatch(response) and _reads(response):
+        return response.strip(), _LAST
     last = _last_number(response)
     return None if last is None else (last, _LAST)
 
@@ -147,23 +165,45 @@ def tagged_answer(response: str) -> str | None:
 
 
 def boxed_answer(text: str) -> str | None:
-    r"""What the `\boxed{…}` or `\fbox{…}` that opens last holds, of those that are closed; braces may nest."""
+    r"""Return what the last `\boxed{…}` or `\fbox{…}` holds, of those that are closed; braces may nest.
+
+    Boxes that belong together are one answer.
+
+    >>> boxed_answer(r"\boxed{(2,2)} and \boxed{(6,2)}")
+    '(2,2), (6,2)'
+    """
+    start, content = _boxes(text)
+    return None if start < 0 else content
+
+
+def _boxes(text: str) -> tuple[int, str]:
+    """Where the last box opens, and what it holds, with the boxes before it that belong to it; -1 for none."""
     last = text.rfind("\\boxed")
     if last < 0 and "\\fbox" not in text:
-        return None
-    plain = _PLAIN_BOX.match(text, last) if last >= 0 and "\\fbox" not in text else None
-    if plain is not None:
-        return plain[1]
-    open_braces: list[tuple[int, bool]] = []
-    start, end = -1, -1
+        return -1, ""
+    if last >= 0 and "\\fbox" not in text and text.find("\\boxed") == last:
+        plain = _PLAIN_BOX.match(text, last)
+        if plain is not None:
+            return plain.start(1), plain[1]
+    open_braces: list[tuple[int, int]] = []
+    boxes: deque[tuple[int, int, int]] = deque(maxlen=_MOST_BOXES)  # where a box begins, opens and closes
     for token in _BOXES_AND_BRACES.finditer(text):
         if token[0] == "}":
-            opened, is_box = open_braces.pop() if open_braces else (-1, False)
-            if is_box and opened > start:
-                start, end = opened, token.start()
+            begin, opened = open_braces.pop() if open_braces else (-1, -1)
+            if begin >= 0:
+                boxes.append((begin, opened, token.start()))
         elif token[0][-1] == "{" and len(token[0]) != 2:
-            open_braces.append((token.end(), len(token[0]) > 1))
-    return None if start < 0 else text[start:end]
+            open_braces.append((token.start() if len(token[0]) > 1 else -1, token.end()))
+    if not boxes:
+        return -1, ""
+    ordered = sorted(boxes)
+    place = len(ordered) - 1
+    parts = [ordered[place]]
+    while place and _BETWEEN_BOXES.fullmatch(text, ordered[place - 1][2] + 1, ordered[place][0]):
+        place -= 1
+        parts.append(ordered[place])
+    contents = dict.fromkeys(text[opened:closed].strip() for _, opened, closed in reversed(parts))
+    return parts[0][1], text[parts[0][1] : parts[0][2]] if len(contents) == 1 else ", ".join(contents)
 
 
 def extract_choice(response: str, letters: str = "ABCDE") -> str | None:
@@ -221,12 +261,12 @@ def _is_marked_letter(match: re.Match[str]) -> bool:
     return not match[0][-1].isalpha() or match.end() == len(match.string)
 
 
-def _stated_answer(response: str) -> str | None:
-    """What the last "the answer is …" states, of those that state a number or a formula."""
+def _stated_answer(response: str, start: int) -> str | None:
+    """What the last "the answer is …" after `start` states, of those that state a number or a formula."""
     end = len(response)
     for _ in range(_STATEMENTS_TRIED):
-        end = max(response.rfind("nswer", 0, end), response.rfind("NSWER", 0, end))
-        if end < 1:
+        end = max(response.rfind("nswer", start, end), response.rfind("NSWER", start, end))
+        if end < 1 or end < start:
             return None
         phrase = _PHRASE.match(response, end - 1)
         if phrase is not None:
@@ -241,13 +281,19 @@ def _statement(line: str) -> str | None:
     plain = _PLAIN_STATEMENT.fullmatch(line)
     if plain is not None:
         return plain[1]
-    formula = _FORMULA.match(line.lstrip())
-    if formula is not None:
-        return _content(formula)
+    line = line.strip()
+    formula = _FORMULA.match(line)
+    if formula is not None and not _PREDICATE.match(line, formula.end()):
+        return _formulas_together(line, formula)
     end = _END_OF_SENTENCE.search(line)
     sentence = (line[: end.start()] if end else line).strip().strip("*").strip()
-    if read_number(sentence) is not None:
+    if read_number(sentence) is not None or _reads(sentence):
         return sentence
+    *_, predicate = [None, *_PREDICATE_WITHIN.finditer(sentence)]
+    if predicate is not None:  # "The value of $x$ is 5": what is said of it
+        said = _statement(sentence[predicate.end() :])
+        if said is not None:
+            return said
     formula = _FORMULA.search(sentence)
     if formula is not None:
         return _content(formula)
@@ -257,6 +303,29 @@ def _statement(line: str) -> str | None:
     if equals and right.strip():
         return _first_number(right)
     return _first_number(sentence)
+
+
+def _formulas_together(line: str, formula: re.Match[str]) -> str:
+    """Several formulas with only separators between them, as one answer: `$3$ and $5$`."""
+    contents = [_content(formula)]
+    while (joint := _JOINT.match(line, formula.end())) is not None:
+        following = _FORMULA.match(line, joint.end())
+        if following is None:
+            break
+        formula = following
+        contents.append(_content(formula))
+    return contents[0] if len(contents) == 1 else f"{_JOINED} ".join(contents)
+
+
+def _reads(text: str) -> bool:
+    """Return True for a formula in plain notation, such as `2x + 3` or `(1, 2)`; a word is none."""
+    if len(text) > _LONGEST_STATEMENT or not _SIGN.search(text):
+        return False
+    try:
+        parse(text)
+    except (UnreadableError, RecursionError):
+        return False
+    return True
 
 
 def _first_number(text: str) -> str | None:
@@ -274,7 +343,7 @@ def _last_number(response: str) -> str | None:
             plain = _PLAIN_END.search(line, max(0, len(line) - 60))
             if plain is not None:
                 return plain[1]
-        matches = deque(NUMBER.finditer(ascii_signs(line)), maxlen=1)
+        matches = deque((found for found in NUMBER.finditer(ascii_signs(line)) if not _is_in_name(found)), maxlen=1)
         if matches:
             last = matches[0]
             return (
@@ -285,6 +354,12 @@ def _last_number(response: str) -> str | None:
     return None
 
 
+def _is_in_name(number: re.Match[str]) -> bool:
+    """Return True for a number right after a letter, as in `H2O`."""
+    before = number.string[max(0, number.start() - 3) : number.start()]
+    return before[-1:].isalpha() and not before.endswith(("Rs", "USD", "EUR")) and number["sign"] is None
+
+
 def _formula_around(line: str, number: re.Match[str]) -> str | None:
     """The formula of a line that the number stands in, if that is more than the number."""
     if ("\\" not in line and "$" not in line) or len(line) > _LONGEST_FORMULA_LINE:
@@ -292,7 +367,7 @@ def _formula_around(line: str, number: re.Match[str]) -> str | None:
     for formula in _FORMULA.finditer(line):
         if formula.start() < number.end() <= formula.end():
             content = _content(formula)
-            return content if "\\" in content or "^" in content or "=" in content else None
+            return None if _PROSE_WITHIN.search(content) else content
     return None
 
 

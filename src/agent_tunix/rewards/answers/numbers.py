@@ -7,7 +7,7 @@ thousands set apart by a no-break or thin space. `1 234`, `0,5` and `12,34` may 
 unread.
 
 Whatever else has two numbers or an operator in it is left unread rather than guessed at. So is a number of more than
-1,000 digits.
+2,000 digits, a number with a letter right before it (`H2O`), and in a formula one with a letter after it (`$6m$`).
 """
 
 import re
@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-MOST_DIGITS = 1000
+MOST_DIGITS = 2000
 _LONGEST_ANSWER = 2 * MOST_DIGITS
 _LONGEST_REMEMBERED = 80
 
@@ -110,12 +110,17 @@ _MULTIPLE = re.compile(
 _MULTIPLE_OF_MONEY = re.compile(r"([kmbt])(?![^\W\d_]|-)", re.IGNORECASE)
 _MONEY = re.compile(r"[$€£¥₹]")
 _REPEATING = re.compile(r"(-?)(\d{0,40})\.(\d{0,40})\\(?:overline|bar)\{(\d{1,40})\}", re.ASCII)
+# In a formula, a letter after a number multiplies it, unless it is a clear unit; before it, a letter is part of a name.
+_LETTER_FACTOR = re.compile(r"(?<=\d)\s?(?!(?:[cmk]m|[km]g|m[lL]|ft|in|lb|oz)(?![A-Za-z]))[A-Za-z]{1,2}(?![A-Za-z])", re.ASCII)
+_LETTER_BEFORE = re.compile(r"[^\W\d_](?<!Rs)(?<!Re)(?<!USD)(?<!EUR)\Z")
+# "The value of x = 5" is about x.
+_LEADING_WORDS = re.compile(r"\A(?:[A-Za-z]{2,20}[:,]?\s+|a\s+)+(?=\S+\s*\Z)")
 _MINUS_WORD = re.compile(r"\A(?:minus|negative)\s++(?=[\d.$])", re.IGNORECASE | re.ASCII)
 
 # One character for one, so that places in the text stay the same.
 _MINUS_SIGNS = str.maketrans({**dict.fromkeys("−–﹣－", "-"), "⁄": "/", "∕": "/"})
 _LATEX = (
-    (re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}"), r"\1"),
+    (re.compile(r"\\(?:text|textnormal|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}"), r"\1"),
     (re.compile(r"(?<=\d)\\[,!](?=\d{3}(?!\d))", re.ASCII), ""),
     (re.compile(r"\{,\}|\\!,|,\\!"), ","),
     (re.compile(r"\^\{?\\circ\}?"), "°"),
@@ -172,7 +177,12 @@ def _read_number(text: str) -> Number | None:
         return Number(text, size if outer == inner else -size)
     if "\\" in text and (repeating := _REPEATING.fullmatch(text.strip(" $."))) is not None:
         return Number(text, _repeating(*repeating.groups()))
-    left, _, right = undressed(text).rpartition("=")
+    is_formula = text.count("$") > 1 or "\\" in text
+    if text.count("$") > 1:
+        text_read = text.replace("\\$", "").replace("$", "")
+    else:
+        text_read = text
+    left, _, right = undressed(text_read).rpartition("=")
     if left.endswith(("<", ">", "!")) or ("=" in left and _SEVERAL.search(left, left.index("="))):
         return None
     right, minus_words = _MINUS_WORD.subn("", right.strip())
@@ -187,6 +197,10 @@ def _read_number(text: str) -> Number | None:
     after = match.end() if multiple is None else multiple.end()
     if _SCALE_WORD.search(right, 0, match.start()) or _SCALE_WORD.search(right, after):
         return None
+    if _LETTER_BEFORE.search(right[max(0, match.start() - 4) : match.start()]):
+        return None
+    if is_formula and "\\text" not in text and "\\mathrm" not in text and _LETTER_FACTOR.match(right, match.end()):
+        return None
     if _FUNCTION.search(right, 0, match.start()) or _POWER_WORD.match(right, after):
         return None
     if _NO_UNIT.search(right, 0, match.start()) or _NO_UNIT.search(right, after):
@@ -196,7 +210,7 @@ def _read_number(text: str) -> Number | None:
         return None
     if multiple is not None:
         value *= _MULTIPLES[multiple[1].lower()]
-    subject = "".join(left.split())
+    subject = "".join(_LEADING_WORDS.sub("", left).split())
     return Number(text, -value if minus_words else value, match["percent"] is not None, subject)
 
 

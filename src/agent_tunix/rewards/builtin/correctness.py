@@ -14,6 +14,7 @@ from agent_tunix.rewards.answers import (
     Comparison,
     Source,
     Verdict,
+    boxed_answer,
     compare_answers,
     extract_answer,
     find_answer,
@@ -32,6 +33,9 @@ _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}")
 _NOT_A_WORD = re.compile(
     r"(?:(?!(?<!\w)-\d|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
 )
+_FORMULA_SIGN = re.compile(r"[=<>^*/|\\{}$≤≥≠±√∞]|(?<![A-Za-z+])\+|(?<!\w)-(?=\s*[\dA-Za-z(]\b)|\w\s*[-+]\s*\d|[(\[]\s*-?\d")
+_FORMULA_TOKEN = re.compile(r"\\?[A-Za-z]+|\d+(?:[.,]\d+)*|[^\s\w$.,;:!?'\"`]|[,;](?=\s*\S)")
+_LATEX_SPACE = re.compile(r"\\(?:left|right|[,;:! ]|q?quad)(?![A-Za-z])|~")
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
@@ -186,7 +190,8 @@ def reference_text(answer: Any) -> str:
         BadReferenceError: It is neither text nor a number.
     """
     if isinstance(answer, str):
-        return answer.rpartition("####")[2].strip()
+        text = answer.rpartition("####")[2].strip()
+        return (boxed_answer(text) or text) if "\\boxed" in text else text
     if isinstance(answer, int | float) and not isinstance(answer, bool):
         with suppress(ValueError):  # an int of more digits than Python will print
             return str(answer)
@@ -194,10 +199,17 @@ def reference_text(answer: Any) -> str:
 
 
 def normal_text(text: str) -> str:
-    r"""Words without case, articles, punctuation and `\text`, with one space between them.
+    r"""Return words without case, articles, punctuation and `\text`, with one space between them.
 
-    >>> normal_text(r"\text{The  Seine}.")
-    'seine'
+    Text with mathematics in it keeps its signs, brackets and the case of single letters.
+
+    >>> normal_text(r"\text{The  Seine}."), normal_text("up for $x<0$")
+    ('seine', 'up for x < 0')
     """
-    text = _LATEX_TEXT.sub(r"\1", text).casefold().replace("\N{MINUS SIGN}", "-")
-    return " ".join(word for word in _NOT_A_WORD.sub(" ", text).split() if word not in _ARTICLES)
+    text = _LATEX_TEXT.sub(r"\1", text).replace("\N{MINUS SIGN}", "-")
+    if _FORMULA_SIGN.search(text):
+        tokens = _FORMULA_TOKEN.findall(_LATEX_SPACE.sub(" ", text))
+        words = [token if len(token) == 1 or token[0] == "\\" else token.casefold() for token in tokens]
+    else:
+        words = _NOT_A_WORD.sub(" ", text.casefold()).split()
+    return " ".join([word for word in words if word not in _ARTICLES] or words)

@@ -1,0 +1,458 @@
+"""Values of expressions: exact where they are rational, else to forty digits at points that nobody chose.
+
+Two expressions that differ at one point are different. Two that agree at several points, which were drawn at random
+from the complex numbers or the rationals, are equal: an identity that holds there by accident has probability zero
+for polynomials and analytic functions (Schwartz and Zippel). Roots and logarithms have branches, so where complex
+points disagree, real ones decide, at which both expressions are defined as real functions.
+"""
+
+import functools
+import zlib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from agent_tunix.rewards.answers.grammar import Node, walk
+
+_MOST_BITS = 100_000
+_LARGEST_EXPONENT = 20_000
+_DIGITS = 40
+_LARGEST_LOGARITHM = 10**7
+_CONSTANTS = frozenset(("e", "i", "pi"))
+_REAL_FUNCTIONS = frozenset(("abs", "floor", "ceiling", "max", "min", "gcd", "lcm", "sgn"))
+# Magnitudes below and above 1, with all signs.
+_REAL_POINTS = 10
+
+
+class UndefinedError(Exception):
+    """The expression has no value there, or one that is too large, or is not evaluated here."""
+
+
+class _InexactError(Exception):
+    """The expression is not rational."""
+
+
+@functools.lru_cache(maxsize=4096)
+def symbols(node: Node) -> frozenset[str]:
+    """Return the unknowns of an expression: its symbols other than e, i and π."""
+    found: set[str] = set()
+
+    def visit(part: Node) -> None:
+        if part.kind == "symbol" and part.args[0] not in _CONSTANTS:
+            found.add(part.args[0])
+
+    walk(node, visit)
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def functions(node: Node) -> frozenset[str]:
+    """Return the names of the functions in an expression."""
+    found: set[str] = set()
+
+    def visit(part: Node) -> None:
+        if part.kind == "call":
+            found.add(part.args[0])
+
+    walk(node, visit)
+    return frozenset(found)
+
+
+def is_real_only(node: Node) -> bool:
+    """Return True if an expression has a function that is not analytic, as |x| has."""
+    return not _REAL_FUNCTIONS.isdisjoint(functions(node))
+
+
+@functools.lru_cache(maxsize=4096)
+def rational(node: Node) -> Fraction | None:
+    """Return the exact value of an expression without unknowns, roots and functions; None for others.
+
+    Raises:
+        UndefinedError: It divides by zero, or is too large.
+    """
+    try:
+        return _rational(node, {})
+    except _InexactError:
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def rational_at(node: Node, number: int) -> Fraction | None:
+    """Return the exact value at a rational point; None if it is not rational there.
+
+    Raises:
+        UndefinedError: It divides by zero there, or is too large.
+    """
+    point = {name: _rational_coordinate(name, number) for name in symbols(node)}
+    try:
+        return _rational(node, point)
+    except _InexactError:
+        return None
+
+
+def _rational_coordinate(name: str, number: int) -> Fraction:
+    seed = zlib.crc32(f"{name} {number}".encode())
+    return Fraction(seed % 9973 + 2, (seed // 9973) % 97 + 2) * (-1 if seed & 1 else 1)
+
+
+def _checked(value: Fraction) -> Fraction:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+        raise UndefinedError("too large")
+    return value
+
+
+def _rational(node: Node, point: Mapping[str, Fraction]) -> Fraction:
+    kind, args = node
+    if kind == "number":
+        value: Fraction = args[0]
+        return value
+    if kind == "symbol":
+        if args[0] in _CONSTANTS:
+            raise _InexactError
+        return point[args[0]] if point else _inexact()
+    if kind == "sum":
+        return _checked(sum((_rational(term, point) for term in args), Fraction(0)))
+    if kind == "negative":
+        return -_rational(args[0], point)
+    if kind == "product":
+        result = Fraction(1)
+        for factor in args:
+            result = _checked(result * _rational(factor, point))
+        return result
+    if kind == "quotient":
+        top, bottom = (_rational(part, point) for part in args)
+        if not bottom:
+            raise UndefinedError("a division by zero")
+        return top / bottom
+    if kind == "power":
+        return _rational_power(_rational(args[0], point), _rational(args[1], point))
+    if kind in ("quantity", "degrees"):
+        return _rational(args[0], point)
+    if kind == "percent":
+        return _rational(args[0], point) / 100
+    if kind == "call":
+        return _rational_call(args[0], [_rational(part, point) for part in args[1:]])
+    raise _InexactError
+
+
+def _inexact() -> Fraction:
+    raise _InexactError
+
+
+def _rational_power(base: Fraction, exponent: Fraction) -> Fraction:
+    if exponent.denominator != 1:
+        root = _exact_root(base, exponent.denominator)
+        if root is None:
+            raise _InexactError
+        base, exponent = root, Fraction(exponent.numerator)
+    if not base:
+        if exponent <= 0:
+            raise UndefinedError("a power of zero")
+        return base
+    bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+    if abs(exponent) > _LARGEST_EXPONENT or bits * abs(exponent) > _MOST_BITS:
+        if abs(base) == 1:
+            return base if exponent % 2 else abs(base)
+        raise UndefinedError("too large")
+    return Fraction(base ** int(exponent))
+
+
+def _exact_root(value: Fraction, degree: int) -> Fraction | None:
+    if value < 0 and degree % 2 == 0:
+        return None
+    top, bottom = _whole_root(abs(value.numerator), degree), _whole_root(value.denominator, degree)
+    if top is None or bottom is None:
+        return None
+    return Fraction(top if value >= 0 else -top, bottom)
+
+
+def _whole_root(number: int, degree: int) -> int | None:
+    if number < 2:
+        return number
+    if degree > 64 or number.bit_length() > 4096:
+        return None
+    low, high = 1, 1 << (number.bit_length() // degree + 1)
+    while low <= high:
+        middle = (low + high) // 2
+        power = middle**degree
+        if power == number:
+            return middle
+        low, high = (middle + 1, high) if power < number else (low, middle - 1)
+    return None
+
+
+def _rational_call(name: str, arguments: Sequence[Fraction]) -> Fraction:
+    import math
+
+    first = arguments[0]
+    if name == "root" and arguments[1].denominator == 1 and arguments[1] >= 2:
+        root = _exact_root(first, int(arguments[1]))
+        if root is None:
+            raise _InexactError
+        return root
+    if name == "abs":
+        return abs(first)
+    if name in ("floor", "ceiling"):
+        return Fraction(math.floor(first) if name == "floor" else math.ceil(first))
+    if name in ("max", "min"):
+        return max(arguments) if name == "max" else min(arguments)
+    whole = all(argument.denominator == 1 for argument in arguments)
+    if name == "factorial" and whole and first >= 0:
+        if first > 5000:
+            raise UndefinedError("too large")
+        return Fraction(math.factorial(int(first)))
+    if name == "binomial" and whole and 0 <= arguments[1] <= first:
+        if first > 5000:
+            raise UndefinedError("too large")
+        return Fraction(math.comb(int(first), int(arguments[1])))
+    if name in ("gcd", "lcm") and whole:
+        return Fraction((math.gcd if name == "gcd" else math.lcm)(*map(int, arguments)))
+    raise _InexactError
+
+
+class Value:
+    """A value to forty digits, with the size of the largest term that was added up on the way.
+
+    Attributes:
+        number: A number of mpmath.
+        scale: What its error is measured by.
+    """
+
+    __slots__ = ("number", "scale")
+
+    def __init__(self, number: Any, scale: Any) -> None:
+        self.number = number
+        self.scale = scale
+
+    def agrees(self, other: "Value") -> bool:
+        """Return True if both are the same, as far as they are known."""
+        scale = max(self.scale, other.scale, abs(self.number), abs(other.number))
+        return bool(abs(self.number - other.number) <= scale * _context().mpf(10) ** -25)
+
+
+@functools.lru_cache(maxsize=1)
+def _context() -> Any:
+    import mpmath
+
+    context = mpmath.mp.clone()
+    context.dps = _DIGITS
+    return context
+
+
+@functools.lru_cache(maxsize=8192)
+def value_at(node: Node, number: int, real: bool) -> Value | None:
+    """Return the value at a random point; None where the expression has none, or none that is real.
+
+    Args:
+        node: An expression.
+        number: Which point; the coordinates depend on it and the names of the unknowns alone.
+        real: Take real coordinates, and real functions: no root or logarithm of a negative number.
+    """
+    evaluator = _Evaluator(number, real)
+    try:
+        value = evaluator.value(node)
+        if real and _imaginary(value):
+            return None
+        if not _context().isfinite(value):
+            return None
+    except (UndefinedError, ArithmeticError, ValueError, TypeError, MemoryError, RecursionError):
+        return None
+    return Value(value, evaluator.scale)
+
+
+def _imaginary(value: Any) -> bool:
+    return isinstance(value, _context().mpc) and value.imag != 0
+
+
+class _Evaluator:
+    def __init__(self, number: int, real: bool) -> None:
+        self.number = number
+        self.real = real
+        self.context = _context()
+        self.scale = self.context.mpf(0)
+
+    def value(self, node: Node) -> Any:
+        value = self.compute(node)
+        size = abs(value)
+        if size and abs(self.context.mag(size)) > _LARGEST_LOGARITHM:
+            raise UndefinedError("too large")
+        return value
+
+    def compute(self, node: Node) -> Any:
+        kind, args = node
+        context = self.context
+        if kind == "number":
+            return context.mpf(args[0].numerator) / args[0].denominator
+        if kind == "symbol":
+            return self.symbol(args[0])
+        if kind == "sum":
+            terms = [self.value(term) for term in args]
+            self.scale = max(self.scale, *(abs(term) for term in terms))
+            return context.fsum(terms)
+        if kind == "negative":
+            return -self.value(args[0])
+        if kind == "product":
+            result = self.value(args[0])
+            for factor in args[1:]:
+                result = result * self.value(factor)
+            return result
+        if kind == "quotient":
+            return self.value(args[0]) / self.value(args[1])
+        if kind == "power":
+            return self.power(self.value(args[0]), args[1])
+        if kind in ("quantity", "degrees"):
+            return self.value(args[0])
+        if kind == "percent":
+            return self.value(args[0]) / 100
+        if kind == "call":
+            return self.call(args[0], args[1:])
+        raise UndefinedError(kind)
+
+    def symbol(self, name: str) -> Any:
+        context = self.context
+        if name == "e":
+            return context.e()
+        if name == "pi":
+            return context.pi()
+        if name == "i":
+            return context.j
+        seed = zlib.crc32(f"{name} {self.number}".encode())
+        one, other = context.mpf(seed % 65521 + 7) / 65537, context.mpf(seed // 65521 + 3) / 65563
+        if not self.real:
+            size = one + context.mpf(1) / 3
+            return context.mpc(-size if self.number == 1 else size, other - context.mpf(2) / 5)
+        # Below 1, around 3, around 20; all positive at even points, with signs of their own at odd ones.
+        size = one * (context.mpf("0.9"), 5, 40)[self.number // 2 % 3] + context.mpf("0.05")
+        return -size if self.number % 2 and other > context.mpf("0.35") else size
+
+    def power(self, base: Any, exponent_node: Node) -> Any:
+        if base == self.context.e():
+            return self.context.exp(self.value(exponent_node))
+        exponent = rational(exponent_node)
+        if exponent is not None and exponent.denominator == 1 and abs(exponent) <= _LARGEST_EXPONENT:
+            return base ** int(exponent)
+        if exponent is not None and exponent.denominator != 1:
+            return self.root(base, exponent.denominator) ** exponent.numerator
+        value = self.value(exponent_node)
+        if base == 0:
+            raise UndefinedError("a power of zero")
+        if self.real and base < 0:
+            raise UndefinedError("a power of a negative number")
+        if abs(value) * max(1, abs(self.context.mag(abs(base)))) > _LARGEST_LOGARITHM:
+            raise UndefinedError("too large")
+        return self.context.power(base, value)
+
+    def root(self, base: Any, degree: int) -> Any:
+        if not _imaginary(base) and self.context.re(base) < 0:
+            base = self.context.re(base)
+            if degree % 2:
+                return -self.context.root(-base, degree)
+            if self.real:
+                raise UndefinedError("a root of a negative number")
+        return self.context.root(base, degree)
+
+    def call(self, name: str, args: tuple[Node, ...]) -> Any:
+        context = self.context
+        if name == "root":
+            degree = rational(args[1])
+            if degree is None or degree.denominator != 1 or not 2 <= degree <= 1000:
+                return self.value(args[0]) ** (1 / self.value(args[1]))
+            return self.root(self.value(args[0]), int(degree))
+        values = [self.angle(args[0])] if name in _TRIGONOMETRIC else [self.value(argument) for argument in args]
+        if name in ("ln", "log"):
+            return self.logarithm(name, values)
+        if self.real and any(map(_imaginary, values)):
+            raise UndefinedError("an imaginary argument")
+        if self.real and name in ("arcsin", "arccos") and abs(values[0]) > 1:
+            raise UndefinedError("an argument above 1")
+        if name in ("max", "min"):
+            return (max if name == "max" else min)(values)
+        if name == "binomial":
+            return context.binomial(*values)
+        function = _FUNCTIONS.get(name)
+        if function is None:
+            raise UndefinedError(name)
+        return getattr(context, function)(values[0])
+
+    def angle(self, node: Node) -> Any:
+        """The argument of a trigonometric function; degrees count as such."""
+        if node.kind == "degrees":
+            return self.value(node.args[0]) * self.context.pi() / 180
+        return self.value(node)
+
+    def logarithm(self, name: str, values: list[Any]) -> Any:
+        if any(value == 0 for value in values):
+            raise UndefinedError("the logarithm of zero")
+        if self.real and any(_imaginary(value) or value < 0 for value in values):
+            raise UndefinedError("the logarithm of a negative number")
+        logarithm = self.context.log(values[0])
+        if len(values) == 2:
+            return logarithm / self.context.log(values[1])
+        return logarithm if name == "ln" else logarithm / self.context.log(10)
+
+
+_TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
+_FUNCTIONS = {
+    **{name: name for name in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "exp", "factorial")},
+    **{"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot"},
+    **{"abs": "fabs", "floor": "floor", "ceiling": "ceil", "sgn": "sign", "arg": "arg", "Re": "re", "Im": "im"},
+}
+
+
+def are_equal(one: Node, other: Node) -> bool | None:
+    """Return True if two expressions have the same value everywhere, False if not, None if that is not found out."""
+    if one == other:
+        return True
+    try:
+        exact = rational(one), rational(other)
+        if exact[0] is not None and exact[1] is not None:
+            return exact[0] == exact[1]
+    except UndefinedError:
+        return None
+    unknowns = symbols(one) | symbols(other)
+    if unknowns and (decided := _compare_rationally(one, other)) is not None:
+        return decided
+    if not unknowns:
+        return _compare_at(one, other, [0], real=is_real_only(one) or is_real_only(other))
+    if not (is_real_only(one) or is_real_only(other)):
+        decided = _compare_at(one, other, range(3), real=False)
+        if decided:
+            return True
+    return _compare_at(one, other, range(_REAL_POINTS), real=True)
+
+
+def _compare_rationally(one: Node, other: Node) -> bool | None:
+    agreed = 0
+    for number in range(5):
+        try:
+            values = rational_at(one, number), rational_at(other, number)
+        except UndefinedError:
+            continue
+        if values[0] is None or values[1] is None:
+            return None
+        if values[0] != values[1]:
+            return False
+        agreed += 1
+        if agreed == 3:
+            return True
+    return None
+
+
+def _compare_at(one: Node, other: Node, points: Sequence[int], *, real: bool) -> bool | None:
+    agreed = 0
+    for number in points:
+        values = value_at(one, number, real), value_at(other, number, real)
+        if values[0] is None or values[1] is None:
+            continue
+        if not values[0].agrees(values[1]):
+            return False
+        agreed += 1
+    return True if agreed >= min(2, len(points)) else None
+
+
+def number_of(node: Node) -> Any:
+    """Return the real value of an expression without unknowns, as a number of mpmath; None for others."""
+    if symbols(node):
+        return None
+    value = value_at(node, 0, True)
+    return None if value is None else _context().re(value.number)
