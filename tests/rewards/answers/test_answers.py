@@ -22,9 +22,9 @@ ANSWERS: dict[str | None, list[str]] = {
         *("<reasoning>3 + 4 = 7</reasoning><answer>7</answer>", "<answer> 7 </answer> or 8"),
         *("<answer>7</answer> and <answer>8", "<answer>a <answer>7</answer>", r"<answer>\boxed{7}</answer>"),
         *(r"\boxed{6} then \boxed{7}", r"\boxed{7} and \boxed{8", r"\boxed {7}", r"\boxed{\boxed{7}}"),
-        *(r"\boxed{7} #### 8", "Final answer: 12 - 5 = 7 eggs, of 20", "\\fbox{7}"),
+        *("Final answer: 12 - 5 = 7 eggs, of 20", "\\fbox{7}"),
     ],
-    "8": ["<answer>7</answer><answer>8</answer>"],
+    "8": ["<answer>7</answer><answer>8</answer>", r"\boxed{7} #### 8"],
     "8 </answer> 9": ["<answer>8 </answer> 9 </answer>"],
     r"\frac{1}{2}": [r"\boxed{\frac{1}{2}}"],
     r"a \} b": [r"\boxed{a \} b} 3"],
@@ -113,7 +113,8 @@ NO_NUMBERS = [
     *("", " ", "-", "five", "not 5", "nan", "inf", "٣"),
     *("12-5", "12 or 13", "1, 2", "(3, 4)", "3:4", "1/2/3", "1.2.3", "12,34", "0,5", "1 234"),
     *("2^3", "2**3**4", "x-5", "5π", "√5", "3*4", "3/0", "5k", "5 millions of 3", "x >= 5", "x != 5"),
-    *("1e999999999", "1e-999999999", "1e1001", "9" * 1001, "0." + "9" * 1001, "1/" + "9" * 1001),
+    *("1e999999999", "1e-999999999", "1e2001", "9" * 2001, "0." + "9" * 2001, "1/" + "9" * 2001),
+    *("H2O", "B2", "$6m$", "$4k$", "$3b$", r"\(5am\)"),
 ]
 
 
@@ -220,7 +221,7 @@ def test_a_function_of_the_number_is_not_the_number(answer: str) -> None:
     assert not comparison.within(Fraction(1, 10))
 
 
-@pytest.mark.parametrize("answer", ["1e999999999", "5!", "x + i", "0,5", "not 5", r"\sin 5", "e", "10 - 5 eggs"])
+@pytest.mark.parametrize("answer", ["not 5", r"\sum_{k=1}^{5} 1", r"\int_0^5 dx"])
 def test_what_cannot_be_read_is_left_to_the_thorough_tier(answer: str) -> None:
     assert compare_answers(answer, read_reference("5"), thorough=False).verdict is Verdict.UNDECIDED
 
@@ -245,7 +246,7 @@ def test_within_a_tenth_of_the_reference(answer: str, reference: str, within: bo
 @pytest.mark.parametrize(
     "reference",
     [
-        *("", "  ", "n/a", "five", "12 or 13", "3/0", b"5", None, True, [5], {"a": 5}),
+        *("", "  ", "n/a", "five", "Yes, 12", "?!", b"5", None, True, [5], {"a": 5}),
         *(float("nan"), float("inf"), pytest.param(10**5000, id="an integer that Python does not print")),
     ],
 )

@@ -21,8 +21,8 @@ from agent_tunix.rewards.execution.local import LocalExecutor
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock, workers_and_descendants
 
 # Expressions that keep an interpreter of C, and one of Python, busy.
-ENDLESS = [r"9^{9^{9^{9}}}", r"\sum_{k=1}^{10^9} \sin(k)"]
-QUICK = Question(r"\sin\frac{\pi}{6}", "0.5")
+ENDLESS = [r"\sum_{k=1}^{2} 9^{9^{9^{9}}}", r"\sum_{k=1}^{10^9} \sin(k)"]
+QUICK = Question(r"\sum_{k=1}^{2} \frac{k}{6}", "0.5")
 # Long beside what a quick answer takes, so that a machine that halts for a moment makes none of them late.
 LIMIT_S = 6.0
 

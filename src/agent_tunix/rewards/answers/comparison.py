@@ -66,7 +66,7 @@ _HUGE = re.compile(r"[-+$\s]*\d[\d.,]*[eE][-+]?\d{4,}\s*", re.ASCII)
 _GROUP = re.compile(r"\{[^{}]*\}")
 _BASE = re.compile(r"([0-9A-Za-z]{1,100})_(?:(\d)|\{(\d{1,2})\})", re.ASCII)
 _NOTHING = frozenset(("n/a", "?"))
-_WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{4,}\s*,", re.ASCII)
+_WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{2,}\s*,", re.ASCII)
 _SEVERAL_PARTS = re.compile(
     r"""\n | [;] | ,(?!\d{3}(?!\d)) | \\[cl]?dots(?![A-Za-z]) | \\text | \\lim(?![A-Za-z])
       | (?<![A-Za-z\\])(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|det|gcd|lcm|mod)(?![A-Za-z]))[A-Za-z]{3,}(?![A-Za-z*]*\})""",
@@ -93,12 +93,17 @@ class Reference:
     Attributes:
         text: As it is written.
         number: The one number it denotes, if it does.
-        node: What the grammar reads it as, if it does.
+        formula: What the grammar reads it as, where it is no number.
     """
 
     text: str
     number: Number | None
-    node: Node | None
+    formula: Node | None = None
+
+    @property
+    def node(self) -> Node | None:
+        """What the grammar reads it as, if it does."""
+        return self.formula if self.number is None else _node(self.text, self.number)
 
 
 class Comparison(NamedTuple):
@@ -159,7 +164,7 @@ def read_reference(reference: Any) -> Reference:
         except ValueError:  # an int of more digits than Python will print
             number = None
         if number is not None:
-            return Reference(number.text, number, _node(number.text, number))
+            return Reference(number.text, number)
     raise BadReferenceError(f"the reference {excerpt(reference)} is not a number or a formula")
 
 
@@ -241,7 +246,7 @@ def _read_reference_text(reference: str) -> Reference | None:
         text = (boxed_answer(text) or "").strip()
     number = None if _WORD_THEN_NUMBER.match(text) else read_number(text)
     if number is not None:
-        return Reference(number.text, number, _node(text, number))
+        return Reference(text, number)
     if not any(map(str.isalnum, text)) and "\\" not in text and _EMPTY_SET.search(text) is None:
         return None if "∞" not in text else Reference(text, None, _node(text, None))
     if text.lower() in _NOTHING or _is_words(text):
@@ -262,6 +267,7 @@ def _is_formula(text: str) -> bool:
     return _MATHEMATICAL_WORDS.issuperset(words) and _SIGN_OF_A_FORMULA.search(bare) is not None
 
 
+@lru_cache(maxsize=4096)
 def _node(text: str, number: Number | None) -> Node | None:
     try:
         node = parse(text)

@@ -303,6 +303,8 @@ def _is_subject(node: Node) -> bool:
 def _compare_relations(given: Node, true: Node) -> bool | None:
     if given.kind != "relation" or true.kind != "relation":
         relation, other = (given, true) if given.kind == "relation" else (true, given)
+        if relation.args[0] == ("∈",):  # x ∈ {1, 2}
+            return compare(other, relation.args[2])
         if other.kind in ("list", "set"):
             return _compare_collections(given, true)
         return _compare_with_value(relation, other, is_reference=relation is true)

@@ -7,7 +7,7 @@ points disagree, real ones decide, at which both expressions are defined as real
 """
 
 import functools
-import zlib
+import random
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -91,8 +91,15 @@ def rational_at(node: Node, number: int) -> Fraction | None:
 
 
 def _rational_coordinate(name: str, number: int) -> Fraction:
-    seed = zlib.crc32(f"{name} {number}".encode())
-    return Fraction(seed % 9973 + 2, (seed // 9973) % 97 + 2) * (-1 if seed & 1 else 1)
+    one, other = _coordinates(name, number)
+    return Fraction(int(one * 9973) + 2, int(other * 97) + 2) * (-1 if number == 1 else 1)
+
+
+@functools.lru_cache(maxsize=4096)
+def _coordinates(name: str, number: int) -> tuple[float, float]:
+    """Two numbers below 1 that are the same in every process."""
+    generator = random.Random(f"{name} {number}")
+    return generator.random(), generator.random()
 
 
 def _checked(value: Fraction) -> Fraction:
@@ -316,14 +323,13 @@ class _Evaluator:
             return context.pi()
         if name == "i":
             return context.j
-        seed = zlib.crc32(f"{name} {self.number}".encode())
-        one, other = context.mpf(seed % 65521 + 7) / 65537, context.mpf(seed // 65521 + 3) / 65563
+        one, other = _coordinates(name, self.number)
         if not self.real:
-            size = one + context.mpf(1) / 3
-            return context.mpc(-size if self.number == 1 else size, other - context.mpf(2) / 5)
-        # Below 1, around 3, around 20; all positive at even points, with signs of their own at odd ones.
-        size = one * (context.mpf("0.9"), 5, 40)[self.number // 2 % 3] + context.mpf("0.05")
-        return -size if self.number % 2 and other > context.mpf("0.35") else size
+            return context.mpc(one - 1 if self.number == 1 else one + 0.125, other - 0.375)
+        # Below 1, around 3, around 20; positive at even points, negative at the first, with signs of their own at others.
+        size = context.mpf(one) * (0.875, 5, 40)[self.number // 2 % 3] + 0.0625
+        is_negative = self.number % 2 and (self.number == 1 or other > 0.5)
+        return -size if is_negative else size
 
     def power(self, base: Any, exponent_node: Node) -> Any:
         if base == self.context.e():

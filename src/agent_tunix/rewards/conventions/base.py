@@ -141,6 +141,15 @@ class Convention(abc.ABC):
                 (score,) = running.run(self._evaluate_alone([sample]))
             else:
                 (score,) = self._evaluate([sample], 0)
+        return self._value_of(score)
+
+    def _value_of(self, score: Score) -> float | None:
+        """The value of a score, for a direct call.
+
+        Raises:
+            BadReferenceError: The reference answer cannot be used.
+            RewardError: There is no value for another reason.
+        """
         if score.outcome is Outcome.BAD_REFERENCE:
             raise BadReferenceError(score.detail)
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):

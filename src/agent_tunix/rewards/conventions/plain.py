@@ -35,7 +35,7 @@ from agent_tunix.rewards.conventions import capture, running
 from agent_tunix.rewards.conventions.base import FAULTS, SURROUNDINGS, Convention
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_score
-from agent_tunix.rewards.sample import Sample, Score, take_time
+from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
 
 RESPONSE_NAMES = ("response", "completion")
@@ -85,6 +85,24 @@ class RewardFunction(Convention):
     convention = "plain"
     provided = ("prompt", "format", "step", "max_steps", "num_tokens", "metadata")
     reserved = RESPONSE_NAMES
+
+    def __call__(self, response: str, **columns: Any) -> float | None:
+        """Score one response, as any convention does; a built-in that gets just what it takes is called as it is."""
+        if not self._is_direct or not columns.keys() <= self._direct_names:
+            return super().__call__(response, **columns)
+        returned = self.calls[0].function(response=response, **columns)
+        score = returned if type(returned) is Score else to_score(returned, EXPECTED)
+        return score.value if score.outcome is Outcome.SCORED else self._value_of(score)
+
+    @cached_property
+    def _is_direct(self) -> bool:
+        names = self.calls[0].names
+        needs_sample = any(name in (*SURROUNDINGS, "metadata") for name in names)
+        return self.is_builtin and not self.is_async and not self.target.call_args and not needs_sample
+
+    @cached_property
+    def _direct_names(self) -> frozenset[str]:
+        return frozenset(self.calls[0].names) - {"response"}
 
     def _make_calls(self) -> Sequence[Call]:
         call = Call(self.target)
