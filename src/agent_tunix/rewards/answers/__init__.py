@@ -1,9 +1,11 @@
 """Answers: where they stand in a response, what they say, and whether they are right.
 
 - `extraction`: where the answer of a response stands;
-- `numbers` and `expressions`: exact values, read without a doubt or not at all;
-- `comparison`: an answer beside its reference, by the exact tier or the thorough one;
-- `thorough`: math-verify, for what cannot be proved exactly;
+- `numbers`: single numbers, with the words around them;
+- `tokens` and `grammar`: everything else, as a tree;
+- `evaluation`, `sets`, `matrices` and `equality`: the comparison of two trees;
+- `comparison`: the comparison of an answer with a reference, tier by tier;
+- `thorough`: math-verify, for what the grammar does not read;
 - `verifiers`: the processes in which it runs.
 """
 

@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from agent_tunix.errors import BadReferenceError
-from agent_tunix.rewards.answers.equality import compare
+from agent_tunix.rewards.answers.equality import UNITS, compare
 from agent_tunix.rewards.answers.evaluation import UndefinedError, rational
 from agent_tunix.rewards.answers.extraction import boxed_answer
 from agent_tunix.rewards.answers.grammar import Node, UnreadableError, parse
@@ -48,7 +48,8 @@ _NAME = re.compile(r"[A-Za-z]\w{0,2}")
 _WORD = re.compile(r"\\?[A-Za-z]{2,}")
 # Words of two letters and more, or one letter: no mathematics, unless dollars or a backslash say so.
 _WORDS_ALONE = re.compile(
-    r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*+ )[)\"'.!?]*", re.VERBOSE
+    r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*+ )[)\"'.!?]*",
+    re.VERBOSE,
 )
 _TEXT_ALONE = re.compile(r"\s*\$*\s*\\(?:text|textbf|mathrm|mbox)\s*\{[^{}0-9]*+\}\s*\$*\.?\s*")
 _MATHEMATICAL_WORDS = frozenset(
@@ -65,11 +66,14 @@ _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _HUGE = re.compile(r"[-+$\s]*\d[\d.,]*[eE][-+]?\d{4,}\s*", re.ASCII)
 _GROUP = re.compile(r"\{[^{}]*\}")
 _BASE = re.compile(r"([0-9A-Za-z]{1,100})_(?:(\d)|\{(\d{1,2})\})", re.ASCII)
+_DECIMALS = re.compile(r"\.(\d+)", re.ASCII)
+_UNIT = re.compile(r"\d\s*(?:\\(?:text|mathrm)\{[\s~]*)?([A-Za-z]{1,12})\}?\s*\.?\s*\Z", re.ASCII)
 _NOTHING = frozenset(("n/a", "?"))
 _WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{2,}\s*,", re.ASCII)
 _SEVERAL_PARTS = re.compile(
     r"""\n | [;] | ,(?!\d{3}(?!\d)) | \\[cl]?dots(?![A-Za-z]) | \\text | \\lim(?![A-Za-z])
-      | (?<![A-Za-z\\])(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|det|gcd|lcm|mod)(?![A-Za-z]))[A-Za-z]{3,}(?![A-Za-z*]*\})""",
+      | (?<![A-Za-z\\])(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|det|gcd|lcm|mod)(?![A-Za-z]))[A-Za-z]{3,}
+        (?![A-Za-z*]*\})""",
     re.VERBOSE,
 )
 
@@ -199,6 +203,9 @@ _NO_ANSWER = Comparison(Verdict.DIFFERENT, "no answer was found")
 def _compare_ourselves(answer: str, reference: Reference) -> Comparison:
     number = read_number(answer)
     if number is not None and reference.number is not None and _same_subject(number, reference.number):
+        if _units_differ(answer, reference.text):
+            detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EXACT) + ": another unit"
+            return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, True)
         return _compare_numbers(number, reference.number)
     if len(answer) > LONGEST_THOROUGH:
         detail = f"more than {LONGEST_THOROUGH:,} characters are no answer"
@@ -279,7 +286,8 @@ def _node(text: str, number: Number | None) -> Node | None:
 
 
 def _node_of(number: Number) -> Node:
-    node = Node("number", (number.written, "." in number.text))
+    decimals = _DECIMALS.search(number.text)
+    node = Node("number", (number.written, len(decimals[1]) if decimals else 0))
     node = Node("percent", (node,)) if number.percent else node
     return Node("relation", (("=",), _subject_node(number.subject), node)) if number.subject else node
 
@@ -296,6 +304,16 @@ def _same_subject(one: Number, other: Number) -> bool:
     if one.subject == other.subject or not _has_letters(other.subject):
         return True
     return not _has_letters(one.subject) and _NAME.fullmatch(other.subject) is not None
+
+
+def _units_differ(answer: str, reference: str) -> bool:
+    """Return True if both end with a unit that is known, and it is not the same."""
+    if answer[-1:].isdigit() or reference[-1:].isdigit():
+        return False
+    given, true = _UNIT.search(answer), _UNIT.search(reference)
+    if given is None or true is None or given[1] not in UNITS or true[1] not in UNITS:
+        return False
+    return UNITS[given[1]] != UNITS[true[1]]
 
 
 def _has_letters(text: str) -> bool:
@@ -346,7 +364,11 @@ def _is_no_answer_to(answer: str, number: Number | None, reference: Reference) -
 
 def _is_one_formula(text: str) -> bool:
     """Return True for what math-verify may be asked about: of several parts it compares some and passes over others."""
-    return _SEVERAL_PARTS.search(text) is None and _GROUP.sub("", text).count("=") < 2 and text.strip("$ .").count("$") == 0
+    return (
+        _SEVERAL_PARTS.search(text) is None
+        and _GROUP.sub("", text).count("=") < 2
+        and text.strip("$ .").count("$") == 0
+    )
 
 
 def _is_unbalanced(text: str) -> bool:
@@ -430,4 +452,3 @@ def _canonical(text: str) -> str:
 
 def _keep_backslash(found: re.Match[str]) -> str:
     return "\\" if found[0] in ("\\d", "\\t") else ""
-

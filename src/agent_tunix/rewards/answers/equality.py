@@ -13,25 +13,50 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import product as cartesian
 
-from agent_tunix.rewards.answers.evaluation import are_equal, functions, number_of, rational, symbols
+from agent_tunix.rewards.answers.evaluation import (
+    UndefinedError,
+    are_equal,
+    functions,
+    number_of,
+    rational,
+    rational_at,
+    symbols,
+    value_at,
+)
 from agent_tunix.rewards.answers.grammar import Node, negative, walk
 from agent_tunix.rewards.answers.matrices import folded
 from agent_tunix.rewards.answers.sets import possible_set, real_set, same_set
 
 _MOST_ITEMS = 64
 _FEWEST_DIGITS = 6
-_SCALARS = frozenset("number symbol sum negative product quotient power call percent degrees quantity based".split())
+_SCALARS = frozenset(
+    ("number", "symbol", "sum", "negative", "product", "quotient", "power", "call", "percent", "degrees", "quantity")
+) | {"based"}
 _ONE_WAY = frozenset(("→", "~", "≡", "⊥", "∥", "⊂", "⊆", "∝"))
 _FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
-# Names of units, each with all that mean the same.
-_UNITS = {
-    name: group.split()[0]
-    for group in (
-        "m meter meters metre metres,cm centimeter centimeters,mm,km kilometer kilometers,kg kilogram kilograms,"
-        "g gram grams,mg,ft feet foot,in inch inches,mi mile miles,yd yard yards,s sec second seconds,"
-        "min minute minutes,h hr hrs hour hours,day days,week weeks,year years,cent cents,dollar dollars,ml mL,L l"
-    ).split(",")
-    for name in group.split()
+# Names of units, and the one that they mean.
+UNITS = {
+    **dict.fromkeys(("m", "meter", "meters", "metre", "metres"), "m"),
+    **dict.fromkeys(("cm", "centimeter", "centimeters"), "cm"),
+    **dict.fromkeys(("mm", "millimeter", "millimeters"), "mm"),
+    **dict.fromkeys(("km", "kilometer", "kilometers"), "km"),
+    **dict.fromkeys(("kg", "kilogram", "kilograms"), "kg"),
+    **dict.fromkeys(("g", "gram", "grams"), "g"),
+    **dict.fromkeys(("mg", "milligram", "milligrams"), "mg"),
+    **dict.fromkeys(("ft", "foot", "feet"), "ft"),
+    **dict.fromkeys(("in", "inch", "inches"), "in"),
+    **dict.fromkeys(("yd", "yard", "yards"), "yd"),
+    **dict.fromkeys(("mi", "mile", "miles"), "mi"),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), "s"),
+    **dict.fromkeys(("min", "minute", "minutes"), "min"),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "day"),
+    **dict.fromkeys(("week", "weeks"), "week"),
+    **dict.fromkeys(("year", "years"), "year"),
+    **dict.fromkeys(("cent", "cents"), "cent"),
+    **dict.fromkeys(("dollar", "dollars"), "dollar"),
+    **dict.fromkeys(("ml", "mL"), "mL"),
+    **dict.fromkeys(("l", "L", "liter", "liters", "litre", "litres"), "L"),
 }
 _UNIT_NAME = re.compile(r"[A-Za-z]+")
 
@@ -135,9 +160,9 @@ def _same_units(given: Node, true: Node) -> bool:
     if given.kind != "quantity" or true.kind != "quantity":
         return True
     names = [_UNIT_NAME.findall(node.args[1]) for node in (given, true)]
-    if not all(name in _UNITS for name in (*names[0], *names[1])):
+    if not all(name in UNITS for name in (*names[0], *names[1])):
         return True
-    one, other = (_UNIT_NAME.sub(lambda found: _UNITS[found[0]], node.args[1]) for node in (given, true))
+    one, other = (_UNIT_NAME.sub(lambda found: UNITS[found[0]], node.args[1]) for node in (given, true))
     return one == other
 
 
@@ -163,9 +188,7 @@ def _decimals(node: Node) -> int | None:
     if node.kind != "number" or not node.args[1]:
         return None
     value: Fraction = node.args[0]
-    digits = next((places for places in range(60) if (value * 10**places).denominator == 1), None)
-    if digits is None:
-        return None
+    digits: int = node.args[1]
     significant = len(str(abs(int(value * 10**digits))))
     return digits if digits >= _FEWEST_DIGITS or significant >= _FEWEST_DIGITS else None
 
@@ -191,7 +214,7 @@ def _compare_ratios(given: Node, true: Node) -> bool | None:
 
 
 def _is_zero(node: Node) -> bool:
-    return are_equal(node, Node("number", (Fraction(0), False))) is not False
+    return are_equal(node, Node("number", (Fraction(0), 0))) is not False
 
 
 # --- collections ---
@@ -238,12 +261,16 @@ def _with_subject(items: list[Node]) -> list[Node]:
 
 def _subject(item: Node) -> Node | None:
     if item.kind == "relation" and item.args[0] == ("=",) and _is_subject(item.args[1]):
-        return item.args[1]
+        subject: Node = item.args[1]
+        return subject
     return None
 
 
 def _solution(item: Node) -> Node:
-    return item.args[2] if _subject(item) is not None else item
+    if _subject(item) is None:
+        return item
+    value: Node = item.args[2]
+    return value
 
 
 def _distinct(items: list[Node]) -> list[Node]:
@@ -294,7 +321,9 @@ def _is_subject(node: Node) -> bool:
     if node.kind == "quotient":
         return all(_is_subject(part) for part in node.args)
     if node.kind == "product":  # f(x), AB: letters alone
-        return all(_is_subject(part) or rational(part) is not None for part in node.args[1:]) and _is_subject(node.args[0])
+        return all(_is_subject(part) or rational(part) is not None for part in node.args[1:]) and _is_subject(
+            node.args[0]
+        )
     if node.kind == "call":
         return node.args[0] == "abs" and _is_subject(node.args[1])
     return False
@@ -308,14 +337,12 @@ def _compare_relations(given: Node, true: Node) -> bool | None:
         if other.kind in ("list", "set"):
             return _compare_collections(given, true)
         return _compare_with_value(relation, other, is_reference=relation is true)
-    one, other = _chain(given), _chain(true)
-    if len(one) == 1 and len(other) == 1:
-        return _compare_pairs(one[0], other[0])
+    pairs, true_pairs = _chain(given), _chain(true)
+    if len(pairs) == 1 and len(true_pairs) == 1:
+        return _compare_pairs(pairs[0], true_pairs[0])
     if _is_equation(given) and _is_equation(true):
         return _compare_chains(given, true)
-    if len(one) != len(other):
-        return False
-    return _pairs_in_any_order(one, other)
+    return len(pairs) == len(true_pairs) and _pairs_in_any_order(pairs, true_pairs)
 
 
 def _compare_with_value(relation: Node, value: Node, *, is_reference: bool) -> bool | None:
@@ -372,7 +399,7 @@ def _chain(node: Node) -> list[tuple[Node, str, Node]]:
 Pair = tuple[Node, str, Node]
 
 
-def _pairs_in_any_order(one: list[Pair], other: list[Pair]) -> bool | None:
+def _pairs_in_any_order(one: list[Pair], other: list[Pair]) -> bool:
     left = list(other)
     for pair in one:
         found = next((partner for partner in left if _compare_pairs(pair, partner)), None)
@@ -386,7 +413,7 @@ def _compare_pairs(given: Pair, true: Pair) -> bool | None:
     if given[1] != true[1]:
         flipped = _FLIPPED.get(given[1])
         if flipped != true[1]:
-            return False if not {given[1], true[1]} == {"=", "≈"} else _sides(given, true)
+            return False if {given[1], true[1]} != {"=", "≈"} else _sides(given, true)
         given = given[2], flipped, given[0]
     if _sides(given, true):
         return True
@@ -424,13 +451,11 @@ def _compare_differences(given: Pair, true: Pair) -> bool | None:
 
 def _constant_ratio(one: Node, other: Node) -> float | None:
     """Return by what number an expression is a multiple of another, or None if it is none."""
-    from agent_tunix.rewards.answers.evaluation import rational_at, value_at
-
     try:
         exact = [(rational_at(one, number), rational_at(other, number)) for number in range(4)]
-    except Exception:  # undefined at one of the points: the other way decides
-        exact = [(None, None)]
-    if all(first is not None and second for first, second in exact):
+    except UndefinedError:  # at one of the points: the other way decides
+        exact = []
+    if exact and all(first is not None and second for first, second in exact):
         ratios = {first / second for first, second in exact if first is not None and second}
         return float(ratios.pop()) if len(ratios) == 1 and 0 not in ratios else None
     numbers = [(value_at(one, number, True), value_at(other, number, True)) for number in range(8)]
@@ -448,12 +473,12 @@ def _solves(pair: Pair, other: Node) -> bool:
     for subject, value in ((pair[0], pair[2]), (pair[2], pair[0])):
         if subject.kind != "symbol" or subject.args[0] in symbols(value):
             continue
-        zero = Node("number", (Fraction(0), False))
+        zero = Node("number", (Fraction(0), 0))
         if not are_equal(_replaced(other, subject, value), zero):
             continue
-        shifts = [Node("sum", (value, Node("number", (Fraction(step), False)))) for step in (1, 2)]
+        shifts = [Node("sum", (value, Node("number", (Fraction(step), 0)))) for step in (1, 2)]
         once, twice = (_replaced(other, subject, shift) for shift in shifts)
-        doubled = Node("product", (Node("number", (Fraction(2), False)), once))
+        doubled = Node("product", (Node("number", (Fraction(2), 0)), once))
         if are_equal(twice, doubled) and not are_equal(once, zero):
             return True
     return False

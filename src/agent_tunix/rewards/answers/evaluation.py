@@ -400,8 +400,17 @@ class _Evaluator:
 _TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
 _FUNCTIONS = {
     **{name: name for name in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "exp", "factorial")},
-    **{"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot"},
-    **{"abs": "fabs", "floor": "floor", "ceiling": "ceil", "sgn": "sign", "arg": "arg", "Re": "re", "Im": "im"},
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arccot": "acot",
+    "abs": "fabs",
+    "floor": "floor",
+    "ceiling": "ceil",
+    "sgn": "sign",
+    "arg": "arg",
+    "Re": "re",
+    "Im": "im",
 }
 
 

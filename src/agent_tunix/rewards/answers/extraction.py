@@ -42,13 +42,17 @@ _FORMULA = re.compile(
     r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>[^\n$]++)\$", re.DOTALL
 )
 # What is no formula, though it stands between two dollars: "$5 and then $".
-_PROSE_WITHIN = re.compile(r"(?<![\\A-Za-z])(?!sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min)[A-Za-z]{3,}(?![^{]*\})|\s\Z|\A\s*\Z")
+_PROSE_WITHIN = re.compile(
+    r"(?<![\\A-Za-z])(?!sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min)[A-Za-z]{3,}(?![^{]*\})|\s\Z|\A\s*\Z"
+)
 _PREDICATE = re.compile(r"\s*(?:is|are|equals|=)\s", re.ASCII)
 _PREDICATE_WITHIN = re.compile(r"\s(?:is|are|equals)\s(?:equal\sto\s|thus\s|therefore\s)?|\s=\s(?=[^=]*\Z)", re.ASCII)
 _JOINT = re.compile(r"\s*,?\s*(?:(?:and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
 _JOINED = ","
 # A response that is nothing but a formula, or a number in another style.
-_WHOLE = re.compile(r"\s*(?:\$[^\n]*\$|\\\([^\n]*\\\)|\\\[.*\\\]|\d{1,3}(?:\ \d{3})+|\d+,\d+)\s*\.?\s*", re.DOTALL | re.ASCII)
+_WHOLE = re.compile(
+    r"\s*(?:\$[^\n]*\$|\\\([^\n]*\\\)|\\\[.*\\\]|\d{1,3}(?:\ \d{3})+|\d+,\d+)\s*\.?\s*", re.DOTALL | re.ASCII
+)
 _SIGN = re.compile(r"[\d√π∞=<>≤≥±$]")
 _END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)")
 _THOUGHT_ENDS = "</think>"

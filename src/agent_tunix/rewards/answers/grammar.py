@@ -8,17 +8,31 @@ A tree is made of `Node`s; `KINDS` lists them.
 """
 
 import re
-import unicodedata
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from agent_tunix.rewards.answers.numbers import MOST_DIGITS
+from agent_tunix.rewards.answers.tokens import (
+    ACCENTS,
+    ALIASES,
+    FUNCTIONS,
+    GREEK_COMMANDS,
+    IGNORED_COMMANDS,
+    RELATIONS,
+    SET_OPERATIONS,
+    STOPPING,
+    VULGAR,
+    Token,
+    UnreadableError,
+    tokens_of,
+)
+
+__all__ = ["KINDS", "LONGEST", "Node", "UnreadableError", "negative", "parse", "product", "walk"]
 
 LONGEST = 2000
 _DEEPEST = 40
-_MOST_NODES = 1500
 
 
 class Node(NamedTuple):
@@ -34,7 +48,7 @@ class Node(NamedTuple):
 
 
 KINDS = {
-    "number": "a Fraction, and whether it was written with a decimal point",
+    "number": "a Fraction, and how many digits were written after a decimal point",
     "symbol": "a name: a letter, with its subscript, primes and accents",
     "infinity": "nothing",
     "sum": "terms",
@@ -60,162 +74,6 @@ KINDS = {
 }
 
 
-class UnreadableError(Exception):
-    """The text is no mathematics, or has something in it that is not read here."""
-
-
-_UNICODE = {
-    **dict.fromkeys("−–﹣－", "-"),
-    **dict.fromkeys("⁄∕", "/"),
-    **dict.fromkeys("×·⋅∙∗", "*"),
-    **dict.fromkeys("（", "("),
-    **dict.fromkeys("）", ")"),
-    "，": ",",
-    "；": ";",
-    "：": ":",
-    "÷": "/",
-    "√": " √",
-    "∞": r"\infty ",
-    "≤": r"\le ",
-    "⩽": r"\le ",
-    "≥": r"\ge ",
-    "⩾": r"\ge ",
-    "≠": r"\ne ",
-    "≈": r"\approx ",
-    "∪": r"\cup ",
-    "∩": r"\cap ",
-    "∖": r"\setminus ",
-    "∈": r"\in ",
-    "∅": r"\emptyset ",
-    "±": r"\pm ",
-    "∓": r"\mp ",
-    "ℝ": r"\mathbb{R}",
-    "ℤ": r"\mathbb{Z}",
-    "°": r"^\circ ",
-    "′": "'",
-    "ℓ": "l",
-    **dict.fromkeys("\u00a0\u2009\u202f\u2003", " "),
-}
-_GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi "
-    "psi omega"
-).split()
-for _name in _GREEK:
-    for _style in ("SMALL", "CAPITAL"):
-        _letter = unicodedata.lookup(f"GREEK {_style} LETTER {_name.upper().replace('LAMBDA', 'LAMDA')}")
-        _UNICODE[_letter] = f"\\{_name if _style == 'SMALL' else _name.capitalize()} "
-_UNICODE["ϕ"], _UNICODE["ϵ"] = r"\phi ", r"\epsilon "
-_TRANSLATION = str.maketrans(_UNICODE)
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ", "0123456789+-nx")
-_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋", "0123456789+-")
-_VULGAR = {
-    character: Fraction(unicodedata.numeric(character)).limit_denominator(10) for character in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
-}
-_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ]+")
-_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
-_FRACTION_CHARACTER = re.compile(f"[{''.join(_VULGAR)}]")
-
-_TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\\\\(?=(?:[dt]?frac|sqrt|leq?|geq?|pi|text|boxed|infty|cup|left|right|times|cdot)(?![A-Za-z]))(?!.*\\begin)"), r"\\"),
-    (re.compile(r"(?<=\d)\s*(?:\{,\}|\\!\s*,|,\s*\\!|\\,)\s*(?=\d{3}(?!\d))", re.ASCII), ""),
-    (re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle|limits|displaystyle|textstyle|rm|it|bf)(?![A-Za-z])\.?"), " "),
-    (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
-    (re.compile(r"(?<!\\)\\(?:[,;:! ]|q?quad(?![A-Za-z]{2}))|~"), " "),
-    (re.compile(r"\\[()\[\]]|(?<!\\)\$+"), " "),
-    (re.compile(r"\\\$"), ""),
-    (re.compile(r"\\boxed(?![A-Za-z])|\\fbox(?![A-Za-z])"), " "),
-    (re.compile(r"\*\*(?=[^*]*\*\*\s*\Z)"), ""),
-    (re.compile(r"\*\*"), "^"),
-    (re.compile(r"<="), r"\\le "),
-    (re.compile(r">="), r"\\ge "),
-    (re.compile(r"!="), r"\\ne "),
-    (re.compile(r"\\not\s*="), r"\\ne "),
-    (re.compile(r"[:：]="), "="),
-    (re.compile(r"\\(?:mathbb|mathbf|Bbb)\s*\{?\s*([RZNQC])\s*\}?(?![A-Za-z])"), r"\\set\1 "),
-    (re.compile(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?"), r"\\degrees "),
-    (re.compile(r"\\(?:colon|vcentcolon)(?![A-Za-z])"), ":"),
-)
-_THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])", re.ASCII)
-_SPACED_THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?: \d{3})+)(?![\d,]| \d)", re.ASCII)
-
-_TOKEN = re.compile(
-    r"""\s*+ (?:
-        (?P<number> (?: \d++(?:\.\d++|\.(?=/))?+ | \.\d++ ) (?: [eE][-+]?\d{1,9}(?![\d.]) )?+ )
-      | (?P<text> \\(?:text|textbf|textit|textrm|mathrm|mbox|operatorname\*?|mathit|mathsf|texttt|textnormal|emph|rm)
-            \s*+ \{ (?P<words> [^{}]*+ ) \} )
-      | (?P<command> \\[A-Za-z]++\*?+ )
-      | (?P<escaped> \\[{}|%\#&_\\] )
-      | (?P<letters> [A-Za-z]++ )
-      | (?P<symbol> [-+*/^_=<>(){}\[\]|,;:!'%√&½¼¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞] )
-    )""",
-    re.VERBOSE | re.ASCII,
-)
-
-_RELATIONS = {
-    "=": "=",
-    "<": "<",
-    ">": ">",
-    "\\lt": "<",
-    "\\gt": ">",
-    "\\le": "≤",
-    "\\leq": "≤",
-    "\\leqslant": "≤",
-    "\\ge": "≥",
-    "\\geq": "≥",
-    "\\geqslant": "≥",
-    "\\ne": "≠",
-    "\\neq": "≠",
-    "\\approx": "≈",
-    "\\simeq": "≈",
-    "\\sim": "~",
-    "\\in": "∈",
-    "\\notin": "∉",
-    "\\equiv": "≡",
-    "\\to": "→",
-    "\\rightarrow": "→",
-    "\\mapsto": "→",
-    "\\perp": "⊥",
-    "\\parallel": "∥",
-    "\\subset": "⊂",
-    "\\subseteq": "⊆",
-    "\\propto": "∝",
-}
-_SET_OPERATIONS = {"\\cup": "union", "\\bigcup": "union", "\\cap": "intersection", "\\setminus": "difference"}
-_FUNCTIONS = frozenset(
-    (
-        "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan arccot asin acos atan ln log lg exp max min gcd lcm "
-        "det sgn arg Re Im"
-    ).split()
-)
-_ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
-_ACCENTS = frozenset(
-    "hat bar vec dot ddot tilde overline widehat overrightarrow underline mathbf boldsymbol bm mathcal mathbb "
-    "mathfrak mathscr".split()
-)
-_IGNORED_COMMANDS = frozenset(("\\angle", "\\triangle", "\\displaystyle", "\\therefore"))
-_GREEK_COMMANDS = frozenset(
-    [*_GREEK, *(name.capitalize() for name in _GREEK), "varepsilon", "vartheta", "varphi", "hbar", "ell", "nabla"]
-)
-_PLAIN_NAMES = frozenset([*_GREEK, "sqrt", "infinity", "inf", "oo"]) | _FUNCTIONS
-_SEPARATING_WORDS = {"and": "and", "or": "or"}
-_UNITS = frozenset(
-    (
-        "mm cm km m kg g mg lb lbs oz s sec secs second seconds min mins minute minutes h hr hrs hour hours day days ft "
-        "feet foot in inch inches yd mi mile miles mph kmh kph mL ml L l liter liters litre litres meter meters metre "
-        "metres kilometer kilometers centimeter centimeters gram grams kilogram kilograms N J W V A Hz Pa K mol C cc "
-        "dollar dollars cent cents degree degrees rad radian radians unit units"
-    ).split()
-)
-_CLEAR_UNITS = frozenset(("mm", "cm", "km", "kg", "mg", "ml", "mL", "lb", "lbs", "oz", "ft", "hr", "hrs", "mph", "min"))
-_TWO_LETTER_WORDS = frozenset("is of to in at by no we us it on as an if so do he be my up am pm".split())
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    spaced: bool
-
-
 @lru_cache(maxsize=4096)
 def parse(text: str, commas: str = "number") -> Node:
     """Read a whole answer.
@@ -230,104 +88,13 @@ def parse(text: str, commas: str = "number") -> Node:
     """
     if len(text) > LONGEST:
         raise UnreadableError("too long")
-    tokens = _tokenize(_tidy(text, commas), formula="$" in text or "\\" in text)
+    tokens = tokens_of(text, commas)
     if not tokens:
         raise UnreadableError("empty")
     return _Parser(tokens).answer()
 
 
-def _tidy(text: str, commas: str) -> str:
-    text = text.strip().translate(_TRANSLATION) if not text.isascii() else text.strip()
-    if not text.isascii():
-        text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text)
-        text = _LOWERED.sub(lambda found: f"_{{{found[0].translate(_SUBSCRIPTS)}}}", text)
-    for pattern, replacement in _TIDY:
-        text = pattern.sub(replacement, text)
-    if commas == "number":
-        text = _join_thousands(text, _THOUSANDS, ",")
-        text = _join_thousands(text, _SPACED_THOUSANDS, " ")
-    elif commas == "decimal":
-        text = text.replace(",", ".")
-    text = text.strip()
-    while text.endswith((".", ",", ";")) and not text.endswith("\\,"):
-        text = text[:-1].rstrip()
-    return text
-
-
-def _join_thousands(text: str, pattern: re.Pattern[str], separator: str) -> str:
-    """Join the groups of a number that stands outside all brackets."""
-
-    def join(found: re.Match[str]) -> str:
-        before = text[: found.start()]
-        depth = sum(before.count(opening) for opening in "([") - sum(before.count(closing) for closing in ")]")
-        return found[0] if depth > 0 else found[1] + found[2].replace(separator, "")
-
-    return pattern.sub(join, text)
-
-
-def _tokenize(text: str, *, formula: bool) -> list[_Token]:
-    tokens: list[_Token] = []
-    place, end = 0, len(text)
-    while place < end:
-        match = _TOKEN.match(text, place)
-        if match is None:
-            if not text[place:].strip():
-                break
-            raise UnreadableError(f"unknown sign {text[place:place + 1]!r}")
-        start = match.start(match.lastgroup or 0) if match.lastgroup != "words" else match.start("text")
-        spaced = start > place
-        place = match.end()
-        kind = match.lastgroup or ""
-        if match["text"] is not None:
-            tokens += _text_tokens(match["words"], match["text"], spaced)
-        elif kind == "letters":
-            tokens += _letter_tokens(match["letters"], spaced, formula=formula)
-        else:
-            tokens.append(_Token(kind, match[kind], spaced))
-        if len(tokens) > _MOST_NODES:
-            raise UnreadableError("too many signs")
-    return tokens
-
-
-def _text_tokens(words: str, source: str, spaced: bool) -> list[_Token]:
-    """The tokens of a text command: separators, a function's name, a letter or a number, or words."""
-    inner = words.strip(" ~:\\,;")
-    if inner.lower() in _SEPARATING_WORDS:
-        return [_Token("word", _SEPARATING_WORDS[inner.lower()], spaced)]
-    if inner in _FUNCTIONS and (source.startswith("\\operatorname") or inner not in ("min", "sec")):
-        return [_Token("command", "\\" + inner, spaced)]
-    if source.startswith(("\\mathrm", "\\mathit", "\\text{e}")) and len(inner) == 1 and inner.isalpha() and inner in "deiRZ":
-        return [_Token("letter", inner, spaced)]
-    if re.fullmatch(r"-?\d+(?:\.\d+)?", inner, re.ASCII):
-        return [_Token("number", inner, spaced)]
-    if not inner:
-        return []
-    kind = "upright" if source.startswith("\\math") and len(inner) <= 3 and inner.isalpha() and inner.isascii() else "words"
-    return [_Token(kind, inner, spaced)]
-
-
-def _letter_tokens(letters: str, spaced: bool, *, formula: bool) -> list[_Token]:
-    """The tokens of a run of letters: a name that is known, a word, or a product of letters."""
-    if len(letters) == 1:
-        return [_Token("letter", letters, spaced)]
-    if letters.lower() in _SEPARATING_WORDS:
-        return [_Token("word", letters.lower(), spaced)]
-    if letters in _PLAIN_NAMES:
-        return [_Token("command", "\\" + letters, spaced)]
-    if letters in _CLEAR_UNITS or letters in ("percent", "pct"):
-        return [_Token("words", letters, spaced)]
-    for name in ("sqrt", "pi", "theta"):
-        rest = letters.removesuffix(name)
-        if rest != letters and len(rest) == 1:
-            return [_Token("letter", rest, spaced), _Token("command", "\\" + name, False)]
-    lower = letters.lower()
-    is_word = len(letters) >= (4 if formula else 3) and set(lower) & set("aeiouy") and letters[1:].islower()
-    if is_word or (lower in _TWO_LETTER_WORDS and not formula):
-        return [_Token("words", letters, spaced)]
-    return [_Token("letter", letter, spaced and number == 0) for number, letter in enumerate(letters)]
-
-
-_END = _Token("end", "", False)
+_END = Token("end", "", False)
 _CLOSING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
 _STARTS = frozenset(("number", "letter", "command"))
 
@@ -335,7 +102,7 @@ _STARTS = frozenset(("number", "letter", "command"))
 class _Parser:
     """A recursive descent over the tokens; each method reads one level of precedence."""
 
-    def __init__(self, tokens: list[_Token]) -> None:
+    def __init__(self, tokens: list[Token]) -> None:
         self.tokens = [*tokens, _END, _END]
         self.place = 0
         self.depth = 0
@@ -353,7 +120,7 @@ class _Parser:
     def is_words(self, ahead: int = 0) -> bool:
         return self.tokens[self.place + ahead].kind in ("words", "upright")
 
-    def take(self) -> _Token:
+    def take(self) -> Token:
         token = self.tokens[self.place]
         self.place += 1
         return token
@@ -407,7 +174,7 @@ class _Parser:
         if self.depth > _DEEPEST:
             raise UnreadableError("too deep")
         operands, operators = [self.operand()], []
-        while (operator := _RELATIONS.get(self.peek())) is not None:
+        while (operator := RELATIONS.get(self.peek())) is not None:
             self.take()
             operators.append(operator)
             operands.append(self.operand())
@@ -416,7 +183,7 @@ class _Parser:
 
     def operand(self) -> Node:
         first = self.set_operand()
-        while (operation := _SET_OPERATIONS.get(self.peek())) is not None:
+        while (operation := SET_OPERATIONS.get(self.peek())) is not None:
             self.take()
             first = Node("operation", (operation, first, self.set_operand()))
         if self.peek() == ":":
@@ -478,19 +245,19 @@ class _Parser:
     def starts_factor(self) -> bool:
         text, kind = self.peek(), self.kind()
         if kind == "command":
-            return text not in _RELATIONS and text not in _SET_OPERATIONS and text not in _STOPPING
+            return text not in RELATIONS and text not in SET_OPERATIONS and text not in STOPPING
         if text == "|":
             return self.bars == 0
-        return kind in ("number", "letter") or text in ("(", "[", "{", "\\{", "√") or text in _VULGAR
+        return kind in ("number", "letter") or text in ("(", "[", "{", "\\{", "√") or text in VULGAR
 
     def juxtaposed(self, value: Node) -> Node:
         """A factor without a sign before it, or the fraction of a mixed number."""
         text, kind = self.peek(), self.kind()
         whole = value.kind == "number" and value.args[0].denominator == 1 and not value.args[1]
         negated = value.kind == "negative" and value.args[0].kind == "number"
-        if text in _VULGAR and (whole or negated):
+        if text in VULGAR and (whole or negated):
             self.take()
-            return _mixed(value, _VULGAR[text])
+            return _mixed(value, VULGAR[text])
         if text == "\\frac" and (whole or negated):
             start = self.place
             fraction = self.factor()
@@ -617,7 +384,7 @@ class _Parser:
             if token.text[0] == ".":
                 raise UnreadableError("a point is no digit")
             if len(token.text) > 1:
-                self.tokens[self.place] = _Token("number", token.text[1:], False)
+                self.tokens[self.place] = Token("number", token.text[1:], False)
                 if self.tokens[self.place].text[0] == ".":
                     raise UnreadableError("a point after an argument")
                 return _number(token.text[0])
@@ -650,9 +417,9 @@ class _Parser:
         if token.text == "√":
             self.take()
             return Node("call", ("root", self.root_argument(), _number("2")))
-        if token.text in _VULGAR and token.kind == "symbol":
+        if token.text in VULGAR and token.kind == "symbol":
             self.take()
-            return _fraction(_VULGAR[token.text])
+            return _fraction(VULGAR[token.text])
         if token.text == "{":
             return self.group("{")
         if token.text in ("(", "["):
@@ -701,10 +468,11 @@ class _Parser:
             token = self.take()
             if token.kind == "number" and len(token.text) > 1:
                 self.place -= 1
-                self.tokens[self.place] = _Token("number", token.text[1:], False)
+                self.tokens[self.place] = Token("number", token.text[1:], False)
                 return token.text[0]
             return token.text
-        texts, depth = [], 0
+        texts: list[str] = []
+        depth = 0
         while True:
             token = self.take()
             if token.kind == "end":
@@ -770,11 +538,11 @@ class _Parser:
             return self.fraction()
         if name == "sqrt":
             return self.root()
-        if name in _FUNCTIONS:
-            return self.call(_ALIASES.get(name, name))
+        if name in FUNCTIONS:
+            return self.call(ALIASES.get(name, name))
         if name in ("infty", "infinity", "inf", "oo"):
             return Node("infinity", ())
-        if name in _GREEK_COMMANDS:
+        if name in GREEK_COMMANDS:
             return self.symbol(name)
         if name in ("binom", "dbinom", "tbinom"):
             return Node("call", ("binomial", self.argument(), self.argument()))
@@ -782,13 +550,13 @@ class _Parser:
             return self.named_set(name[3])
         if name in ("emptyset", "varnothing", "oslash"):
             return Node("named", ("empty",))
-        if name in _ACCENTS:
+        if name in ACCENTS:
             inside = self.raw_argument()
             accent = "" if name in ("mathbf", "boldsymbol", "bm", "mathcal") else name + ":"
             return self.symbol(f"{accent}{inside}")
         if name in ("lfloor", "lceil", "lvert", "langle", "lbrace", "lvert"):
             return self.fenced(name)
-        if "\\" + name in _IGNORED_COMMANDS:
+        if "\\" + name in IGNORED_COMMANDS:
             return self.factor()
         if name == "begin":
             return self.environment()
@@ -802,13 +570,16 @@ class _Parser:
 
     def derivative(self) -> Node | None:
         r"""`\frac{dy}{dx}` as one symbol, so that the letters do not cancel."""
-        texts, place, groups = [], self.place, 0
+        texts: list[str] = []
+        place, groups = self.place, 0
         while groups < 2 and place < len(self.tokens) and place - self.place < 12:
             token = self.tokens[place]
             texts.append(token.text)
             groups += token.text == "}"
             place += 1
-        found = re.fullmatch(r"\{(d|\\partial)(?:\^\{?2\}?)?(\\?\w*)\}\{(d|\\partial)(\\?\w+)(?:\^\{?2\}?)?\}", "".join(texts))
+        found = re.fullmatch(
+            r"\{(d|\\partial)(?:\^\{?2\}?)?(\\?\w*)\}\{(d|\\partial)(\\?\w+)(?:\^\{?2\}?)?\}", "".join(texts)
+        )
         if found is None:
             return None
         self.place = place
@@ -851,7 +622,7 @@ class _Parser:
         value = self.factor()
         while True:
             text = self.peek()
-            if self.kind() == "command" and (text[1:] in _FUNCTIONS or text in _STOPPING or text in _RELATIONS):
+            if self.kind() == "command" and (text[1:] in FUNCTIONS or text in STOPPING or text in RELATIONS):
                 return value
             if self.kind() not in ("letter", "command", "number") and text not in ("{", "√"):
                 if text == "/" and self.tokens[self.place + 1].kind == "number" and not self.tokens[self.place].spaced:
@@ -869,7 +640,13 @@ class _Parser:
         return Node("named", (name,))
 
     def fenced(self, name: str) -> Node:
-        closing = {"lfloor": "\\rfloor", "lceil": "\\rceil", "lvert": "\\rvert", "langle": "\\rangle", "lbrace": "\\rbrace"}
+        closing = {
+            "lfloor": "\\rfloor",
+            "lceil": "\\rceil",
+            "lvert": "\\rvert",
+            "langle": "\\rangle",
+            "lbrace": "\\rbrace",
+        }
         bars, self.bars = self.bars, 0
         inside = self.items()
         self.bars = bars
@@ -918,10 +695,6 @@ class _Parser:
         return name
 
 
-_STOPPING = frozenset(
-    "\\pm \\mp \\cdot \\times \\div \\bullet \\mid \\rfloor \\rceil \\rvert \\rangle \\rbrace \\end \\degrees \\hline "
-    "\\prime \\quad \\ldots \\cdots \\dots".split()
-)
 _SCALES = re.compile(
     r"\b(?:hundred|thousand|million|billion|trillion|lakh|crore|dozen|half|third|fourth|fifth|tenth|squared|cubed|times|factorial|mil|mio|mn|bn|tn)s?\b",
     re.IGNORECASE,
@@ -949,11 +722,11 @@ def _number(text: str) -> Node:
     _, _, exponent = text.lower().partition("e")
     if len(text) > 2 * MOST_DIGITS or abs(int(exponent or 0)) > MOST_DIGITS:
         raise UnreadableError("too many digits")
-    return Node("number", (Fraction(text), "." in text))
+    return Node("number", (Fraction(text), len(text.partition("e")[0].partition(".")[2])))
 
 
 def _fraction(value: Fraction) -> Node:
-    return Node("number", (value, False))
+    return Node("number", (value, 0))
 
 
 def _mixed(whole: Node, part: Fraction) -> Node:

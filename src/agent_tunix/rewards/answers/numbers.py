@@ -111,8 +111,12 @@ _MULTIPLE_OF_MONEY = re.compile(r"([kmbt])(?![^\W\d_]|-)", re.IGNORECASE)
 _MONEY = re.compile(r"[$€£¥₹]")
 _REPEATING = re.compile(r"(-?)(\d{0,40})\.(\d{0,40})\\(?:overline|bar)\{(\d{1,40})\}", re.ASCII)
 # In a formula, a letter after a number multiplies it, unless it is a clear unit; before it, a letter is part of a name.
-_LETTER_FACTOR = re.compile(r"(?<=\d)\s?(?!(?:[cmk]m|[km]g|m[lL]|ft|in|lb|oz)(?![A-Za-z]))[A-Za-z]{1,2}(?![A-Za-z])", re.ASCII)
+_LETTER_FACTOR = re.compile(
+    r"(?<=\d)\s?(?!(?:[cmk]m|[km]g|m[lL]|ft|in|lb|oz)(?![A-Za-z]))[A-Za-z]{1,2}(?![A-Za-z])", re.ASCII
+)
 _LETTER_BEFORE = re.compile(r"[^\W\d_](?<!Rs)(?<!Re)(?<!USD)(?<!EUR)\Z")
+# "min at x = 1" says more than 1.
+_EXTREME = re.compile(r"(?<![A-Za-z])(?:min|max)(?:imum|ima)?\b")
 # "The value of x = 5" is about x.
 _LEADING_WORDS = re.compile(r"\A(?:[A-Za-z]{2,20}[:,]?\s+|a\s+)+(?=\S+\s*\Z)")
 _MINUS_WORD = re.compile(r"\A(?:minus|negative)\s++(?=[\d.$])", re.IGNORECASE | re.ASCII)
@@ -178,11 +182,10 @@ def _read_number(text: str) -> Number | None:
     if "\\" in text and (repeating := _REPEATING.fullmatch(text.strip(" $."))) is not None:
         return Number(text, _repeating(*repeating.groups()))
     is_formula = text.count("$") > 1 or "\\" in text
-    if text.count("$") > 1:
-        text_read = text.replace("\\$", "").replace("$", "")
-    else:
-        text_read = text
-    left, _, right = undressed(text_read).rpartition("=")
+    bare = text.replace("\\$", "").replace("$", "") if text.count("$") > 1 else text  # dollars that delimit a formula
+    left, _, right = undressed(bare).rpartition("=")
+    if _EXTREME.search(left):
+        return None
     if left.endswith(("<", ">", "!")) or ("=" in left and _SEVERAL.search(left, left.index("="))):
         return None
     right, minus_words = _MINUS_WORD.subn("", right.strip())

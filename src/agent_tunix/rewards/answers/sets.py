@@ -1,6 +1,6 @@
-"""Sets of real numbers: intervals, inequalities in one unknown, and what is made of them, in one form.
+r"""Sets of real numbers: intervals, inequalities in one unknown, and what is made of them, in one form.
 
-A set is a tuple of pieces, in order and without overlap. `x > 2`, `2 < x`, `(2, \\infty)` and `\\{x | x > 2\\}` have the
+A set is a tuple of pieces, in order and without overlap. `x > 2`, `2 < x`, `(2, \infty)` and `\{x | x > 2\}` have the
 same pieces.
 """
 
@@ -215,7 +215,9 @@ def _list(joiner: str, items: tuple[Node, ...]) -> Pieces | None:
 
 def _union(pieces: Pieces) -> Pieces:
     """Merge pieces that touch or overlap."""
-    ordered = sorted((piece for piece in pieces if not piece.empty), key=lambda one: (one.low.value, not one.low_closed))
+    ordered = sorted(
+        (piece for piece in pieces if not piece.empty), key=lambda one: (one.low.value, not one.low_closed)
+    )
     merged: list[Piece] = []
     for piece in ordered:
         last = merged[-1] if merged else None

@@ -33,7 +33,9 @@ _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}")
 _NOT_A_WORD = re.compile(
     r"(?:(?!(?<!\w)-\d|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
 )
-_FORMULA_SIGN = re.compile(r"[=<>^*/|\\{}$≤≥≠±√∞]|(?<![A-Za-z+])\+|(?<!\w)-(?=\s*[\dA-Za-z(]\b)|\w\s*[-+]\s*\d|[(\[]\s*-?\d")
+_FORMULA_SIGN = re.compile(
+    r"[=<>^*/|\\{}$≤≥≠±√∞]|(?<![A-Za-z+])\+|(?<!\w)-(?=\s*[\dA-Za-z(]\b)|\w\s*[-+]\s*\d|[(\[]\s*-?\d"
+)
 _FORMULA_TOKEN = re.compile(r"\\?[A-Za-z]+|\d+(?:[.,]\d+)*|[^\s\w$.,;:!?'\"`]|[,;](?=\s*\S)")
 _LATEX_SPACE = re.compile(r"\\(?:left|right|[,;:! ]|q?quad)(?![A-Za-z])|~")
 _ARTICLES = frozenset({"a", "an", "the"})
