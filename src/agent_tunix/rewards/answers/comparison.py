@@ -281,7 +281,7 @@ def _node(text: str, number: Number | None) -> Node | None:
         if node.kind not in ("list", "relation", "bracket"):
             rational(node)
         return node
-    except (UnreadableError, UndefinedError, RecursionError):
+    except (UnreadableError, UndefinedError):
         return None if number is None else _node_of(number)
 
 
@@ -295,7 +295,7 @@ def _node_of(number: Number) -> Node:
 def _subject_node(subject: str) -> Node:
     try:
         return parse(subject)
-    except (UnreadableError, RecursionError):
+    except UnreadableError:
         return Node("symbol", (subject,))
 
 
@@ -421,7 +421,7 @@ def _compare_otherwise(answer: str, reference: Reference, given: Node, true: Nod
 def _answer_node(answer: str, number: Number | None, *, several: bool) -> Node | None:
     try:
         return parse(answer, "separator" if several else "number")
-    except (UnreadableError, RecursionError):
+    except UnreadableError:
         return None if number is None else _node_of(number)
 
 

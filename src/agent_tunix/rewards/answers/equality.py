@@ -7,6 +7,7 @@ r"""Equality of two answers that the grammar has read: by their structure, and o
 - A decimal equals an irrational number if it gives six digits after the point, or six in all, and they are right.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -236,7 +237,7 @@ def _compare_collections(given: Node, true: Node) -> bool | None:
     if any(len(found - {None}) > 1 for found in subjects) and {None} in subjects:
         one, other = [_solution(item) for item in one], [_solution(item) for item in other]
         return _in_order(one, other)
-    if len(one) > len(other) == len(_distinct(other)):
+    if 2 * len(other) >= len(one) > len(other) == len(_distinct(other)):
         one = _distinct(one)  # said twice
     if len(one) != len(other):
         return False
@@ -526,6 +527,8 @@ def _expanded(node: Node) -> Node:
     if node.kind == "bracket":
         parts = [_expanded(part) for part in node.args[1:]]
         choices = [part.args[1:] if part.kind == "list" else (part,) for part in parts]
+        if math.prod(map(len, choices)) > _MOST_ITEMS:
+            return node
         return Node("list", (",", *(Node("bracket", (node.args[0], *choice)) for choice in cartesian(*choices))))
     return Node("list", (",", _signed(node, 1), _signed(node, -1)))
 

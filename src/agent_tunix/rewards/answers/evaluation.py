@@ -17,7 +17,7 @@ from agent_tunix.rewards.answers.grammar import Node, walk
 _MOST_BITS = 100_000
 _LARGEST_EXPONENT = 20_000
 _DIGITS = 40
-_LARGEST_LOGARITHM = 10**7
+_LARGEST_LOGARITHM = 20_000
 _CONSTANTS = frozenset(("e", "i", "pi"))
 _REAL_FUNCTIONS = frozenset(("abs", "floor", "ceiling", "max", "min", "gcd", "lcm", "sgn"))
 # Magnitudes below and above 1, with all signs.
@@ -326,7 +326,7 @@ class _Evaluator:
         one, other = _coordinates(name, self.number)
         if not self.real:
             return context.mpc(one - 1 if self.number == 1 else one + 0.125, other - 0.375)
-        # Below 1, around 3, around 20; positive at even points, negative at the first, with signs of their own at others.
+        # Below 1, around 3 and around 20. Positive at even points, all negative at the first, of any sign at others.
         size = context.mpf(one) * (0.875, 5, 40)[self.number // 2 % 3] + 0.0625
         is_negative = self.number % 2 and (self.number == 1 or other > 0.5)
         return -size if is_negative else size

@@ -5,8 +5,8 @@ there is no answer in it. The answer is, even if what stands in its place is not
 
 1. the last `<answer>…</answer>`, of which a `\boxed{…}` inside, if there is one;
 2. of the following, the one that stands last: a `\boxed{…}` (braces may nest, and boxes with only commas, "and" or
-   "or" between them are one answer), what follows `####` to the end of its line, and an announcement, "the answer is …",
-   "final answer: …" or "answer = …", that states a number or a formula in its own line;
+   "or" between them are one answer), what follows `####` to the end of its line, and an announcement ("the answer is
+   …", "final answer: …", "answer = …") that states a number or a formula in its own line;
 3. the last number, or the formula (`$…$`, `\(…\)`, `\[…\]`) that the last number stands in.
 
 Searching takes time in proportion to the response's length, whatever is in it, and never fails.
@@ -327,7 +327,7 @@ def _reads(text: str) -> bool:
         return False
     try:
         parse(text)
-    except (UnreadableError, RecursionError):
+    except UnreadableError:
         return False
     return True
 

@@ -85,13 +85,30 @@ def parse(text: str, commas: str = "number") -> Node:
 
     Raises:
         UnreadableError: It cannot be read without doubt.
+
+    >>> parse("(1, x]").kind, parse(r"x^2 < 4").kind, parse("1, 2 and 3").kind
+    ('bracket', 'relation', 'list')
     """
     if len(text) > LONGEST:
         raise UnreadableError("too long")
     tokens = tokens_of(text, commas)
     if not tokens:
         raise UnreadableError("empty")
-    return _Parser(tokens).answer()
+    try:
+        node = _Parser(tokens).answer()
+    except RecursionError:
+        raise UnreadableError("too deep") from None
+    if _depth(node) > 2 * _DEEPEST:
+        raise UnreadableError("too deep")
+    return node
+
+
+def _depth(node: Node) -> int:
+    depth, level = 0, [node]
+    while level:
+        depth += 1
+        level = [part for one in level for part in one.args if isinstance(part, Node)]
+    return depth
 
 
 _END = Token("end", "", False)
