@@ -10,11 +10,12 @@ and wrong answers after GSM8K's own `####`, then with all endings.
 
 math-verify is called as its documentation shows, `verify(parse(reference), parse(completion))`. Beside it stand
 
+- the public call, `get_reward_function("math")(response, answer=…)`;
 - the reward's function alone;
 - the reward as a run calls it: placed by a runner, with its arguments looked up and its outcomes kept;
 - a run's whole mixture, of that one component: its totals with all that is stored of them.
 
-Each batch is scored by one of these three and by math-verify, in turns, so that other load on the machine meets all and
+Each batch is scored by one of these four and by math-verify, in turns, so that other load on the machine meets all and
 neither finds what the other has left in a cache. Printed are the rates and the median ratio of the batches, beside the
 ratio that is wanted, and every completion on which the verdicts differ. Which completions are right is known, for they
 were made: the exit status is 1 if ours is wrong on any of them.
@@ -166,10 +167,12 @@ def verify_all(samples: Sequence[Sample]) -> list[bool]:
 def compare_on(title: str, samples: Sequence[Sample]) -> bool:
     """Compare with math-verify on these completions; whether ours is right wherever the verdicts differ."""
     print(title)
-    function = get_reward_function("math").function
+    reward = get_reward_function("math")
+    function = reward.function
     with make_runner(resolve_reward("math")) as runner:
         placed = runner.reward.components[0].reward
         contenders: list[tuple[str, Score]] = [
+            ("the public call", lambda batch: [reward(s.response, answer=s.answer) == 1.0 for s in batch]),
             ("its function alone", lambda batch: [function(s.response, s.answer).value == 1.0 for s in batch]),
             ("as a run calls it", lambda batch: [score.value == 1.0 for score in placed.score(batch)]),
             ("a run's mixture of it", lambda batch: [score.value == 1.0 for score in runner.reward.score(batch)]),
@@ -216,8 +219,8 @@ def main() -> int:
     parser.add_argument("--completions", type=int, default=8192)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    if arguments.completions < 6 * BATCH:
-        parser.error(f"--completions must be at least {6 * BATCH}")
+    if arguments.completions < 8 * BATCH:
+        parser.error(f"--completions must be at least {8 * BATCH}")
     logging.disable(logging.WARNING)
     rng = random.Random(arguments.seed)
     made = [make_problem(rng) for _ in range(2000)]

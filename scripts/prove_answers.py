@@ -3,10 +3,15 @@
     python scripts/prove_answers.py fuzz [--strings 200000] [--seed 0]
     python scripts/prove_answers.py isolated [--strings 500]
     python scripts/prove_answers.py forms FILE.jsonl…
+    python scripts/prove_answers.py references DIRECTORY
+    python scripts/prove_answers.py mutants DIRECTORY [--strings 5000] [--seed 0]
 
 `fuzz`: strings made by Hypothesis through extraction, comparison and every built-in that runs in this process: no
 exception, no value outside the documented range, no call over the limit. `isolated`: strings through those that run
 code in a process of its own. `forms`: every reference of GSM8K's files in every surface form, and no neighbour of it.
+`references`: published references, in a box, are right; those that `math` refuses are listed. `mutants`: references
+with one edit (a sign, a digit, a relation, a bracket, a letter, a part); those that are paid are listed, to be read. The
+directory is that of the evaluation data of Qwen2.5-Math: a folder a data set, each with `test.jsonl`.
 
 `scripts/proofs.py` calls the functions; each returns what was seen and raises AssertionError with the first case that
 does not hold.
@@ -15,6 +20,8 @@ does not hold.
 import argparse
 import gc
 import json
+import random
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -25,10 +32,12 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from agent_tunix.errors import BadReferenceError, UndecidedAnswerError
 from agent_tunix.rewards import Outcome, Sample, get_reward_function
 from agent_tunix.rewards.answers import (
     Ruling,
     Verdict,
+    boxed_answer,
     compare_answers,
     extract_answer,
     extract_choice,
@@ -83,6 +92,97 @@ def prove_forms(files: list[Path]) -> dict[str, Any]:
     wrong = list(find_misjudged(references, lambda response, answer: judge(response, answer=answer) == 1.0))
     assert not wrong, f"{len(wrong)} misjudged, first {wrong[0]}"
     return {"references": len(references), "misjudged": 0}
+
+
+DATA_SETS = {
+    "math": "answer",
+    "math500": "answer",
+    "olympiadbench": "final_answer",
+    "minerva_math": "solution",
+    "carp_en": "answer",
+    "gaokao2023en": "answer",
+    "college_math": "answer",
+    "asdiv": "answer",
+    "svamp": "Answer",
+}
+
+
+def read_references(directory: Path) -> dict[str, list[str]]:
+    """Return the references of each data set that the directory has."""
+    found = {}
+    for name, column in DATA_SETS.items():
+        file = directory / name / "test.jsonl"
+        if file.is_file():
+            rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+            values = [row[column] for row in rows]
+            texts = [",".join(value) if isinstance(value, list) else str(value) for value in values]
+            found[name] = [(boxed_answer(text) or "") if column == "solution" else text for text in texts]
+    return found
+
+
+def _value(name: str, response: str, reference: str) -> float | str | None:
+    try:
+        return get_reward_function(name)(response, answer=reference)
+    except BadReferenceError:
+        return "refused"
+    except UndecidedAnswerError:
+        return "undecided"
+
+
+def prove_references(directory: Path) -> dict[str, Any]:
+    """Every reference in a box: right for `math` unless it is refused, and for `answer_correctness` always."""
+    seen: dict[str, Any] = {}
+    for name, references in read_references(directory).items():
+        values = {text: _value("math", rf"so it is \boxed{{{text}}}", text) for text in references if text.strip()}
+        wrong = [text for text, value in values.items() if value not in (1.0, "refused")]
+        words = [text for text in values if _value("answer_correctness", rf"so it is \boxed{{{text}}}", text) != 1.0]
+        assert not wrong, f"{name}: wrong {wrong[:3]}"
+        assert not words, f"{name}: wrong as words {words[:3]}"
+        seen[name] = {"references": len(references), "refused": [text for text in values if values[text] == "refused"]}
+    return seen
+
+
+def prove_mutants(directory: Path, count: int = 5000, seed_number: int = 0) -> dict[str, Any]:
+    """References with one edit, and those that `math` or `answer_correctness` pays all the same."""
+    rng = random.Random(seed_number)
+    references = [text for texts in read_references(directory).values() for text in texts if text.strip()]
+    paid = []
+    for _ in range(count):
+        reference = rng.choice(references)
+        mutant = mutate(reference, rng)
+        values = [_value(name, f"<answer>{mutant}</answer>", reference) for name in ("math", "answer_correctness")]
+        if mutant != reference and 1.0 in values:
+            paid.append((reference, mutant))
+    return {"mutants": count, "paid": paid}
+
+
+def mutate(reference: str, rng: random.Random) -> str:
+    """Return the reference with one edit."""
+    edits = [("sign", -1, "")] if re.search(r"[1-9$]", reference) else [("none", -1, "")]
+    edits += [("digit", found.start(), found[0]) for found in re.finditer(r"\d", reference)]
+    edits += [("swap", found.start(), found[0]) for found in re.finditer(r"[-+<>=()\[\]]", reference)]
+    edits += [("drop", found.start(), found[0]) for found in re.finditer(r"[(){}\[\]]", reference)]
+    edits += [
+        ("letter", found.start(), found[0]) for found in re.finditer(r"(?<![A-Za-z\\])[a-z](?![A-Za-z])", reference)
+    ]
+    edits += [
+        ("part", found.start(), found[0]) for found in re.finditer(r",(?![^(\[{]*[)\]}])|;| or | and ", reference)
+    ]
+    kind = rng.choice(sorted({edit[0] for edit in edits}))
+    _, place, old = rng.choice([edit for edit in edits if edit[0] == kind])
+    if kind == "none":
+        return reference
+    if kind == "sign":
+        return f"$-{reference[1:]}" if reference.startswith("$") else f"-{reference}"
+    if kind == "part":
+        return rng.choice([reference[:place], reference[place + len(old) :]])
+    new = {
+        "digit": lambda: rng.choice("0123456789".replace(old, "")),
+        "swap": lambda: {"-": "+", "+": "-", "<": ">", ">": "<", "=": "<", "(": "[", ")": "]", "[": "(", "]": ")"}[old],
+        "drop": lambda: "",
+        "letter": lambda: rng.choice("abkmnpxyz".replace(old, "")),
+    }[kind]()
+    return reference[:place] + new + reference[place + 1 :]
 
 
 def _prove(names: list[str], strings: int, seed_number: int, limit_s: float) -> dict[str, Any]:
@@ -161,7 +261,7 @@ def _prove(names: list[str], strings: int, seed_number: int, limit_s: float) -> 
 def main() -> None:
     """Run the proof that was asked for and print what it saw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("proof", choices=["fuzz", "isolated", "forms"])
+    parser.add_argument("proof", choices=["fuzz", "isolated", "forms", "references", "mutants"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--strings", type=int)
     parser.add_argument("--seed", type=int, default=0)
@@ -169,6 +269,18 @@ def main() -> None:
     warnings.simplefilter("error")
     if arguments.proof == "forms":
         print(prove_forms(arguments.files))
+    elif arguments.proof == "references":
+        for name, seen in prove_references(arguments.files[0]).items():
+            print(
+                f"{name}: {seen['references']}, refused: {len(seen['refused'])}",
+                *map(repr, seen["refused"]),
+                sep="\n    ",
+            )
+    elif arguments.proof == "mutants":
+        result = prove_mutants(arguments.files[0], arguments.strings or 5000, arguments.seed)
+        print(f"{result['mutants']} mutants, paid: {len(result['paid'])}")
+        for reference, mutant in result["paid"]:
+            print(f"    {mutant!r} for {reference!r}")
     elif arguments.proof == "fuzz":
         print(prove_fuzz(arguments.strings or 200_000, arguments.seed))
     else:

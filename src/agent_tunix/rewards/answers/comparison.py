@@ -71,7 +71,7 @@ _UNIT = re.compile(r"\d\s*(?:\\(?:text|mathrm)\{[\s~]*)?([A-Za-z]{1,12})\}?\s*\.
 _NOTHING = frozenset(("n/a", "?"))
 _WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{2,}\s*,", re.ASCII)
 _SEVERAL_PARTS = re.compile(
-    r"""\n | [;] | ,(?!\d{3}(?!\d)) | \\[cl]?dots(?![A-Za-z]) | \\text | \\lim(?![A-Za-z])
+    r"""\n | [;] | ,(?!\d{3}(?!\d)) | \\[cl]?dots(?![A-Za-z]) | \\(?:text|mbox|mathrm) | \\lim(?![A-Za-z])
       | (?<![A-Za-z\\])(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|det|gcd|lcm|mod)(?![A-Za-z]))[A-Za-z]{3,}
         (?![A-Za-z*]*\})""",
     re.VERBOSE,
