@@ -10,8 +10,8 @@
 exception, no value outside the documented range, no call over the limit. `isolated`: strings through those that run
 code in a process of its own. `forms`: every reference of GSM8K's files in every surface form, and no neighbour of it.
 `references`: published references, in a box, are right; those that `math` refuses are listed. `mutants`: references
-with one edit (a sign, a digit, a relation, a bracket, a letter, a part); those that are paid are listed, to be read. The
-directory is that of the evaluation data of Qwen2.5-Math: a folder a data set, each with `test.jsonl`.
+with one edit (a sign, a digit, a relation, a bracket, a letter, a part); those that are paid are listed, to be read.
+The directory is that of the evaluation data of Qwen2.5-Math: a folder a data set, each with `test.jsonl`.
 
 `scripts/proofs.py` calls the functions; each returns what was seen and raises AssertionError with the first case that
 does not hold.
@@ -156,6 +156,9 @@ def prove_mutants(directory: Path, count: int = 5000, seed_number: int = 0) -> d
     return {"mutants": count, "paid": paid}
 
 
+SWAPPED = {"-": "+", "+": "-", "<": ">", ">": "<", "=": "<", "(": "[", ")": "]", "[": "(", "]": ")"}
+
+
 def mutate(reference: str, rng: random.Random) -> str:
     """Return the reference with one edit."""
     edits = [("sign", -1, "")] if re.search(r"[1-9$]", reference) else [("none", -1, "")]
@@ -176,12 +179,12 @@ def mutate(reference: str, rng: random.Random) -> str:
         return f"$-{reference[1:]}" if reference.startswith("$") else f"-{reference}"
     if kind == "part":
         return rng.choice([reference[:place], reference[place + len(old) :]])
-    new = {
-        "digit": lambda: rng.choice("0123456789".replace(old, "")),
-        "swap": lambda: {"-": "+", "+": "-", "<": ">", ">": "<", "=": "<", "(": "[", ")": "]", "[": "(", "]": ")"}[old],
-        "drop": lambda: "",
-        "letter": lambda: rng.choice("abkmnpxyz".replace(old, "")),
-    }[kind]()
+    if kind == "digit":
+        new = rng.choice("0123456789".replace(old, ""))
+    elif kind == "letter":
+        new = rng.choice("abkmnpxyz".replace(old, ""))
+    else:
+        new = SWAPPED[old] if kind == "swap" else ""
     return reference[:place] + new + reference[place + 1 :]
 
 

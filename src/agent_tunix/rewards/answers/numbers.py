@@ -200,6 +200,8 @@ def _read_number(text: str) -> Number | None:
     after = match.end() if multiple is None else multiple.end()
     if _SCALE_WORD.search(right, 0, match.start()) or _SCALE_WORD.search(right, after):
         return None
+    if match["digits"] and "," in match["digits"] and right[: match.start()].rstrip().endswith(("(", "[", "{")):
+        return None  # (2,251,252) is a tuple
     if _LETTER_BEFORE.search(right[max(0, match.start() - 4) : match.start()]):
         return None
     if is_formula and "\\text" not in text and "\\mathrm" not in text and _LETTER_FACTOR.match(right, match.end()):
