@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.training.test_meshes import EIGHT_DEVICES, QUICK_TO_COMPILE
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +28,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Findings of a process with eight virtual devices, by mesh."""
     dumps = tmp_path_factory.mktemp("dumps")
     flags = (
-        "--xla_force_host_platform_device_count=8",
+        EIGHT_DEVICES,
+        *QUICK_TO_COMPILE,
         f"--xla_dump_to={dumps}",
         "--xla_dump_hlo_as_text",
         "--xla_dump_hlo_module_re=.*generate.*",

@@ -2,7 +2,8 @@
 
 import importlib.util
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -20,13 +21,14 @@ NO_RAY = pytest.mark.skipif(
 REPRESENTATIVE = ("raises", "bad reference", "extras that cannot be pickled", "os._exit", "a child process left behind")
 # Long beside what a well-behaved call takes, so that a machine that halts for a moment makes none of them late.
 SHORT_S, LONG_S = 5.0, 60.0
+KILLS_ALL = "kills its parent"
 
 
 @contextmanager
-def running(convention: str, place: str, timeout_s: float) -> Iterator[Runner[Mixture]]:
+def running(convention: str, place: str, timeout_s: float, num_workers: int = 2) -> Iterator[Runner[Mixture]]:
     before = take_stock()
     with make_runner(
-        resolve_faulty(convention), place, timeout_s=timeout_s, memory_mb=MEMORY_MB, num_workers=2
+        resolve_faulty(convention), place, timeout_s=timeout_s, memory_mb=MEMORY_MB, num_workers=num_workers
     ) as runner:
         yield runner
     check_nothing_left(before)
@@ -43,16 +45,17 @@ def patient() -> Iterator[Runner[Mixture]]:
         yield runner
 
 
-@pytest.fixture(scope="module")
-def impatient() -> Iterator[Runner[Mixture]]:
+# First, so that it has ended when `patient` takes stock.
+def test_faults_that_never_end_are_ended_and_cost_nobody_else() -> None:
+    """A worker for each, so that all limits pass at once."""
+    never_ending = [name for name, fault in FAULTS.items() if fault.never_ends and name != KILLS_ALL]
+    with running("plain", "process", SHORT_S, num_workers=len(never_ending)) as runner:
+        check(runner, ["before", *never_ending, "after", "long after", "last of all"])
+
+
+def test_a_fault_that_kills_all_workers_is_ended_and_costs_nobody_else() -> None:
     with running("plain", "process", SHORT_S) as runner:
-        yield runner
-
-
-# First, so that the workers of `impatient` are replaced no more when `patient` takes stock.
-@pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if fault.never_ends])
-def test_a_fault_that_never_ends_is_ended_and_costs_nobody_else(fault: str, impatient: Runner[Mixture]) -> None:
-    check(impatient, ["before", fault, "after", "long after", "last of all"])
+        check(runner, ["before", KILLS_ALL, "after", "long after", "last of all"])
 
 
 @pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if not fault.never_ends])
@@ -64,10 +67,28 @@ def test_the_same_workers_score_on(patient: Runner[Mixture]) -> None:
     check(patient, ["x" * length for length in range(1, 100)])
 
 
-@pytest.mark.parametrize(
-    ("convention", "place"),
-    [*((name, "process") for name in CONVENTIONS if name != "plain"), pytest.param("plain", "ray", marks=NO_RAY)],
-)
-def test_other_conventions_and_places_have_the_same_outcomes(convention: str, place: str) -> None:
-    with running(convention, place, SHORT_S) as runner:
-        check(runner, ["before", *REPRESENTATIVE, "sleeps for ever", "after"], convention)
+def check_representative(runner: Runner[Mixture], convention: str) -> None:
+    check(runner, ["before", *REPRESENTATIVE, "sleeps for ever", "after"], convention)
+
+
+def test_other_conventions_have_the_same_outcomes() -> None:
+    """All at once, so that their limits pass at once."""
+    conventions = [name for name in CONVENTIONS if name != "plain"]
+    before = take_stock()
+    with ExitStack() as stack, ThreadPoolExecutor(len(conventions)) as pool:
+        runners = [
+            stack.enter_context(
+                make_runner(
+                    resolve_faulty(convention), "process", timeout_s=SHORT_S, memory_mb=MEMORY_MB, num_workers=1
+                )
+            )
+            for convention in conventions
+        ]
+        list(pool.map(check_representative, runners, conventions))
+    check_nothing_left(before)
+
+
+@NO_RAY
+def test_workers_of_ray_have_the_same_outcomes() -> None:
+    with running("plain", "ray", SHORT_S) as runner:
+        check_representative(runner, "plain")

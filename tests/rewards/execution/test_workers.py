@@ -325,16 +325,19 @@ def test_nobody_waits_for_jobs_that_come_with_the_end() -> None:
     executor = LocalExecutor(ExecutionSettings(num_workers=1))
     recipe = recipe_of(resolve_faulty().components[0].reward)
     assert recipe is not None
-    futures = [executor.submit(Job(recipe, [Sample("x", columns={"slow": Slow()})], [(0,)]))]
+    first = executor.submit(Job(recipe, [Sample("x", columns={"slow": Slow()})], [(0,)]))
     entered.wait()
+    later = [executor.submit(Job(recipe, samples_of(["x"]), [(0,)]))]
     closing = threading.Thread(target=executor.close)
     closing.start()
     with raises(RewardError, "workers_closed"):  # once it has begun to close
         while True:
-            futures.append(executor.submit(Job(recipe, samples_of(["x"]), [(0,)])))
+            later.append(executor.submit(Job(recipe, samples_of(["x"]), [(0,)])))
     left.set()
     closing.join()
-    assert all(future.done() for future in futures)
+    # The thread takes up the later jobs once it has left, and then ends before it hears of any of them.
+    assert all(future.cancelled() for future in later)
+    assert first.done(), "the worker may have scored it"
 
 
 @pytest.mark.slow
