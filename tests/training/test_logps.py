@@ -32,6 +32,7 @@ PLAIN = Architecture(
     rope={"full_attention": Rope(10_000.0)},
     qk_norm=True,
 )
+ONE_LAYER = dataclasses.replace(PLAIN, num_layers=1, layer_kinds=("full_attention",))
 SLIDING = {
     **{name: getattr(PLAIN, name) for name in PLAIN.__dataclass_fields__},
     "layer_kinds": ("sliding_attention", "full_attention"),
@@ -44,21 +45,12 @@ SLIDING = {
     "activation": "gelu_tanh",
 }
 ARCHITECTURES = {
-    "plain": PLAIN,
     "sliding": Architecture(**SLIDING),
     # One of each kind of weight that the others lack.
-    "untied": dataclasses.replace(
-        PLAIN,
-        tied_embeddings=False,
-        qk_norm=False,
-        qkv_bias=True,
-        num_kv_heads=4,
-        num_layers=1,
-        layer_kinds=("full_attention",),
-    ),
+    "untied": dataclasses.replace(ONE_LAYER, tied_embeddings=False, qk_norm=False, qkv_bias=True, num_kv_heads=4),
 }
-# With an adapter, beside a base in full or in few bits.
-ADAPTED: dict[str, Quantization | None] = {"adapter": None, "quantised": "nf4"}
+# With an adapter, beside a base in few bits.
+ADAPTED: dict[str, Quantization] = {"quantised": "nf4"}
 
 B, G, P, T = 3, 4, 7, 6
 RNG = np.random.default_rng(0)
@@ -77,7 +69,7 @@ def model(request: pytest.FixtureRequest) -> Iterator[Any]:
     name = request.param
     with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
         float64 = jnp.dtype("float64")
-        architecture, quantization = ARCHITECTURES.get(name, PLAIN), ADAPTED.get(name)
+        architecture, quantization = ARCHITECTURES.get(name, ONE_LAYER), ADAPTED.get(name)
         model = Decoder(architecture, dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0), quantization=quantization)
         for _, module in nnx.iter_modules(model):
             if isinstance(module, Projection) and module.quantization is not None:
