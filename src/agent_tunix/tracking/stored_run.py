@@ -9,6 +9,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking.metrics_file import read_rows
 from agent_tunix.tracking.rollouts import RolloutReader
 
@@ -81,7 +82,7 @@ class StoredRun:
         """
         path = self.root / "environment.json"
         try:
-            environment = json.loads(path.read_text(encoding="utf-8"))
+            environment = json.loads(read_regular(path))
             if not isinstance(environment, dict):
                 raise ValueError(f"it holds {type(environment).__name__}, not an object")
         except (OSError, ValueError, RecursionError) as error:
