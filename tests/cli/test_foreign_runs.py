@@ -608,6 +608,23 @@ def test_a_line_of_metrics_that_nests_without_end_is_an_error(world: World) -> N
         _ = StoredRun(world.run).rows
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"step": 1%s}' % ("0" * 400),
+        '{"step": 1, "rewards/total/mean": 1%s}' % ("0" * 400),
+        '{"step": 1, "rewards/total/mean": "x", "time/step_s": {}}',
+        '{"step": 1, "rewards/total/mean": NaN, "time/step_s": Infinity}',
+        '{"step": 1, "rewards/total/mean": 1e999, "time/step_s": 1e999}',
+    ],
+)
+def test_metrics_that_are_no_numbers_crash_no_command(row: str, world: World) -> None:
+    (world.run / "metrics.jsonl").write_text(f"{row}\n{row}\n")
+    for command in (["report"], ["compare"], ["rewards", "diagnose"]):
+        ran = invoke(*command, "run")
+        assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
+
+
 def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> None:
     world.configure({"data.source": "tfds", "data.path": "evil"})
     with raises(UntrustedRunError, "untrusted_run"):

@@ -16,12 +16,13 @@ from typing import Any, BinaryIO
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import open_regular
 from agent_tunix.tracking.closing import Closing
-from agent_tunix.tracking.values import to_plain
+from agent_tunix.tracking.values import is_metric, to_plain
 
 WRITING_REMEDY = "free some space or correct the permissions, then go on with training.resume=true"
 READING_REMEDY = "give the directory of a run, and see that its files may be read"
 
 _LONGEST_LINE = 64 * 2**20
+_LONGEST_INT = 18
 
 
 class MetricsFile(Closing):
@@ -81,6 +82,16 @@ def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows as `iterate_rows` does, with None for what is no finite number and no histogram of such.
+
+    Raises:
+        RunDirectoryError: The file cannot be read, or a line before the last is no row.
+    """
+    for row in iterate_rows(path):
+        yield {name: value if is_metric(value) else None for name, value in row.items()}
+
+
 def cut_after(path: Path, step: int) -> None:
     """Remove the rows of later steps, and a torn last line.
 
@@ -136,6 +147,13 @@ def problem_of_finished(path: Path) -> str | None:
     return None if last else f"{path} is empty, though the run finished"
 
 
+def _parse_int(text: str) -> int:
+    """Return an integer that is also a number of other kinds."""
+    if len(text) > _LONGEST_INT:
+        raise ValueError("too large an integer")
+    return int(text)
+
+
 def _lines_of(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines; of one that is longer than any row, pieces, which are none."""
     return iter(functools.partial(file.readline, _LONGEST_LINE), b"")
@@ -145,8 +163,8 @@ def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     with _explained(path, "read", READING_REMEDY), open_regular(path) as file:
         for number, line in enumerate(_lines_of(file), start=1):
             try:
-                row = json.loads(line)
-                if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                row = json.loads(line, parse_int=_parse_int, parse_constant=lambda _: None)
+                if not isinstance(row, dict) or type(row.get("step")) is not int:
                     raise ValueError("no object with a step")
             except (ValueError, RecursionError) as error:
                 if len(line) < _LONGEST_LINE and not file.readline(1):  # The last one; it may be half written.
