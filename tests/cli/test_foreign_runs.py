@@ -122,6 +122,14 @@ def _of(world: World) -> dict[str, dict[str, Any]]:
         "a judge at the usual endpoint": {
             "reward.components": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}}
         },
+        "a judge whose endpoint is null": {
+            "reward.components": {
+                "tone": {
+                    "function": "judge",
+                    "args": {"model": "m", "rubric": "r", "base_url": None, "api_key_env": None},
+                }
+            }
+        },
         "a judge's cache": {
             "reward.components": {
                 "tone": {"function": "pairwise_judge", "args": {"model": "m", "cache": "/etc/cron.d/evil"}}
@@ -155,6 +163,7 @@ ATTACKS = (
     "a mapping",
     "a judge",
     "a judge at the usual endpoint",
+    "a judge whose endpoint is null",
     "a judge's cache",
     "a judge by rewards.args",
     "a reward model's Python",
@@ -551,6 +560,69 @@ def test_files_that_others_may_not_read_are_not_evaluated_for_a_stranger(world: 
     with raises(UntrustedRunError, "untrusted_run"):
         read_request(EvaluateConfig(checkpoint_dir="run"))
     read_request(EvaluateConfig(checkpoint_dir="run", trust=True))
+
+
+def test_the_run_that_is_compared_with_is_a_strangers_too(world: World) -> None:
+    secret = world.elsewhere / "secret.jinja"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    world.configure({"prompt.chat_template": str(secret)})
+    own = world.here / "own"
+    write_run(own)
+    (own / "config.yaml").write_text(to_yaml(Config()))
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="own", compare_with="run"))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "metrics.jsonl", "environment.json", "status.json", "signature.json", "findings.jsonl"]
+)
+def test_pipes_and_devices_are_not_waited_for(kind: str, name: str, world: World) -> None:
+    (world.run / name).unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(world.run / name)
+    else:
+        (world.run / name).symlink_to("/dev/zero")
+    for command in (
+        ["rewards", "replay", "run"],
+        ["rewards", "diagnose", "run"],
+        ["report", "run"],
+        ["compare", "run"],
+    ):
+        ran = invoke(*command)
+        assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
+
+
+def test_rollouts_that_are_a_pipe_are_an_error(world: World) -> None:
+    for path in (world.run / "rollouts").iterdir():
+        path.unlink()
+    os.mkfifo(world.run / "rollouts" / "step_000001-000001.parquet")
+    with raises(RunDirectoryError, "inaccessible_rollouts"):
+        StoredRun(world.run).rollouts.steps()
+
+
+def test_a_line_of_metrics_that_nests_without_end_is_an_error(world: World) -> None:
+    (world.run / "metrics.jsonl").write_text("[" * 100_000 + "\n" + '{"step": 1}\n')
+    with raises(RunDirectoryError, "damaged_metrics"):
+        _ = StoredRun(world.run).rows
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"step": 1%s}' % ("0" * 400),
+        '{"step": 1, "rewards/total/mean": 1%s}' % ("0" * 400),
+        '{"step": 1, "rewards/total/mean": "x", "time/step_s": {}}',
+        '{"step": 1, "rewards/total/mean": NaN, "time/step_s": Infinity}',
+        '{"step": 1, "rewards/total/mean": 1e999, "time/step_s": 1e999}',
+    ],
+)
+def test_metrics_that_are_no_numbers_crash_no_command(row: str, world: World) -> None:
+    (world.run / "metrics.jsonl").write_text(f"{row}\n{row}\n")
+    for command in (["report"], ["compare"], ["rewards", "diagnose"]):
+        ran = invoke(*command, "run")
+        assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
 
 
 def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> None:

@@ -18,6 +18,7 @@ import yaml
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
+from agent_tunix.regular_files import open_regular
 
 T = TypeVar("T")
 
@@ -149,7 +150,7 @@ def check_yaml(path: Path) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_MAX_BYTES + 1)
     except FileNotFoundError as error:
         text = f"{path} does not exist; give the directory of a run, which holds a config.yaml"

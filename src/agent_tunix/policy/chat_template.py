@@ -18,6 +18,7 @@ from jinja2.parser import Parser
 
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.limited_jinja import LimitedEnvironment, TemplateLimitError
+from agent_tunix.regular_files import read_regular
 
 _SUFFIXES = (".jinja", ".jinja2", ".j2")
 
@@ -98,7 +99,7 @@ def read_chat_template(setting: str) -> str:
             code="unknown_chat_template",
         )
     try:
-        return Path(setting).expanduser().read_text(encoding="utf-8")
+        return read_regular(Path(setting).expanduser()).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"prompt.chat_template={setting} cannot be read: {error}; correct the path", code="unreadable_chat_template"
@@ -115,11 +116,11 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
     """
     file = directory / "chat_template.jinja"
     if file.is_file():
-        return file.read_text(encoding="utf-8"), f"the chat template of {directory}"
+        return read_regular(file).decode("utf-8"), f"the chat template of {directory}"
     found = settings.get("chat_template")
     if found is None and (legacy := directory / "chat_template.json").is_file():
         try:
-            found = json.loads(legacy.read_text(encoding="utf-8")).get("chat_template")
+            found = json.loads(read_regular(legacy)).get("chat_template")
         except (ValueError, AttributeError) as error:
             raise ModelError(
                 f"{legacy} should hold an object with chat_template, but: {error}", code="damaged_config"

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import LayerKind, Rope
+from agent_tunix.regular_files import read_regular
 
 # What a kind of rotary embedding needs beside its base.
 _ROPE_KEYS = {"default": (), "linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor")}
@@ -38,7 +39,7 @@ class ConfigFile:
             ModelError: It cannot be read, or holds no JSON object.
         """
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(read_regular(path))
         except (OSError, ValueError) as error:
             raise ModelError(f"{path} cannot be read as JSON: {error}", code="damaged_config") from error
         if not isinstance(values, dict):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import ModelError
+from agent_tunix.regular_files import read_regular
 
 INDEX = "model.safetensors.index.json"
 # Beside the weights. The tokenizer is read from tokenizer.json; the rest of its files say what is special in it.
@@ -107,7 +108,7 @@ def _shards(directory: Path) -> set[str]:
     if not path.is_file():
         return set()
     try:
-        index: Any = json.loads(path.read_text(encoding="utf-8"))
+        index: Any = json.loads(read_regular(path))
         return {str(name) for name in index["weight_map"].values()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.tensors import Tensor, list_tensors
+from agent_tunix.regular_files import read_regular
 
 # What a whole file of weights may be stored in; quantised types need scales that nobody reads here.
 _TYPES = ("F64", "F32", "F16", "BF16")
@@ -172,7 +173,7 @@ def list_files(directory: Path) -> list[Path]:
         names = sorted(directory.glob("*.safetensors"))
         return [file for file in names if not file.name.startswith(("adapter_", "consolidated"))]
     try:
-        weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        weight_map: dict[str, str] = json.loads(read_regular(index))["weight_map"]
         files = [directory / name for name in sorted(set(weight_map.values()))]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(

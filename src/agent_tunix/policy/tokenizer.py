@@ -24,6 +24,7 @@ from agent_tunix.config.schema import PromptConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.chat_template import ChatTemplate, find_chat_template, read_chat_template
 from agent_tunix.policy.directory import fingerprint_tokenizer
+from agent_tunix.regular_files import read_regular
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
@@ -268,7 +269,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
+        loaded = json.loads(read_regular(path))
     except ValueError as error:
         raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
     if not isinstance(loaded, dict):

@@ -170,8 +170,15 @@ class _Lookup:
             yield CodePart("reward_model", name, f"python={given['python']}")
 
     def _arguments(self, name: str, function: str, args: object) -> dict[str, Any]:
+        # Null says nothing: a judge whose `base_url` is null asks the usual endpoint, with the usual key.
         sources = (args, self.args.get(name), self.args.get(function))
-        return {key: value for source in sources if isinstance(source, Mapping) for key, value in source.items()}
+        return {
+            key: value
+            for source in sources
+            if isinstance(source, Mapping)
+            for key, value in source.items()
+            if value is not None
+        }
 
     def _file_of_module(self, module: str) -> Path | None:
         """Return the file of a module, looked for where `resolve` does; None where it is not found."""

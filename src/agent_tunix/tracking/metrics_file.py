@@ -6,18 +6,23 @@ checkpoint does not know. For that to lose nothing, a step's row is written befo
 """
 
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.regular_files import open_regular
 from agent_tunix.tracking.closing import Closing
-from agent_tunix.tracking.values import to_plain
+from agent_tunix.tracking.values import is_metric, to_plain
 
 WRITING_REMEDY = "free some space or correct the permissions, then go on with training.resume=true"
 READING_REMEDY = "give the directory of a run, and see that its files may be read"
+
+_LONGEST_LINE = 64 * 2**20
+_LONGEST_INT = 18
 
 
 class MetricsFile(Closing):
@@ -77,6 +82,16 @@ def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows as `iterate_rows` does, with None for what is no finite number and no histogram of such.
+
+    Raises:
+        RunDirectoryError: The file cannot be read, or a line before the last is no row.
+    """
+    for row in iterate_rows(path):
+        yield {name: value if is_metric(value) else None for name, value in row.items()}
+
+
 def cut_after(path: Path, step: int) -> None:
     """Remove the rows of later steps, and a torn last line.
 
@@ -117,9 +132,9 @@ def problem_of_finished(path: Path) -> str | None:
     While a run is at work, or where it was killed, each of these may be so without damage.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             last = b""
-            for line in file:
+            for line in _lines_of(file):
                 last = line
         if last and not (last.endswith(b"\n") and isinstance(json.loads(last), dict)):
             raise ValueError
@@ -127,20 +142,32 @@ def problem_of_finished(path: Path) -> str | None:
         return f"{path} is missing, though the run finished"
     except OSError as error:
         return f"{path} could not be read: {error.strerror}"
-    except ValueError:
+    except (ValueError, RecursionError):
         return f"{path} is cut off within its last line, though the run finished"
     return None if last else f"{path} is empty, though the run finished"
 
 
+def _parse_int(text: str) -> int:
+    """Return an integer that is also a number of other kinds."""
+    if len(text) > _LONGEST_INT:
+        raise ValueError("too large an integer")
+    return int(text)
+
+
+def _lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines; of one that is longer than any row, pieces, which are none."""
+    return iter(functools.partial(file.readline, _LONGEST_LINE), b"")
+
+
 def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    with _explained(path, "read", READING_REMEDY), open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+    with _explained(path, "read", READING_REMEDY), open_regular(path) as file:
+        for number, line in enumerate(_lines_of(file), start=1):
             try:
-                row = json.loads(line)
-                if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                row = json.loads(line, parse_int=_parse_int, parse_constant=lambda _: None)
+                if not isinstance(row, dict) or type(row.get("step")) is not int:
                     raise ValueError("no object with a step")
-            except ValueError as error:
-                if not file.readline():  # The last one; it may be half written.
+            except (ValueError, RecursionError) as error:
+                if len(line) < _LONGEST_LINE and not file.readline(1):  # The last one; it may be half written.
                     return
                 raise RunDirectoryError(
                     f"each line of {path} should be a JSON object with a step, but line {number} is not ({error}); "

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent_tunix.errors import Interrupted
+from agent_tunix.regular_files import open_regular
 from agent_tunix.tracking.durable import write_new
 
 _NAME = "status.json"
@@ -89,11 +90,7 @@ def record_failure(
     _write(root, Outcome(status, tuple(overrides), f"{type(error).__name__}: {first_line}"[:500]))
 
 
-def _open(path: Path) -> BinaryIO:
-    return path.open("rb")
-
-
-def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = _open) -> Outcome:
+def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regular) -> Outcome:
     """Return how the run of a directory ended, or that it goes on.
 
     Args:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.tracking.metrics_file import iterate_rows, problem_of_finished
+from agent_tunix.tracking.metrics_file import iterate_metrics, problem_of_finished
 from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import compare_ends
@@ -112,7 +112,7 @@ def metric_names(runs: Iterable[tuple[str, Path]]) -> list[str]:
     names: set[str] = set()
     for _, root in runs:
         with contextlib.suppress(RunDirectoryError):
-            for row in iterate_rows(root / "metrics.jsonl"):
+            for row in iterate_metrics(root / "metrics.jsonl"):
                 names |= row.keys()
     return sorted(names - {"step"})
 
@@ -219,7 +219,7 @@ def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) 
     problems = []
     try:
         # Only what is shown: a long run has many metrics.
-        stored = iterate_rows(root / "metrics.jsonl") if (root / "metrics.jsonl").exists() else iter(())
+        stored = iterate_metrics(root / "metrics.jsonl") if (root / "metrics.jsonl").exists() else iter(())
         rows.extend({key: row[key] for key in needed if key in row} for row in stored)
     except RunDirectoryError as error:
         problems.append(str(error))

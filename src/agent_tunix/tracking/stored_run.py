@@ -9,7 +9,8 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.tracking.metrics_file import read_rows
+from agent_tunix.regular_files import read_regular
+from agent_tunix.tracking.metrics_file import iterate_metrics, read_rows
 from agent_tunix.tracking.rollouts import RolloutReader
 
 
@@ -51,12 +52,13 @@ class StoredRun:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl, in order; none where the run has not yet written one.
+        """The rows of metrics.jsonl, in order; what is no number in them is None. None where there is none yet.
 
         Raises:
             RunDirectoryError: The file is damaged.
         """
-        return self._lines("metrics.jsonl")
+        path = self.root / "metrics.jsonl"
+        return list(iterate_metrics(path)) if path.exists() else []
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -81,7 +83,7 @@ class StoredRun:
         """
         path = self.root / "environment.json"
         try:
-            environment = json.loads(path.read_text(encoding="utf-8"))
+            environment = json.loads(read_regular(path))
             if not isinstance(environment, dict):
                 raise ValueError(f"it holds {type(environment).__name__}, not an object")
         except (OSError, ValueError, RecursionError) as error:

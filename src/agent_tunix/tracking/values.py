@@ -35,3 +35,12 @@ def is_histogram(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether a plain value is a number (or a truth value, which counts as 0 or 1)."""
     return isinstance(value, int | float)
+
+
+def is_metric(value: Any) -> bool:
+    """Return True if a value of JSON is a finite number, or a histogram of such, as `to_plain` leaves them."""
+    if is_number(value):
+        return math.isfinite(value)
+    if not isinstance(value, dict) or not all(isinstance(part, list) for part in value.values()):
+        return False
+    return is_histogram(value) and all(is_number(one) and math.isfinite(one) for part in value.values() for one in part)

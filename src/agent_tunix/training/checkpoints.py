@@ -33,6 +33,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from agent_tunix.errors import CheckpointError
+from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking.durable import sync, sync_tree
 from agent_tunix.training.processes import Processes
 from agent_tunix.training.processes.loss import is_of_a_partner
@@ -169,7 +170,7 @@ class Checkpoints:
     def best_step(self) -> int | None:
         """The step of the best checkpoint; None where none was said to be."""
         try:
-            step = json.loads((self._directory / "best.json").read_text(encoding="utf-8"))["step"]
+            step = json.loads(read_regular(self._directory / "best.json"))["step"]
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -227,7 +228,7 @@ class Checkpoints:
             raise
         except Exception as error:  # Orbax and TensorStore raise many kinds
             raise CheckpointError(f"{path} cannot be read: {_cause(error)}", code="checkpoint_unreadable") from error
-        metadata = json.loads((path / "metadata.json").read_text(encoding="utf-8"))
+        metadata = json.loads(read_regular(path / "metadata.json"))
         return Restored(step=step, state=state, metadata=metadata)
 
     def remove_after(self, step: int) -> None:
@@ -251,7 +252,7 @@ class Checkpoints:
                 code="no_such_checkpoint",
             )
         try:
-            expected = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+            expected = json.loads(read_regular(path / "manifest.json"))
             if not isinstance(expected, dict):
                 raise ValueError(f"manifest.json holds {type(expected).__name__}, not an object")
             found = _digest_files(path)

@@ -11,6 +11,7 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import EVALUATE_GROUPS, compose_overrides, with_values
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.run_trust import data_parts, settle_trust
@@ -85,6 +86,16 @@ def read_request(asked: EvaluateConfig) -> Request:
         # Its own model and prompt; the problems are those of the first.
         data = {group: values for group, values in replaced.items() if group == "data"}
         other = _read_subject("compare_with", asked.compare_with, "compare_step", asked.compare_step, asked, data)
+        settled = settle_trust(
+            other.run.config,
+            other.run.root,
+            working_directory=Path.cwd(),
+            trust=asked.trust,
+            own_parts=data_parts(with_values(Config(), data), other.run.root),
+            with_reward=False,
+            with_data=True,
+        )
+        other = dataclasses.replace(other, run=dataclasses.replace(other.run, config=settled))
     elif asked.compare_step is not None:
         raise ConfigError("compare_step needs compare_with, the directory of a run", code="compare_step_without_run")
     mixture = None
@@ -156,7 +167,7 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
 def _working_directory(root: Path) -> Path:
     """Where the run was started, in which its reward's files are looked up; or where we are."""
     try:
-        recorded = Path(json.loads((root / "environment.json").read_text(encoding="utf-8"))["working_directory"])
+        recorded = Path(json.loads(read_regular(root / "environment.json"))["working_directory"])
         return recorded if recorded.is_dir() else Path.cwd()
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return Path.cwd()

@@ -26,6 +26,7 @@ from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, UntrustedRunError
+from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards.code_parts import CodePart, digest_code, find_code_parts
 from agent_tunix.store.home import home, make_home
 from agent_tunix.training.reward_setup import reward_directories, reward_spec
@@ -334,8 +335,7 @@ def _remember(root: Path, content: bytes, parts: Sequence[CodePart]) -> None:
 
 def _read_config(root: Path) -> bytes:
     try:
-        with (root / "config.yaml").open("rb") as file:
-            return file.read()
+        return read_regular(root / "config.yaml")
     except OSError as error:
         raise ConfigError(
             f"{root / 'config.yaml'} cannot be read: {error.strerror}", code="missing_run_config"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.uploaded import Fetch, UploadedSource, uploaded_source_of
 from agent_tunix.store.fetching import fetch_uploaded, remembering
@@ -78,7 +79,7 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
         # Not by the path that the entry gives, which could lead anywhere.
         file = run / DIRECTORY / f"{entry['id']}.py"
         try:
-            content = file.read_bytes()
+            content = read_regular(file)
         except FileNotFoundError:
             _LOGGER.warning("%s is gone; the reward is fetched again", file)
             continue
@@ -92,7 +93,7 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
 
 def _entries(environment: Path) -> Sequence[dict[str, Any]]:
     try:
-        found = json.loads(environment.read_text(encoding="utf-8")).get(KEY, [])
+        found = json.loads(read_regular(environment)).get(KEY, [])
         if not isinstance(found, list) or not all(map(_is_entry, found)):
             raise ValueError(f"{KEY} is not a list of uploaded rewards")
     except FileNotFoundError:

@@ -112,3 +112,15 @@ def test_as_much_as_a_worker_may_send_is_taken() -> None:
 def test_a_long_detail_is_cut() -> None:
     _, _, why = plain_wire.load(json.dumps(["unbuilt", 0, "x" * 100_000]).encode())
     assert len(why) == wire.LONGEST_DETAIL
+
+
+def test_workers_that_are_not_isolated_say_nothing_hidden_either() -> None:
+    from agent_tunix.rewards.execution import wire
+    from agent_tunix.rewards.sample import Outcome, Score
+
+    hidden = "a\x1b[31m\u202e\nb"
+    score = Score(1.0, {hidden: 1.0}, Outcome.SCORED, hidden, {hidden: [hidden]}, 0.0, metrics={hidden: 1.0})
+    read = wire.from_plain(wire.to_plain(score))
+    for name in (read.detail, *read.components, *read.metrics, *read.extras):
+        assert name == "a\\x1b[31m\\u202e\\x0ab"
+    assert list(read.extras.values()) == [["a\\x1b[31m\\u202e\nb"]]

@@ -17,6 +17,8 @@ _TRUNCATE = 1 << 14
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NETWORK_SINCE, _NETWORK = 4, 0b11  # bind and connect over TCP
 _SCOPES_SINCE, _SCOPES = 6, 0b11  # abstract UNIX sockets of others, signals to others
+# What is denied to this process, and to those that it restricts further, is not written to the system's audit log.
+_UNLOGGED_SINCE, _UNLOGGED = 7, 1 << 0 | 1 << 2
 
 WRITABLE_DEVICE = "/dev/null"
 
@@ -59,7 +61,8 @@ def restrict_files(readable: tuple[str, ...], writable: str | None) -> None:
         _allow(rules, WRITABLE_DEVICE, (_READ_FILE | _WRITE_FILE | _TRUNCATE) & handled)
         if writable is not None:
             _allow(rules, writable, handled & ~(_EXECUTE | _MAKE_DEVICE_OR_SOCKET))
-        kernel.check(kernel.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0)), "Landlock")
+        flags = _UNLOGGED if version >= _UNLOGGED_SINCE else 0
+        kernel.check(kernel.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(flags)), "Landlock")
     finally:
         os.close(rules)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from agent_tunix.rewards.sample import Outcome, Score
+from agent_tunix.visible_text import escape_hidden, one_line
 
 _HEADER = struct.Struct("!4sI")
 _MARK = b"ATRW"
@@ -116,9 +117,22 @@ def to_plain(score: Score) -> PlainScore:
 
 
 def from_plain(plain: PlainScore) -> Score:
-    """The score again."""
+    """The score again, its texts without hidden characters."""
     value, outcome, detail, extras, seconds, components, metrics = plain
-    return Score(value, components, Outcome(outcome), detail, extras, seconds, metrics=metrics)
+    named = {one_line(name): part for name, part in components.items()}
+    measured = {one_line(name): metric for name, metric in metrics.items()}
+    return Score(value, named, Outcome(outcome), one_line(detail), _visible(extras), seconds, metrics=measured)
+
+
+def _visible(value: Any) -> Any:
+    """Return plain data with the hidden characters of its texts as escapes; a name stands on one line."""
+    if isinstance(value, str):
+        return escape_hidden(value)
+    if isinstance(value, dict):
+        return {one_line(name): _visible(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return type(value)(map(_visible, value))
+    return value
 
 
 def _plain_extras(extras: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.regular_files import open_regular
 from agent_tunix.tracking.durable import sync
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def opened(path: Path) -> "Iterator[pq.ParquetFile]":
     """A file, open for reading."""
     import pyarrow.parquet as pq
 
-    with open(path, "rb") as stream, pq.ParquetFile(stream) as file:
+    with open_regular(path) as stream, pq.ParquetFile(stream) as file:
         yield file
 
 
