@@ -113,7 +113,6 @@ def _depth(node: Node) -> int:
 
 _END = Token("end", "", False)
 _CLOSING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
-_STARTS = frozenset(("number", "letter", "command"))
 
 
 class _Parser:

@@ -68,7 +68,6 @@ VULGAR = {
 }
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ]+")
 _LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
-_FRACTION_CHARACTER = re.compile(f"[{''.join(VULGAR)}]")
 
 _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -158,8 +157,6 @@ _PLAIN_NAMES = frozenset([*_GREEK, "sqrt", "infinity", "inf", "oo"]) | FUNCTIONS
 _SEPARATING_WORDS = {"and": "and", "or": "or"}
 _CLEAR_UNITS = words("mm cm km kg mg ml mL lb lbs oz ft hr hrs mph min")
 _TWO_LETTER_WORDS = words("is of to in at by no we us it on as an if so do he be my up am pm")
-
-
 STOPPING = words(
     "\\pm \\mp \\cdot \\times \\div \\bullet \\mid \\rfloor \\rceil \\rvert \\rangle \\rbrace \\end \\degrees "
     "\\hline \\prime \\quad \\ldots \\cdots \\dots"
