@@ -127,7 +127,7 @@ def _interval(node: Node, *, certain: bool) -> Pieces | None:
     if high.value < low.value:
         return None
     piece = Piece(low, brackets[0] == "[" and low.node is not None, high, brackets[1] == "]" and high.node is not None)
-    return () if piece.empty else (piece,)
+    return None if piece.empty else (piece,)  # [1, 1) is no interval
 
 
 def _operation(operation: str, one: Node, other: Node) -> Pieces | None:
