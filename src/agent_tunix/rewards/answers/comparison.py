@@ -106,7 +106,7 @@ class Reference:
 
     @property
     def node(self) -> Node | None:
-        """What the grammar reads it as, if it does."""
+        """The tree that the grammar makes of it, or None."""
         return self.formula if self.number is None else _node(self.text, self.number)
 
 
@@ -114,7 +114,7 @@ class Comparison(NamedTuple):
     """An answer beside its reference.
 
     Attributes:
-        verdict: Equal; different; or undecided, where neither tier could tell.
+        verdict: Equal; different; or undecided, where no tier could tell.
         detail: The comparison in words, with the tier.
         tier: Which tier answered.
         is_number: Whether the answer was read as one number.
@@ -178,10 +178,10 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
     Args:
         answer: As `extract_answer` gives it.
         reference: As `read_reference` gives it.
-        thorough: Whether to ask the thorough tier where the exact one proves nothing.
+        thorough: Ask math-verify about what the grammar does not read.
 
     Returns:
-        The comparison. Undecided only where neither tier could tell: where the thorough one ran out of time, or failed.
+        The comparison. Undecided only where math-verify ran out of time, or failed.
     """
     if answer is None:
         return _NO_ANSWER
@@ -268,7 +268,7 @@ def _is_words(text: str) -> bool:
 
 
 def _is_formula(text: str) -> bool:
-    """Whether a text that the grammar does not read is mathematics all the same, and no prose (`3/0`, `1.2.3`)."""
+    """Return True for a text that the grammar does not read and that is mathematics all the same."""
     bare = _TEXT_COMMAND.sub(" ", text)
     words = [word.lower() for word in _WORD.findall(bare) if not word.startswith("\\")]
     return _MATHEMATICAL_WORDS.issuperset(words) and _SIGN_OF_A_FORMULA.search(bare) is not None

@@ -184,7 +184,7 @@ def _is_rounded(given: Node, true: Node) -> bool:
 
 
 def _decimals(node: Node) -> int | None:
-    """How many digits follow the point of a decimal, if they are enough to recognise a number by."""
+    """Return the number of digits after the point of a decimal, if they are enough to recognise a number by."""
     node = node.args[0] if node.kind == "negative" else node
     if node.kind != "number" or not node.args[1]:
         return None
@@ -381,7 +381,7 @@ def _compare_chains(given: Node, true: Node) -> bool | None:
 
 
 def _result(relation: Node) -> Node:
-    """What a calculation comes to, before it is rounded."""
+    """Return the result of a calculation, before it is rounded."""
     operators, *operands = relation.args
     place = len(operators)
     while place > 1 and operators[place - 1] == "≈":

@@ -181,7 +181,7 @@ def boxed_answer(text: str) -> str | None:
 
 
 def _boxes(text: str) -> tuple[int, str]:
-    """Where the last box opens, and what it holds, with the boxes before it that belong to it; -1 for none."""
+    """Return the place of the last box and its content, joined with boxes before it that belong to it; -1 for none."""
     last = text.rfind("\\boxed")
     if last < 0 and "\\fbox" not in text:
         return -1, ""
@@ -266,7 +266,7 @@ def _is_marked_letter(match: re.Match[str]) -> bool:
 
 
 def _stated_answer(response: str, start: int) -> str | None:
-    """What the last "the answer is …" after `start` states, of those that state a number or a formula."""
+    """Return the statement of the last "the answer is …" after `start` that states a number or a formula."""
     end = len(response)
     for _ in range(_STATEMENTS_TRIED):
         end = max(response.rfind("nswer", start, end), response.rfind("NSWER", start, end))

@@ -392,7 +392,7 @@ class _Parser:
         return Node("symbol", (base.args[0] + "'",))
 
     def argument(self) -> Node:
-        r"""What a command is applied to: a group, or a single digit or letter, as in `\frac12`."""
+        r"""The argument of a command: a group, or a single digit or letter, as in `\frac12`."""
         if self.peek() == "{":
             return self.group("{")
         if self.kind() == "number":
