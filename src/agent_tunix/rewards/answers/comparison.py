@@ -190,7 +190,10 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
     if ours.verdict is not Verdict.UNDECIDED or not thorough:
         return ours
     if not (_is_one_formula(answer) and _is_one_formula(reference.text)):
-        detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EXACT) + ": no formula that is compared in parts"
+        detail = (
+            _describe(answer, reference, Verdict.DIFFERENT, Tier.EXACT)
+            + ": they have parts that the grammar does not read, and math-verify compares only single formulas"
+        )
         return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, ours.is_number)
     verdict, reason, timed_out = ask(answer, reference.text)
     detail = _describe(answer, reference, verdict, Tier.THOROUGH) + (f": {reason}" if reason else "")
