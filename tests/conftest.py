@@ -30,7 +30,12 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ["AGENT_TUNIX_HOME"] = str(SESSION_DIRECTORY / "home")
 
-# JAX reads these settings once. Runs inside a test process then compile as `run_training.py` does, bit for bit.
+# Tests compile many programs and run each for a few steps. Runs inside a test process and those in processes of their
+# own inherit these flags, so that they compute the same bits.
+QUICK_TO_COMPILE = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+if starts_session:
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_TO_COMPILE}".strip()
+# JAX reads these settings once.
 prepare(DistributedConfig(compilation_cache=None))
 
 # A busy machine must not fail a test.

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import signal
 import socket
 import subprocess
@@ -93,7 +92,6 @@ def start(
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={name: value for name, value in os.environ.items() if name != "XLA_FLAGS"},
                 )
             )
     return Started(processes, outputs)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.training.test_meshes import EIGHT_DEVICES, QUICK_TO_COMPILE
+from tests.training.test_meshes import EIGHT_DEVICES
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     dumps = tmp_path_factory.mktemp("dumps")
     flags = (
         EIGHT_DEVICES,
-        *QUICK_TO_COMPILE,
+        os.environ["XLA_FLAGS"],
         f"--xla_dump_to={dumps}",
         "--xla_dump_hlo_as_text",
         "--xla_dump_hlo_module_re=.*generate.*",

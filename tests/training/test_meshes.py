@@ -26,8 +26,6 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
 EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
-# How a program is divided over devices is the same. Only the machine code is slower, which runs for few steps.
-QUICK_TO_COMPILE = ("--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(
         [sys.executable, "-m", "tests.training.mesh_runs", str(directory)],
         cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": " ".join((*QUICK_TO_COMPILE, EIGHT_DEVICES)), "JAX_PLATFORMS": "cpu"},
+        env={**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {EIGHT_DEVICES}", "JAX_PLATFORMS": "cpu"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
