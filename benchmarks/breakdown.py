@@ -34,8 +34,8 @@ from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.training.building import build_material, training_sampling
 from agent_tunix.training.devices import prepare
-from agent_tunix.training.learner import StepSettings
-from agent_tunix.training.logps import completion_statistics
+from agent_tunix.grpo.step import StepSettings
+from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.training.preflight import preflight
 
 # Passes over the optimiser's numbers: weights, two moments and the gradient read, weights and moments written.

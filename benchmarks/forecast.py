@@ -41,7 +41,7 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.forecast import Assumptions, Forecast, forecast_run
 from agent_tunix.training.building import build_material, training_sampling
 from agent_tunix.training.devices import prepare
-from agent_tunix.training.learner import StepSettings
+from agent_tunix.grpo.step import StepSettings
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.reward_setup import make_reward_runner
 

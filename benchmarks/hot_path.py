@@ -92,10 +92,11 @@ def parts() -> list[tuple[str, str, Any, str]]:
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.rewards import Mixture
     from agent_tunix.tracking import Recorder
-    from agent_tunix.training import learner, run, steps
-    from agent_tunix.training.learner import GrpoLearner
+    from agent_tunix.training import run, steps
+    from agent_tunix.grpo import step as learner
+    from agent_tunix.grpo.step import GrpoLearner
     from agent_tunix.training.metrics import StepMetrics
-    from agent_tunix.training.rollout import Rollout
+    from agent_tunix.sampling.sampler import Rollout
     from agent_tunix.training.saving import CheckpointSaver
     from agent_tunix.training.steps import Run
 

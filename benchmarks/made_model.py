@@ -105,7 +105,7 @@ def build(config: Config) -> tuple[Any, Any]:
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.rewards import resolve_reward
     from agent_tunix.training.building import build_learner
-    from agent_tunix.training.learner import PromptBatch
+    from agent_tunix.grpo.step import PromptBatch
 
     directory = Path(str(config.model.path))
     mesh = make_mesh([1, 1])
@@ -131,7 +131,7 @@ def build(config: Config) -> tuple[Any, Any]:
 def make_step(config: Config) -> Callable[[int], Any]:
     """A whole step of ours, by its number; it gives the `StepResult`."""
     from agent_tunix.training.building import training_sampling
-    from agent_tunix.training.learner import StepSettings
+    from agent_tunix.grpo.step import StepSettings
 
     learner, batch = build(config)
     settings = StepSettings(config, training_sampling(config), config.training.num_batches)

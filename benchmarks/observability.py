@@ -41,10 +41,10 @@ from agent_tunix.rewards import Component, Mixture, Sample
 from agent_tunix.rewards.calling import RewardFunction
 from agent_tunix.tracking.rollouts import RolloutWriter
 from agent_tunix.training.building import build_material, training_sampling
-from agent_tunix.training.learner import StepResult, StepSettings
+from agent_tunix.grpo.step import StepResult, StepSettings
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.rollout import Completions
+from agent_tunix.sampling.sampler import Completions
 from agent_tunix.training.storing import scoring_settings, to_stored
 
 COMPONENTS = {

@@ -10,10 +10,10 @@ import numpy as np
 from agent_tunix.config.schema import Config
 from agent_tunix.policy import compat
 from agent_tunix.training.building import training_sampling
-from agent_tunix.training.logps import bucket, logps_under
-from agent_tunix.training.losses import completion_weights
-from agent_tunix.training.policy_loss import WeighedExample
-from agent_tunix.training.rollout import Completions
+from agent_tunix.grpo.logps import bucket, logps_under
+from agent_tunix.grpo.losses import completion_weights
+from agent_tunix.grpo.loss import WeighedExample
+from agent_tunix.sampling.sampler import Completions
 
 
 class Phases(NamedTuple):

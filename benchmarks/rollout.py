@@ -37,9 +37,9 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.decode_loop import compiled_generate
+from agent_tunix.sampling.decode_loop import compiled_generate
 from agent_tunix.training.devices import prepare
-from agent_tunix.training.sampling import Sampling, choose, uniforms
+from agent_tunix.sampling.token_choice import Sampling, choose, uniforms
 
 MEAN_LENGTH = 0.3
 FLOAT32 = jnp.dtype("float32")

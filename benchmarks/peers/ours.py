@@ -55,7 +55,7 @@ def main() -> None:
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.tracking import Recorder
     from agent_tunix.training.building import build_learner, training_sampling
-    from agent_tunix.training.learner import PromptBatch, StepSettings
+    from agent_tunix.grpo.step import PromptBatch, StepSettings
     from agent_tunix.training.metrics import StepMetrics
     from agent_tunix.training.preflight import preflight
 

@@ -19,8 +19,8 @@ from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.rollout import Rollout
-from agent_tunix.training.sampling import Sampling
+from agent_tunix.sampling.sampler import Rollout
+from agent_tunix.sampling.token_choice import Sampling
 
 # Longer and shorter than the window of sliding layers.
 LENGTHS = (24, 3, 17)

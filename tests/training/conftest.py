@@ -22,8 +22,8 @@ from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.training.building import build_learner
 from agent_tunix.training.devices import make_room_for_programs
-from agent_tunix.training.learner import PromptBatch
-from agent_tunix.training.rollout import Rollout
+from agent_tunix.grpo.step import PromptBatch
+from agent_tunix.sampling.sampler import Rollout
 from agent_tunix.training.state import read_state
 from tests.training.support import ADAPTED, ANSWERS, FINISHED, QUESTIONS, Adjust, Bench, BenchMaker, train_run
 

@@ -21,9 +21,9 @@ from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.mesh import make_mesh, place_rows
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.logps import completion_statistics
-from agent_tunix.training.rollout import Rollout
-from agent_tunix.training.sampling import Sampling
+from agent_tunix.grpo.logps import completion_statistics
+from agent_tunix.sampling.sampler import Rollout
+from agent_tunix.sampling.token_choice import Sampling
 
 MESHES = ([1, 1, 1], [8, 1, 1], [2, 2, 2])
 PROMPTS, LENGTH, GENERATIONS, NEW, CHUNK = 8, 32, 4, 16, 8

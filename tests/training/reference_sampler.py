@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from agent_tunix.training.sampling import Sampling
+from agent_tunix.sampling.token_choice import Sampling
 
 Logits = Callable[[Sequence[int]], np.ndarray]
 

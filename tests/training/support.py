@@ -15,9 +15,9 @@ from agent_tunix.config.schema import Config
 from agent_tunix.policy import compat
 from agent_tunix.rewards import Mixture
 from agent_tunix.training.building import training_sampling
-from agent_tunix.training.learner import GrpoLearner, PromptBatch, StepResult, StepSettings
+from agent_tunix.grpo.step import GrpoLearner, PromptBatch, StepResult, StepSettings
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.rollout import Completions, Rollout
+from agent_tunix.sampling.sampler import Completions, Rollout
 from agent_tunix.training.run import train
 from agent_tunix.training.state import read_state, write_state
 from agent_tunix.training.verification import read_rows

@@ -13,9 +13,9 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError
 from agent_tunix.rewards import Outcome, Score
 from agent_tunix.training.building import training_sampling
-from agent_tunix.training.keys import Use, derive_key
-from agent_tunix.training.learner import PromptBatch, StepSettings
-from agent_tunix.training.rollout import Completions
+from agent_tunix.sampling.keys import Use, derive_key
+from agent_tunix.grpo.step import PromptBatch, StepSettings
+from agent_tunix.sampling.sampler import Completions
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
 from tests.training.support import Bench, BenchMaker, assert_same, changed, copy_run, small_run, train_run

@@ -22,7 +22,7 @@ from agent_tunix.training.evaluation_request import read_request
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Generator, find_source
 from agent_tunix.training.initial import load_initial
-from agent_tunix.training.sampling import Sampling
+from agent_tunix.sampling.token_choice import Sampling
 from agent_tunix.training.trained_policy import find_run, load_trained_policy
 from tests.raising import raises
 from tests.training.support import ADAPTED, copy_run, small_run, train_config, train_run

@@ -15,7 +15,7 @@ from agent_tunix.errors import DataError
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.training.building import load_batches
-from agent_tunix.training.learner import PromptBatch
+from agent_tunix.grpo.step import PromptBatch
 from tests.raising import raises
 
 

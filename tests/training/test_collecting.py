@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_tunix.rewards import Outcome, Sample, Score
-from agent_tunix.training.collecting import Scored, count_sampled, fill_places, is_full
-from agent_tunix.training.rollout import Completions
+from agent_tunix.grpo.dynamic_sampling import Scored, count_sampled, fill_places, is_full
+from agent_tunix.sampling.sampler import Completions
 
 G = 2
 LIVE, DEAD, UNSCORED = (0.0, 1.0), (1.0, 1.0), (np.nan, 1.0)

@@ -11,9 +11,9 @@ from flax import nnx
 
 from agent_tunix.policy.cache_plan import Stage
 from agent_tunix.policy.decoder import Decoder
-from agent_tunix.training.compaction import arrange, fits
-from agent_tunix.training.decode_loop import Sampled, compiled_generate
-from agent_tunix.training.sampling import Sampling
+from agent_tunix.sampling.compaction import arrange, fits
+from agent_tunix.sampling.decode_loop import Sampled, compiled_generate
+from agent_tunix.sampling.token_choice import Sampling
 from tests.training import reference_sampler
 from tests.training.test_logps import ARCHITECTURES
 

@@ -16,9 +16,9 @@ from agent_tunix.training import evaluation
 from agent_tunix.training.ahead import Ahead
 from agent_tunix.training.building import Material, build_material
 from agent_tunix.training.evaluation import EVALUATION, Completed, begin_evaluation, complete_problems, evaluate
-from agent_tunix.training.keys import Use, derive_key
+from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.rollout import Rollout
+from agent_tunix.sampling.sampler import Rollout
 from tests.training.support import small_run
 
 pytestmark = pytest.mark.slow

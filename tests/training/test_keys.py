@@ -5,7 +5,7 @@ import itertools
 import jax
 import numpy as np
 
-from agent_tunix.training.keys import Use, derive_key
+from agent_tunix.sampling.keys import Use, derive_key
 
 
 def words(key: jax.Array) -> tuple[int, ...]:

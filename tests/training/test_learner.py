@@ -16,8 +16,8 @@ from flax import nnx
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardFailureRateError
 from agent_tunix.policy import compat
-from agent_tunix.training import learner as learner_module
-from agent_tunix.training.rollout import Completions
+from agent_tunix.grpo import step as learner_module
+from agent_tunix.sampling.sampler import Completions
 from tests.raising import raises
 from tests.training import reference_sampler
 from tests.training.losses.support import Batch, objective

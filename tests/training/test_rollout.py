@@ -12,8 +12,8 @@ from flax import nnx
 from tunix.rl.rollout import base_rollout
 
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.rollout import Completions, Rollout
-from agent_tunix.training.sampling import Sampling
+from agent_tunix.sampling.sampler import Completions, Rollout
+from agent_tunix.sampling.token_choice import Sampling
 from tests.training.reference_sampler import Logits, complete, logits_of, logps_of
 
 pytestmark = pytest.mark.slow

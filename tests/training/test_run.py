@@ -58,7 +58,7 @@ METRICS = {
 SIGNALLED = """
 import signal, sys
 from agent_tunix.cli import hydra_programs
-from agent_tunix.training.learner import GrpoLearner
+from agent_tunix.grpo.step import GrpoLearner
 name, step, number, *overrides = sys.argv[1:]
 method = getattr(GrpoLearner, name)
 def signalled(self, *args):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from agent_tunix.training.sampling import Sampling, choose, keep, pick, uniforms
+from agent_tunix.sampling.token_choice import Sampling, choose, keep, pick, uniforms
 from tests.training.reference_sampler import kept
 
 

@@ -19,7 +19,7 @@ from agent_tunix.errors import CheckpointError, ConfigError, DataError
 from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.evaluation_request import read_request
-from agent_tunix.training.learner import PromptBatch
+from agent_tunix.grpo.step import PromptBatch
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.sft import train_supervised
 from agent_tunix.training.supervised import SupervisedTeacher

@@ -24,8 +24,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy import compat
 from agent_tunix.training.bridge import estimate_advantages
-from agent_tunix.training.losses import KL_ESTIMATORS
-from agent_tunix.training.policy_loss import policy_loss
+from agent_tunix.grpo.losses import KL_ESTIMATORS
+from agent_tunix.grpo.loss import policy_loss
 from tests.training.support import Bench, BenchMaker
 
 pytestmark = pytest.mark.slow

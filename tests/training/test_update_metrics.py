@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_tunix.training.update_metrics import describe_updates
+from agent_tunix.grpo.update_metrics import describe_updates
 
 
 def record(**values: Any) -> dict[str, Any]:

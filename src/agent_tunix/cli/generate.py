@@ -18,8 +18,8 @@ from agent_tunix.visible_text import escape_hidden_in_json
 if TYPE_CHECKING:
     from agent_tunix.data import Example
     from agent_tunix.rewards import Mixture
+    from agent_tunix.sampling.token_choice import SamplingParams
     from agent_tunix.training.generation import Completion, Generator, Source
-    from agent_tunix.training.sampling import Sampling
 
 _INTERRUPTED = 130
 _LONGEST_OF_A_MODEL = 512
@@ -56,9 +56,9 @@ class _StepType(click.ParamType[int | str]):
     "--inference-config",
     type=click.Choice(["greedy", "standard", "liberal"]),
     default=None,
-    help="Sampling as in an evaluation.  [greedy, unless a value below is given]",
+    help="SamplingParams as in an evaluation.  [greedy, unless a value below is given]",
 )
-@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=None, help="Sampling temperature.")
+@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=None, help="SamplingParams temperature.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=None, help="Nucleus.")
 @click.option("--top-k", type=click.IntRange(min=1), default=None, help="Only the k likeliest tokens.")
 @click.option(
@@ -172,7 +172,7 @@ def _sampling(
     min_p: float | None,
     max_new_tokens: int | None,
     num_generations: int,
-) -> "Sampling":
+) -> "SamplingParams":
     from agent_tunix.training import devices
     from agent_tunix.training.generation import choose_sampling
 
@@ -204,7 +204,7 @@ def _scoring(found: "Source", examples: "list[Example] | None", trust: bool) -> 
 
 
 def _generator(
-    found: "Source", sampling: "Sampling", num_generations: int, seed: int, mixture: "Mixture | None"
+    found: "Source", sampling: "SamplingParams", num_generations: int, seed: int, mixture: "Mixture | None"
 ) -> "Generator":
     """Load the policy, with no more on the screen than what it writes."""
     import absl.logging

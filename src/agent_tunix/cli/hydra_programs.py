@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from agent_tunix.cli.comparing import describe_sweep
-from agent_tunix.cli.composing import composed_once, own_conf
+from agent_tunix.cli.composing import own_conf
 from agent_tunix.cli.printing import echo
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
@@ -127,7 +127,7 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     conf = str(compose.find_conf_directory())
     interrupted = False
     try:
-        with garbage.rarely_sought(), composed_once(sys.argv[1:]):
+        with garbage.rarely_sought():
             hydra.main(version_base="1.3", config_path=conf, config_name=config_name)(guarded)()
         # The last look for garbage takes a second. Not after a failure: what its traceback still holds must go before
         # JAX does.
@@ -161,9 +161,9 @@ def _fail(error: AgentTunixError) -> NoReturn:
 
 
 def _exit(status: int) -> NoReturn:
-    """End, without JAX's farewell to processes that may be gone, and without waiting for what is being compiled."""
-    processes, ahead = (sys.modules.get(f"agent_tunix.training.{name}") for name in ("processes", "ahead"))
-    if (processes is not None and processes.here().count > 1) or (ahead is not None and ahead.is_under_way()):
+    """Exit, without JAX's farewell to processes that may be gone."""
+    processes = sys.modules.get("agent_tunix.distributed")
+    if processes is not None and processes.here().count > 1:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -217,14 +217,10 @@ def _train(cfg: DictConfig) -> None:
     with spend("imports"):
         devices.require(config.distributed)
 
-        from agent_tunix.training.program_identity import foresee
-
-        foreseen = foresee(checked.config)  # which are loaded while the rest is imported
-
-        from agent_tunix.training import run
+        from agent_tunix.training.train import train as train_grpo
 
     garbage.never_sought_in_imports()
-    run.train(checked, root, job.overrides.task, foreseen)
+    train_grpo(checked, root, job.overrides.task)
 
 
 def _sft(cfg: DictConfig) -> None:
@@ -268,7 +264,7 @@ def _join(config: Config) -> None:
     if config.distributed.mode == "none":
         return
     with spend("processes"):
-        from agent_tunix.training.processes import join
+        from agent_tunix.distributed import join
 
         join(config.distributed, compose.to_yaml(replace(config, distributed=DistributedConfig())))
 

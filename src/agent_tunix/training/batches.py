@@ -29,8 +29,8 @@ from agent_tunix.data import (
     set_seeds,
     shuffle_within,
 )
+from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.learner import PromptBatch
 from agent_tunix.training.prompting import Prompts, encode_examples
 
 _LOGGER = logging.getLogger("agent_tunix.run")

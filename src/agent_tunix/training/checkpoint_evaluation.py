@@ -74,7 +74,7 @@ def _measure(subject: Subject, asked: Config) -> tuple[int, "Evaluation"]:
         asked: The configuration whose problems are put to it.
     """
     from agent_tunix.data import load_evaluation
-    from agent_tunix.training.building import make_rollout
+    from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.training.evaluation import evaluate
     from agent_tunix.training.prompting import encode_examples
     from agent_tunix.training.trained_policy import load_trained_policy
@@ -91,8 +91,8 @@ def _measure(subject: Subject, asked: Config) -> tuple[int, "Evaluation"]:
     )
     trained = load_trained_policy(subject.run, subject.step)
     prompts = encode_examples(load_evaluation(config).examples, trained.tokenizer, config)
-    rollout = make_rollout(config, trained.policy, trained.tokenizer, trained.mesh)
-    return trained.step, evaluate(rollout, prompts, config, trained.mesh)
+    sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens)
+    return trained.step, evaluate(sampler, prompts, config)
 
 
 def _compare(first: "Evaluation", second: "Evaluation") -> "Comparison":

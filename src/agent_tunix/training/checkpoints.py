@@ -32,11 +32,11 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+from agent_tunix.distributed import Processes
+from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking.durable import sync, sync_tree
-from agent_tunix.training.processes import Processes
-from agent_tunix.training.processes.loss import is_of_a_partner
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 

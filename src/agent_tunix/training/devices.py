@@ -53,8 +53,6 @@ def require(distributed: DistributedConfig) -> None:
     """
     import jax
 
-    from agent_tunix.policy import compat
-
     logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of each platform that is not there
     try:
         jax.devices()
@@ -64,7 +62,6 @@ def require(distributed: DistributedConfig) -> None:
             f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto",
             code="no_device",
         ) from error
-    compat.import_narrowly()
     make_room_for_programs()
 
 
@@ -101,9 +98,6 @@ class Compilations(Closing):
     def __init__(self) -> None:
         import jax
 
-        from agent_tunix.policy.programs import LOADED_EVENT
-
-        self._loaded = LOADED_EVENT
         self.count = self.from_cache = 0
         self.seconds = 0.0
         jax.monitoring.register_event_duration_secs_listener(self._compiled)
@@ -126,10 +120,6 @@ class Compilations(Closing):
     def _compiled(self, event: str, duration_secs: float, **_: object) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             self.count += 1
-            self.seconds += duration_secs
-        elif event == self._loaded:
-            self.count += 1
-            self.from_cache += 1
             self.seconds += duration_secs
 
     def _happened(self, event: str, **_: object) -> None:

@@ -15,7 +15,7 @@ from agent_tunix.training.trained_policy import FoundRun, Step, TrainedPolicy, f
 
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture, Sample, Score
-    from agent_tunix.training.sampling import Sampling
+    from agent_tunix.sampling.token_choice import SamplingParams
 
 # Prompts generated at once; it bounds the memory of the key-value cache.
 _COMPLETIONS_AT_ONCE = 64
@@ -105,13 +105,21 @@ class Generator:
     """
 
     def __init__(
-        self, source: Source, sampling: Sampling, *, num_generations: int, seed: int, mixture: Mixture | None = None
+        self,
+        source: Source,
+        sampling: SamplingParams,
+        *,
+        num_generations: int,
+        seed: int,
+        mixture: Mixture | None = None,
     ) -> None:
-        from agent_tunix.training.building import make_rollout
+        from agent_tunix.sampling.sampler import Sampler
 
         self.config = source.run.config
         self._trained: TrainedPolicy = load_trained_policy(source.run, source.step)
-        self._rollout = make_rollout(self.config, self._trained.policy, self._trained.tokenizer, self._trained.mesh)
+        self._sampler = Sampler(
+            self._trained.policy, self._trained.tokenizer, self._trained.mesh, self.config.generation.eos_tokens
+        )
         self._encoder = PromptEncoder(self._trained.tokenizer, self.config.prompt)
         self._sampling = sampling
         self._num_generations = num_generations
@@ -151,9 +159,9 @@ class Generator:
             examples: What rewards are told of each.
             messages: The conversation of each, before the model's turn.
         """
-        from agent_tunix.policy import compat
-        from agent_tunix.training.keys import Use, derive_key
-        from agent_tunix.training.learner import PromptBatch, make_samples
+        from agent_tunix.data.prompt_batch import PromptBatch
+        from agent_tunix.sampling.keys import Use, derive_key
+        from agent_tunix.sampling.samples import make_samples
 
         token_ids = [self._encoder.encode(conversation) for conversation in messages]
         batch = PromptBatch(
@@ -163,16 +171,17 @@ class Generator:
             columns=[example.columns for example in examples],
         )
         longest = max(_SHORTEST_PADDED, *map(len, token_ids))
-        with compat.entered(self._trained.mesh):
-            completions = self._rollout.sample(
-                token_ids,
-                derive_key(self._seed, Use.GENERATION, self._num_batches),
-                self._sampling,
-                num_generations=self._num_generations,
-                max_prompt_length=1 << (longest - 1).bit_length(),
-            )
+        completions = self._sampler.sample(
+            token_ids,
+            derive_key(self._seed, Use.GENERATION, self._num_batches),
+            self._sampling,
+            num_generations=self._num_generations,
+            max_prompt_length=1 << (longest - 1).bit_length(),
+        )
         self._num_batches += 1
-        samples = make_samples(0, 0, batch, completions, self.config, self._num_generations)
+        samples = make_samples(
+            batch, completions, format=self.config.prompt.format, num_generations=self._num_generations
+        )
         scores = [None] * len(samples) if self._mixture is None else self._mixture.score(samples)
         made = [Completion(sample, score) for sample, score in zip(samples, scores, strict=True)]
         G = self._num_generations
@@ -235,7 +244,7 @@ def choose_sampling(
     top_k: int | None,
     min_p: float | None,
     max_new_tokens: int,
-) -> Sampling:
+) -> SamplingParams:
     """How tokens are chosen: an inference configuration, changed where a value is given for itself.
 
     Without either it is greedy; with values alone they change plain sampling, at temperature 1.
@@ -243,8 +252,8 @@ def choose_sampling(
     Raises:
         ConfigError: Greedy is asked for together with a value that it would not heed.
     """
+    from agent_tunix.sampling.token_choice import SamplingParams
     from agent_tunix.training.evaluation import INFERENCE_CONFIGS
-    from agent_tunix.training.sampling import Sampling
 
     values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
     given = {name: value for name, value in values.items() if value is not None}
@@ -254,8 +263,8 @@ def choose_sampling(
             code="sampling_settings_of_greedy",
         )
     if inference_config is None and given:
-        return Sampling(max_new_tokens, **given)
+        return SamplingParams(max_new_tokens, **given)
     name = inference_config or "greedy"
     base_temperature, base_top_k, base_top_p = INFERENCE_CONFIGS[name]
-    base = Sampling(max_new_tokens, base_temperature, base_top_k, base_top_p, greedy=name == "greedy")
+    base = SamplingParams(max_new_tokens, base_temperature, base_top_k, base_top_p, greedy=name == "greedy")
     return dataclasses.replace(base, **given)

@@ -5,11 +5,11 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN
+from agent_tunix.grpo.dynamic_sampling import SamplingTally
+from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.measuring import RewardMetrics
-from agent_tunix.training.collecting import SamplingTally
-from agent_tunix.training.learner import StepResult
 
 
 class StepMetrics:

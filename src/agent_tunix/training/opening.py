@@ -17,6 +17,7 @@ from agent_tunix.config.compose import from_yaml, from_yaml_text, to_yaml
 from agent_tunix.config.optimizers import filled
 from agent_tunix.config.schema import Config, DistributedConfig, RewardConfig
 from agent_tunix.data.pinning import pin_data
+from agent_tunix.distributed import Processes, here
 from agent_tunix.errors import LostProcessError, RunDirectoryError
 from agent_tunix.policy.directory import fingerprint_tokenizer, pin_model
 from agent_tunix.rewards import Fingerprint, Mixture
@@ -24,10 +25,9 @@ from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import RunLog
 from agent_tunix.tracking.outcome import Attempt, record_failure, recorded_outcome
 from agent_tunix.training import run_directory, timeline, uploaded_rewards
-from agent_tunix.training.building import Material
+from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.initial import describe_initial, pin_initial
 from agent_tunix.training.preflight import Checked
-from agent_tunix.training.processes import Processes, here
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.run_trust import sign_run
 from agent_tunix.training.stopping import StopRequest
@@ -170,15 +170,15 @@ def record_start(
     method: str,
     mixture: Mixture,
     reward: Fingerprint,
-    material: Material,
+    components: TrainingComponents,
 ) -> None:
     """Write down the configuration, and what the run is made of."""
     if places.config.exists() and _compared(from_yaml(places.config)) != _compared(config):
         _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
     run_directory.write_text(places.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
-    directory = material.directory
-    model = {"path": config.model.path, "directory": str(directory), "digest": material.model_digest}
+    directory = components.directory
+    model = {"path": config.model.path, "directory": str(directory), "digest": components.model_digest}
     environment = run_directory.describe_environment(
         mixture.describe(),
         reward.to_data(),

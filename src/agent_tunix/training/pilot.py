@@ -7,26 +7,25 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, load_examples, make_order
-from agent_tunix.policy import compat
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
+from agent_tunix.sampling.keys import Use, derive_key
+from agent_tunix.sampling.sampler import Sampler
+from agent_tunix.sampling.samples import make_samples
+from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.batches import StreamedBatches
-from agent_tunix.training.building import check_ends, make_rollout, training_sampling
+from agent_tunix.training.components import check_eos_tokens
 from agent_tunix.training.initial import load_initial
-from agent_tunix.training.keys import Use, derive_key
-from agent_tunix.training.learner import make_samples
 from agent_tunix.training.prompting import Prompts, encode_examples, settle_prompts
-from agent_tunix.training.rollout import Rollout
 
 # Completions generated at once; it bounds the memory of the key-value cache.
 _COMPLETIONS_AT_ONCE = 512
@@ -65,15 +64,15 @@ def run_pilot(
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
     tokenizer = Tokenizer(directory, config.prompt)
-    check_ends(config, tokenizer)
+    check_eos_tokens(config, tokenizer)
     mesh = open_mesh(config, read_architecture(directory), num_rows=None)
     policy = load_policy(directory, config.model, mesh, config.seed)
     load_initial(config, policy)
-    rollout = make_rollout(config, policy, tokenizer, mesh)
+    sampler = Sampler(policy, tokenizer, mesh, config.generation.eos_tokens)
     prompts, rows = _first_prompts(config, tokenizer, num_problems)
     totals, clipped = {}, {}
     for number, temperature in enumerate(temperatures):
-        parts = list(_sample(config, mixture, rollout, mesh, prompts, rows, num_samples, temperature, number))
+        parts = list(_sample(config, mixture, sampler, prompts, rows, num_samples, temperature, number))
         totals[temperature] = np.concatenate([part[0] for part in parts])
         clipped[temperature] = float(np.concatenate([part[1] for part in parts]).mean())
     return Pilot([prompts.examples[row].prompt for row in rows], totals, clipped)
@@ -99,8 +98,7 @@ def _first_prompts(config: Config, tokenizer: Tokenizer, num_problems: int) -> t
 def _sample(
     config: Config,
     mixture: Mixture,
-    rollout: Rollout,
-    mesh: jax.sharding.Mesh,
+    sampler: Sampler,
     prompts: Prompts,
     rows: Sequence[int],
     num_samples: int,
@@ -108,21 +106,22 @@ def _sample(
     number: int,
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
     """[b, K] totals and whether each completion was cut, a batch of problems at a time."""
-    sampling = dataclasses.replace(training_sampling(config), temperature=temperature)
+    sampling = dataclasses.replace(SamplingParams.of_training(config.generation), temperature=temperature)
     size = min(max(_COMPLETIONS_AT_ONCE // num_samples, 1), len(rows))
     for chunk in range(math.ceil(len(rows) / size)):
         wanted = rows[chunk * size : (chunk + 1) * size]
         # The last batch is filled up, so that one compiled program serves all.
         batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))])
-        with compat.entered(mesh):
-            completions = rollout.sample(
-                batch.token_ids,
-                derive_key(config.seed, Use.PILOT, number, chunk),
-                sampling,
-                num_generations=num_samples,
-                max_prompt_length=config.generation.max_prompt_length,
-            )
+        completions = sampler.sample(
+            batch.token_ids,
+            derive_key(config.seed, Use.PILOT, number, chunk),
+            sampling,
+            num_generations=num_samples,
+            max_prompt_length=config.generation.max_prompt_length,
+        )
         kept = len(wanted) * num_samples
-        samples = make_samples(1, 1, batch, completions, config, num_samples)[:kept]
+        samples = make_samples(
+            batch, completions, format=config.prompt.format, num_generations=num_samples, step=1, max_steps=1
+        )[:kept]
         totals = mixture.totals(mixture.score(samples))
         yield totals.reshape(len(wanted), num_samples), ~completions.ended[:kept].reshape(len(wanted), num_samples)

@@ -21,7 +21,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 import zlib
 from pathlib import Path
 
@@ -39,9 +38,6 @@ _KEEP_ALL = "0"
 _KEEP_NONE = "1e9"
 _SUFFIX = "-cache"
 _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
-# What `policy/programs.py` has not finished writing, and when it never will.
-_PARTIAL = ".partial"
-_ABANDONED_S = 3600.0
 # Its time of change is when files were last looked through.
 _CHECKED = ".checked"
 
@@ -144,9 +140,6 @@ def _remove_damaged(directory: Path) -> None:
         marker.touch()
         for path in directory.glob(f"*{_SUFFIX}"):
             if path.stat().st_mtime_ns >= since and not _is_whole(path.read_bytes()):
-                path.unlink(missing_ok=True)
-        for path in directory.glob(f".*{_PARTIAL}"):
-            if time.time() - path.stat().st_mtime > _ABANDONED_S:
                 path.unlink(missing_ok=True)
 
 

@@ -23,10 +23,10 @@ from agent_tunix.data import (
     load_examples,
     shown_problems,
 )
+from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, ModelError
 from agent_tunix.policy.chat_template import read_chat_template
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.learner import PromptBatch
 
 # Rows at the beginning of a stream among which worked examples are drawn.
 _DRAWN_FROM = 1000

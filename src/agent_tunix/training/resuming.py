@@ -11,8 +11,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError
 from agent_tunix.tracking import missing_steps
 from agent_tunix.training.base_model import METADATA_KEY, check_base
-from agent_tunix.training.building import Material
 from agent_tunix.training.checkpoints import Restored
+from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.early_stopping import BestSoFar
 from agent_tunix.training.state import changed_since, reward_changed_since
 
@@ -30,7 +30,7 @@ def resume_command(root: Path) -> str:
 
 
 def check_resumable(
-    restored: Restored, now: dict[str, Any], config: Config, material: Material, method: str, root: Path
+    restored: Restored, now: dict[str, Any], config: Config, components: TrainingComponents, method: str, root: Path
 ) -> None:
     """Tell what has changed since a checkpoint, reward apart, and refuse what would make going on mean nothing.
 
@@ -38,7 +38,7 @@ def check_resumable(
         restored: What was read.
         now: What a checkpoint of this run would say of it, as `make_metadata` gives it.
         config: The run's.
-        material: What it trains, and on which rows.
+        components: What it trains, and on which rows.
         method: How it learns.
         root: The run's directory.
 
@@ -52,16 +52,16 @@ def check_resumable(
             " another run with its weights by training.init_checkpoint",
             code="other_method",
         )
-    check_base(config, material.directory, before.get(METADATA_KEY), material.model_digest, weights_matter=True)
+    check_base(config, components.directory, before.get(METADATA_KEY), components.model_digest, weights_matter=True)
     for line in changed_since(before, now):
         _LOGGER.warning("since the checkpoint was written, %s", line)
-    if before["data"] != material.batches.fingerprint(restored.step):
+    if before["data"] != components.batches.fingerprint(restored.step):
         raise CheckpointError(
             "the training rows are not those that the checkpoint was trained on, so the data position means"
             f" nothing; {_how_to_restore_rows(before, config)}, or start a new run",
             code="rows_changed",
         )
-    if before.get("reference_sync_steps", 0) > 0 and not material.learner.reference_moves:
+    if before.get("reference_sync_steps", 0) > 0 and components.moving_reference is None:
         raise CheckpointError(
             "the checkpoint's reference policy is not what training began with, which this run would take instead;"
             f" resume with grpo.reference_sync_steps={before['reference_sync_steps']} and grpo.beta"

@@ -1,4 +1,4 @@
-"""A supervised start, from top to bottom: the run of `steps.py` with another way to learn from a batch of prompts.
+"""A supervised start, from top to bottom: the run of `session.py` with another way to learn from a batch of prompts.
 
 `agent-tunix sft` trains on what should follow each prompt before a reward says anything: on the same rows, prompts,
 model, optimiser and schedule. Checkpoints, resuming, evaluations, metrics and trackers are those of every run. A run of
@@ -13,11 +13,11 @@ from typing import Any
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.errors import DataError
-from agent_tunix.training.building import Material, build_material
+from agent_tunix.training.components import TrainingComponents, build_components
 from agent_tunix.training.opening import Opened, open_run
 from agent_tunix.training.preflight import Checked
-from agent_tunix.training.steps import Learned, Run, Summary
-from agent_tunix.training.supervised import SupervisedTeacher
+from agent_tunix.training.session import Learned, RunSession, Summary
+from agent_tunix.training.supervised import SupervisedTrainer
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -36,31 +36,24 @@ def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()
     """
     with open_run(checked, root, overrides) as opened:
         _LOGGER.info("a supervised start; no reward trains")
-        material = build_material(
-            opened.checked.config, checked.mixture, num_rows=micro_batch_size(opened.checked.config)
-        )
-        checked = replace(opened.checked, config=material.config)
-        try:
-            return SupervisedRun(checked, opened, material).complete()
-        finally:
-            material.learner.rl_cluster.close()
-            material.learner.programs.flush()
+        components = build_components(opened.checked.config, num_rows=micro_batch_size(opened.checked.config))
+        return SupervisedSession(replace(opened.checked, config=components.config), opened, components).complete()
 
 
-class SupervisedRun(Run):
-    """The steps of a supervised start."""
+class SupervisedSession(RunSession):
+    """The session of a supervised start."""
 
     method = "sft"
 
-    def __init__(self, checked: Checked, opened: Opened, material: Material) -> None:
-        """Give the trainer its loss."""
-        super().__init__(checked, opened, material)
-        self._teacher = SupervisedTeacher(material.learner, checked.config)
+    def __init__(self, checked: Checked, opened: Opened, components: TrainingComponents) -> None:
+        """Build the trainer."""
+        super().__init__(checked, opened, components)
+        self._trainer = SupervisedTrainer(checked.config, components.sampler, components.updater)
         self._told = False
 
     def _learn(self, step: int) -> Learned:
         try:
-            result = self._teacher.run_step(step, self._batch(step))
+            result = self._trainer.take_step(step, self._batch(step))
         except DataError as error:
             self._save(step - 1)
             raise DataError(f"{error}\n{self._how_to_resume(step - 1)}", code=error.code) from error

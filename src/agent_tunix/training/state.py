@@ -12,13 +12,13 @@ import jax
 from flax import nnx
 
 from agent_tunix.config.schema import Config
-from agent_tunix.policy import compat
+from agent_tunix.grpo.optimizer_state import read_optimizer, write_optimizer
+from agent_tunix.grpo.reference import ReferencePolicy, trained_kind
+from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Fingerprint
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.training.base_model import METADATA_KEY
 from agent_tunix.training.checkpoints import State
-from agent_tunix.training.learner import GrpoLearner
-from agent_tunix.training.reference import trained_kind
 
 _PROMPTS_CHANGED = (
     "the prompts are no longer the same tokens: the chat template, prompt.system, prompt.template, prompt.few_shot or"
@@ -26,25 +26,26 @@ _PROMPTS_CHANGED = (
 )
 
 
-def read_state(learner: GrpoLearner) -> dict[str, dict[str, jax.Array]]:
-    """`weights` that train, the `optimizer`'s state, and the `reference` where it moves, each name → array."""
-    trainer = learner.rl_cluster.actor_trainer
-    state = {"weights": read_weights(trainer.model), "optimizer": _named(compat.read_optimizer(trainer.optimizer))}
-    if learner.reference_moves:
-        state["reference"] = read_weights(learner.rl_cluster.inference_worker.get_model("reference"))
+def read_state(updater: PolicyUpdater, reference: ReferencePolicy | None) -> dict[str, dict[str, jax.Array]]:
+    """Return the arrays of a checkpoint by name: `weights` that train, `optimizer`, and `reference` if it moves.
+
+    Args:
+        updater: Trains the policy.
+        reference: The reference policy if it moves, else None.
+    """
+    state = {"weights": read_weights(updater.policy), "optimizer": _named(read_optimizer(updater.optimizer))}
+    if reference is not None:
+        state["reference"] = read_weights(reference.model)
     return state
 
 
-def write_state(learner: GrpoLearner, state: State) -> None:
-    """Put what `read_state` gave into the learner."""
-    trainer = learner.rl_cluster.actor_trainer
-    write_weights(trainer.model, state["weights"])
-    read = _unnamed(compat.read_optimizer(trainer.optimizer), state["optimizer"])
-    compat.write_optimizer(trainer.optimizer, read, learner.accumulation)
-    if learner.reference_moves:
-        worker = learner.rl_cluster.inference_worker
-        reference = worker.get_model("reference")
-        compat.update_reference(worker, _unnamed(nnx.state(reference, trained_kind(reference)), state["reference"]))
+def write_state(updater: PolicyUpdater, reference: ReferencePolicy | None, state: State) -> None:
+    """Restore what `read_state` returned."""
+    write_weights(updater.policy, state["weights"])
+    read = _unnamed(read_optimizer(updater.optimizer), state["optimizer"])
+    write_optimizer(updater.optimizer, read, updater.accumulation)
+    if reference is not None:
+        write_weights(reference.model, state["reference"])
 
 
 def read_weights(model: nnx.Module) -> dict[str, jax.Array]:

@@ -1,9 +1,9 @@
 """A step's result as what is stored of it."""
 
 from agent_tunix.config.schema import Config
+from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import Fingerprint
 from agent_tunix.tracking.rollouts import ScoringSettings, StoredStep
-from agent_tunix.training.learner import StepResult
 
 
 def scoring_settings(config: Config, reward: Fingerprint) -> ScoringSettings:

@@ -9,27 +9,23 @@ micro-batch.
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
-from tunix.rl import rl_cluster as rl_cluster_lib
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
+from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError
-from agent_tunix.policy import compat, sharing
+from agent_tunix.grpo.logps import completion_statistics
+from agent_tunix.grpo.update_metrics import describe_norms
+from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.policy.decoder import Decoder
-from agent_tunix.policy.mesh import fetch, place_rows
-from agent_tunix.training.learner import GrpoLearner, PromptBatch
-from agent_tunix.training.logps import completion_statistics
-from agent_tunix.training.profiling import phase
-from agent_tunix.training.rollout import Rollout
+from agent_tunix.policy.mesh import place_rows
+from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.training.targets import make_targets
-from agent_tunix.training.update_metrics import describe_norms, up_to_failure
 
 
 @flax.struct.dataclass(frozen=True)
@@ -78,67 +74,51 @@ class SupervisedResult:
     seconds: float
 
 
-class SupervisedTeacher:
-    """Teaches the policy of a learner by targets, through the learner's own trainer and optimiser.
+class SupervisedTrainer:
+    """Trains the policy on targets.
 
     Args:
-        learner: Its trainer takes another loss from now on.
-        config: The run.
+        config: The run's.
+        sampler: Of the policy; gives its tokenizer and mesh.
+        updater: Trains the policy. It takes another loss from now on.
     """
 
-    def __init__(self, learner: GrpoLearner, config: Config) -> None:
+    def __init__(self, config: Config, sampler: Sampler, updater: PolicyUpdater) -> None:
         self._config = config
-        self._cluster = learner.rl_cluster
-        self._rollout: Rollout = self._cluster.rollout
-        self._trainer = self._cluster.actor_trainer
-        self._trainer.with_loss_fn(_loss, has_aux=True)
-        self._trainer.with_gen_model_input_fn(lambda x: {"example": x})
-        mesh = self._cluster.r2m[rl_cluster_lib.Role.ACTOR]
-        sharing.update_trained_only(self._trainer, mesh, self._rollout.programs, "update_supervised")
+        self._sampler = sampler
+        self._updater = updater
+        updater.use_loss(_loss)
 
-    def run_step(self, step: int, batch: PromptBatch) -> SupervisedResult:
-        """One update with the targets of a batch.
+    def take_step(self, step: int, batch: PromptBatch) -> SupervisedResult:
+        """Update the policy once with the targets of a batch.
 
         Raises:
-            DataError: Not one row has a target that fits.
+            DataError: No row has a target that fits.
         """
         started = time.perf_counter()
-        targets = make_targets(
-            batch,
-            self._rollout.tokenizer,
-            self._config,
-            pad_id=self._rollout.pad_id(),
-            eos_id=self._rollout.eos_id(),
-        )
-        num_tokens = int(targets.mask.sum())
+        sampler, size = self._sampler, micro_batch_size(self._config)
+        targets = make_targets(batch, sampler.tokenizer, self._config, pad_id=sampler.pad_id, eos_id=sampler.eos_ids[0])
+        num_tokens, num_rows = int(targets.mask.sum()), len(targets.tokens)
         if not num_tokens:
             raise DataError(
                 f"step {step}: no row of the batch has a target that fits; the first: {targets.left_out[0]}",
                 code="batch_without_target",
             )
-        size = micro_batch_size(self._config)
-        num_rows = len(targets.tokens)
         weight = (num_rows // size) / num_tokens
-        begun: list[dict[str, Any]] = []
-        mesh = self._cluster.r2m[rl_cluster_lib.Role.ACTOR]
-        with compat.entered(mesh), phase("update"):
-            train_step, _ = self._trainer.jit_train_and_eval_step(cache_nnx_graph=True)
-            for start in range(0, num_rows, size):
-                rows = slice(start, start + size)
-                arrays = {
-                    "prompt_ids": targets.prompt_tokens[rows],
-                    "prompt_lengths": targets.prompt_lengths[rows],
-                    "target_ids": targets.tokens[rows],
-                    "mask": targets.mask[rows],
-                    "weight": np.full(size, weight, np.float32),
-                }
-                healthy = begun[-1]["healthy"] if begun else None
-                _, aux, _ = train_step(TargetExample(**place_rows(mesh, arrays)), healthy)
-                begun.append(aux)
-            records = up_to_failure(fetch(begun))
-            finite = bool(records[-1]["finite"])
-            if not finite:
-                compat.reset_accumulation(self._trainer.optimizer)
+        examples = []
+        for start in range(0, num_rows, size):
+            rows = slice(start, start + size)
+            arrays = {
+                "prompt_ids": targets.prompt_tokens[rows],
+                "prompt_lengths": targets.prompt_lengths[rows],
+                "target_ids": targets.tokens[rows],
+                "mask": targets.mask[rows],
+                "weight": np.full(size, weight, np.float32),
+            }
+            examples.append(TargetExample(**place_rows(sampler.mesh, arrays)))
+        with jax.profiler.TraceAnnotation("update"):
+            records = self._updater.apply(examples)
+        finite = bool(records[-1]["finite"])
         return SupervisedResult(
             loss=float(np.sum([record["nll"] for record in records], dtype=np.float64) / num_tokens),
             token_accuracy=float(sum(int(record["num_right"]) for record in records) / num_tokens),
@@ -152,11 +132,10 @@ class SupervisedTeacher:
         )
 
 
-def _loss(model: nnx.Module, example: TargetExample) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The weighed sum of −log π over a micro-batch's target tokens; `nll`, their plain sum, and `num_right`."""
-    assert isinstance(model, Decoder)
+def _loss(policy: Decoder, example: TargetExample) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Return the weighted sum of −log π over a micro-batch's target tokens; `nll`, their plain sum, and `num_right`."""
     found = completion_statistics(
-        model, example.prompt_ids, example.prompt_lengths, example.target_ids, temperature=1.0, likeliest=True
+        policy, example.prompt_ids, example.prompt_lengths, example.target_ids, temperature=1.0, likeliest=True
     )
     assert found.likeliest is not None
     nll_nT = jnp.where(example.mask, -found.logps, 0.0)

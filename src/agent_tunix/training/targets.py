@@ -18,7 +18,7 @@ from agent_tunix.errors import ConfigError, DataError
 from agent_tunix.training.preflight import Checked
 
 if TYPE_CHECKING:
-    from agent_tunix.training.learner import PromptBatch
+    from agent_tunix.data.prompt_batch import PromptBatch
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from agent_tunix.config.schema import Config
+from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards.diagnosis import RunContext
 from agent_tunix.tracking import Recorder
 from agent_tunix.tracking.rollouts import StoredStep
-from agent_tunix.training.learner import StepResult
 from agent_tunix.training.profiling import phase
 from agent_tunix.training.run_directory import RunDirectory
 from agent_tunix.training.watching import Watching

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent_tunix.config.schema import Config
+from agent_tunix.grpo.step import StepResult
 from agent_tunix.policy.schedules import count_warmup
 from agent_tunix.rewards.diagnosis import RolloutView, RunContext, Severity, Watch
 from agent_tunix.rewards.diagnosis.context import SETTINGS
 from agent_tunix.tracking import FindingsFile, read_findings, read_rows
 from agent_tunix.tracking.closing import Closing
-from agent_tunix.training.learner import StepResult
 from agent_tunix.training.preflight import Checked
 from agent_tunix.training.run_directory import RunDirectory
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agent_tunix.training.losses import ObjectiveSettings
+from agent_tunix.grpo.losses import ObjectiveSettings
 
 Array = NDArray[np.float64]
 MAX_LENGTH = 6

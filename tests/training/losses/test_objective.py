@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agent_tunix.training.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
+from agent_tunix.grpo.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
 from tests.training.losses.support import MAX_LENGTH, NUM_ROWS, Batch, batches, gradient, near_a_kink, objective
 
 OBJECTIVES = {

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from agent_tunix.training.processes import Processes
-from agent_tunix.training.processes.store import Store
+from agent_tunix.distributed import Processes
+from agent_tunix.distributed.store import Store
 from tests.training.process_runs import free_port
 
 

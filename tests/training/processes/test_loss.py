@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from agent_tunix.training.processes.loss import is_of_a_partner
+from agent_tunix.distributed.loss import is_of_a_partner
 
 ABORTED = """
 import ctypes, threading
-from agent_tunix.training.processes.loss import AbortHandler
+from agent_tunix.distributed.loss import AbortHandler
 handler = AbortHandler()
 handler.text, handler.status = "LostProcessError: it is gone", 7
 handler.tell = lambda text: print("told:", text)

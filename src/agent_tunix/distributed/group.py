@@ -1,0 +1,238 @@
+"""The processes of a run, and how they agree.
+
+Every process calls the same methods in the same order. Values are of built-in types, and are read without making
+anything else of them. What one process could not do is the error of all, so that none waits for another that is gone.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from agent_tunix.distributed.loss import AbortHandler, FailureWatch, end_now, is_of_a_partner
+from agent_tunix.distributed.store import Store, check_plain
+from agent_tunix.errors import AgentTunixError, LostProcessError
+
+Value = TypeVar("Value")
+
+
+class Processes:
+    """The processes of a run, seen from one of them.
+
+    Args:
+        index: Of this process, from 0.
+        count: How many there are.
+        store: What they exchange values by; None for a single process.
+        handler: What is said where JAX aborts this process.
+
+    Attributes:
+        index: As given.
+        count: As given.
+    """
+
+    def __init__(
+        self, index: int = 0, count: int = 1, store: Store | None = None, handler: AbortHandler | None = None
+    ) -> None:
+        self.index = index
+        self.count = count
+        self._store = store
+        self._handler = handler
+        self._round = 0
+        self._how_to_resume = ""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes and shows what the run comes to."""
+        return self.index == 0
+
+    # --- agreeing ----------------------------------------------------------------------------------------------------
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value of each process, in their order; they go on when all have given theirs.
+
+        Raises:
+            LostProcessError: One of them failed or is gone.
+        """
+        if self._store is None:
+            return [value]
+        try:
+            return self._exchange(self._store, value)
+        except Exception as error:
+            if isinstance(error, LostProcessError) or not is_of_a_partner(error):
+                raise
+            raise LostProcessError(self._describe_loss(None)) from error
+
+    def _exchange(self, store: Store, value: Any) -> list[Any]:
+        # By way of process 0: two questions for each process, however many there are.
+        self._round += 1
+        name = f"round/{self._round}"
+        if self.is_first:
+            values = [value, *(self._await(store, f"{name}/{index}") for index in range(1, self.count))]
+            # All have come this far, so all have read what was kept of the round before.
+            store.remove(f"round/{self._round - 1}")
+            store.put(f"{name}/all", values)
+            return values
+        store.put(f"{name}/{self.index}", value)
+        joined: list[Any] = self._await(store, f"{name}/all")
+        return joined
+
+    def _await(self, store: Store, name: str) -> Any:
+        while (found := store.poll(name)) is None:
+            if (failure := self._failure_of_another()) is not None:
+                raise LostProcessError(self._describe_loss(failure))
+        return found[0]
+
+    def each(self, make: Callable[[], Value]) -> list[Value]:
+        """What each process makes, in their order.
+
+        Raises:
+            AgentTunixError: One of them could not; that of the first such process, the same in all.
+        """
+        error: Exception | None = None
+        value: Value | None = None
+        try:
+            made = make()
+            if self._store is not None:
+                check_plain(made)
+            value = made
+        except Exception as caught:
+            if self._store is None or is_of_a_partner(caught):
+                raise
+            error = caught
+        said = self.gather((value, None if error is None else (type(error).__name__, str(error))))
+        for index, (_, failure) in enumerate(said):
+            if failure is not None:
+                if index == self.index and error is not None:
+                    raise error
+                raise _remake(index, *failure)
+        return [given for given, _ in said]
+
+    def from_first(self, make: Callable[[], Value]) -> Value:
+        """What process 0 makes; the others make nothing.
+
+        Raises:
+            AgentTunixError: It could not; the same in all.
+        """
+        made: list[Any] = self.each(make if self.is_first else _make_nothing)
+        first: Value = made[0]
+        return first
+
+    # --- ending together -------------------------------------------------------------------------------------------
+
+    def remember(self, how_to_resume: str) -> None:
+        """What to say of going on with the run, where a process is lost from here on."""
+        self._how_to_resume = how_to_resume
+        if self._handler is not None:
+            self._handler.text = _named(self._describe_loss(None))
+
+    @contextlib.contextmanager
+    def together(self, tell: Callable[[str], None] = lambda text: None) -> Iterator[None]:
+        """Where an error ends this process, the others come to know; at the end all have ended.
+
+        Args:
+            tell: Called with what is said of a loss where the process ends by it without an exception.
+        """
+        if self._store is None:
+            yield
+            return
+        store = self._store
+        if self._handler is not None:
+            self._handler.tell = tell
+        self.remember(self._how_to_resume)
+
+        def end(found: str) -> None:
+            end_now(_named(self._describe_loss(found)), 1, tell)
+
+        watch = FailureWatch(self._failure_of_another, end)
+        watch.start()
+        try:
+            yield
+        except LostProcessError:
+            if self._failure_of_another() is not None:  # all are there still, to end together
+                leave(self._handler)
+            raise
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                store.put_failure(self.index, f"{type(error).__name__}: {error}")
+            leave(self._handler)
+            raise
+        else:
+            leave(self._handler)
+        finally:
+            watch.stop()
+
+    @contextlib.contextmanager
+    def naming_losses(self) -> Iterator[None]:
+        """Within, what a computation says of a partner that is gone becomes an error that a person understands.
+
+        Raises:
+            LostProcessError: In its place.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self._store is None or isinstance(error, AgentTunixError) or not is_of_a_partner(error):
+                raise
+            # One that failed by an error of its own says so before it goes.
+            raise LostProcessError(self._describe_loss(self._failure_of_another())) from error
+
+    def _failure_of_another(self) -> str | None:
+        assert self._store is not None
+        try:
+            found = self._store.failures()
+        except Exception as error:
+            if is_of_a_partner(error):
+                return None
+            raise
+        return next((f"process {index} failed: {text}" for index, text in found.items() if index != self.index), None)
+
+    def _describe_loss(self, failure: str | None) -> str:
+        why = failure or (
+            f"another of the {self.count} processes is gone, killed or cut off; its own output says more, if it could"
+        )
+        return f"process {self.index} cannot go on: {why}\n{self._how_to_resume}".rstrip()
+
+
+_here = Processes()
+
+
+def here() -> Processes:
+    """The processes of this run; a single one where `join` has not connected any."""
+    return _here
+
+
+def settle(processes: Processes) -> None:
+    """Have `here` give these."""
+    global _here
+    _here = processes
+
+
+def _make_nothing() -> Any:
+    return None
+
+
+def _named(text: str) -> str:
+    return f"{LostProcessError.__name__}: {text}"
+
+
+def leave(handler: AbortHandler | None) -> None:
+    """Disconnect, when all are ready to: process 0 takes the service with it."""
+    import jax
+
+    if handler is not None:
+        handler.text = ""
+    with contextlib.suppress(Exception):  # one that is lost meanwhile changes nothing any more
+        jax.distributed.shutdown()  # type: ignore[no-untyped-call]
+    settle(Processes())
+
+
+def _remake(index: int, name: str, text: str) -> AgentTunixError:
+    """The error that another process had, as far as it is one of ours."""
+    for kind in _descendants(AgentTunixError):
+        if kind.__name__ == name:
+            with contextlib.suppress(TypeError):  # one that takes more than its text
+                return kind(text)
+    return LostProcessError(f"process {index} failed: {name}: {text}")
+
+
+def _descendants(kind: type[AgentTunixError]) -> Sequence[type[AgentTunixError]]:
+    return [kind, *(found for child in kind.__subclasses__() for found in _descendants(child))]

@@ -1,0 +1,170 @@
+"""`distributed.mode` → the processes of the run, connected, before JAX looks for devices.
+
+What `jax.distributed` finds out by itself is left to it: addresses, numbers and ranks under Slurm, Open MPI, a TPU's
+metadata, GKE and Kubernetes.
+"""
+
+import hashlib
+import importlib.util
+import logging
+import os
+from typing import Any
+
+from agent_tunix.config.schema import DistributedConfig
+from agent_tunix.distributed.group import Processes, leave, settle
+from agent_tunix.distributed.loss import AbortHandler
+from agent_tunix.distributed.store import Store
+from agent_tunix.errors import ConfigError, LostProcessError
+
+# The variable by which JAX knows Open MPI; later versions of it, and other MPIs, are asked by mpi4py.
+_OPEN_MPI = "OMPI_MCA_orte_hnp_uri"
+# By which JAX knows Slurm.
+_SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
+_USER_STATUS = 2
+
+
+def join(distributed: DistributedConfig, identity: str = "") -> Processes:
+    """Connect the processes that `distributed.mode` says; none of them returns before all are there.
+
+    Args:
+        distributed: How they find each other.
+        identity: What must be the same in all of them, as text.
+
+    Raises:
+        ConfigError: They cannot be found or reached, or are not those of one run.
+    """
+    if distributed.mode == "none":
+        return Processes()
+    method = _detection(distributed)
+    import jax
+
+    logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of each thing that it does
+    handler = AbortHandler()
+    handler.status = _USER_STATUS
+    handler.text = f"{ConfigError.__name__}: {_describe_timeout(distributed)}"
+    handler.install()
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
+    # It would take SIGTERM, which the run hears by itself and has all agree on.
+    jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
+    try:
+        jax.distributed.initialize(
+            coordinator_address=distributed.coordinator_address,
+            num_processes=distributed.num_processes,
+            process_id=distributed.process_id,
+            local_device_ids=distributed.local_device_ids,
+            cluster_detection_method=method,
+            initialization_timeout=distributed.initialization_timeout_s,
+            heartbeat_timeout_seconds=distributed.heartbeat_timeout_s,
+            shutdown_timeout_seconds=distributed.initialization_timeout_s,
+        )
+    except (RuntimeError, ValueError, TypeError, OSError, KeyError) as error:
+        raise ConfigError(_describe_failure(distributed, error), code="joining_failed") from error
+    from jax._src import distributed as state  # JAX gives no public way to its own client
+
+    found: Any = state.global_state
+    handler.status = 1
+    processes = Processes(found.process_id, found.num_processes, Store(found.client), handler)
+    settle(processes)
+    processes.remember("No step was completed, so there is nothing to resume.")
+    try:
+        _check_same(processes, identity)
+        _meet(processes)
+    except ConfigError:  # of all of them: none goes before the others know
+        leave(handler)
+        raise
+    return processes
+
+
+def _detection(distributed: DistributedConfig) -> str | None:
+    """The name of JAX's method; None lets it choose.
+
+    Raises:
+        ConfigError: What the mode needs is not there.
+    """
+    mode = distributed.mode
+    if mode == "manual":
+        keys = ("coordinator_address", "num_processes", "process_id")
+        if missing := [f"distributed.{name}" for name in keys if getattr(distributed, name) is None]:
+            raise ConfigError(
+                f"distributed.mode=manual requires {' and '.join(missing)}; set them, or JAX_COORDINATOR_ADDRESS,"
+                " JAX_NUM_PROCESSES and JAX_PROCESS_ID with distributed=manual",
+                code="missing_distributed_key",
+            )
+        return "deactivate"
+    if mode == "slurm":
+        if missing := [name for name in _SLURM if name not in os.environ]:
+            raise ConfigError(
+                f"distributed.mode=slurm requires the variables that srun sets, but {', '.join(missing)} is not set;"
+                " start the program by srun, or set distributed=manual",
+                code="missing_slurm_variable",
+            )
+        return "slurm"
+    if mode == "mpi":
+        if _OPEN_MPI in os.environ:
+            return "ompi"
+        if importlib.util.find_spec("mpi4py") is None:
+            raise ConfigError(
+                "distributed.mode=mpi requires mpi4py, except under Open MPI 4 and earlier; pip install mpi4py, or set"
+                " distributed=manual",
+                code="missing_mpi4py",
+            )
+        return "mpi4py"
+    return None
+
+
+def _check_same(processes: Processes, identity: str) -> None:
+    """Refuse processes of other numbers or configurations: they would compute something else, or wait for ever."""
+    digest = hashlib.sha256(identity.encode()).hexdigest()
+    said = processes.gather((processes.count, digest))
+    if other := [index for index, (count, _) in enumerate(said) if count != processes.count]:
+        raise ConfigError(
+            f"process {processes.index} was told of {processes.count} processes, process {other[0]} of"
+            f" {said[other[0]][0]}; give all of them the same distributed.num_processes",
+            code="process_count_differs",
+        )
+    if other := [index for index, (_, found) in enumerate(said) if found != said[0][1]]:
+        raise ConfigError(
+            f"process {other[0]} was given another configuration than process 0; start all of them with the same"
+            " overrides, distributed.process_id and distributed.local_device_ids apart",
+            code="configuration_differs",
+        )
+
+
+def _meet(processes: Processes) -> None:
+    """Let the devices meet while all are here: the first collective waits for its partners for half a minute only."""
+    import jax
+    from jax.experimental import multihost_utils
+
+    try:
+        processes.each(jax.local_device_count)
+        multihost_utils.sync_global_devices("agent_tunix")
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, LostProcessError | ConfigError):
+            raise
+        raise ConfigError(
+            f"the devices of the {processes.count} processes cannot reach each other: {error}; see that the network"
+            " lets them, and that all have the same distributed.platform",
+            code="devices_unreachable",
+        ) from error
+
+
+def _describe_timeout(distributed: DistributedConfig) -> str:
+    address = distributed.coordinator_address or "the address that was detected"
+    told = "" if distributed.num_processes is None else f" of {distributed.num_processes}"
+    return (
+        f"not all{told} processes came together at {address} within distributed.initialization_timeout_s="
+        f"{distributed.initialization_timeout_s}. See that process 0 runs there and can be reached, that each of the"
+        " others is started with a distributed.process_id of its own, and that all were told the same"
+        " distributed.num_processes; or raise the limit"
+    )
+
+
+def _describe_failure(distributed: DistributedConfig, error: Exception) -> str:
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "DEADLINE_EXCEEDED" in text or "UNAVAILABLE" in text:
+        return _describe_timeout(distributed)
+    advice = {
+        "auto": "nothing here tells JAX of other processes; set distributed=slurm, mpi or manual, or distributed=none",
+        "manual": "correct distributed.coordinator_address=HOST:PORT, num_processes and process_id",
+    }.get(distributed.mode, "correct what starts the processes, or set distributed=manual")
+    return f"distributed.mode={distributed.mode}: {text}; {advice}"

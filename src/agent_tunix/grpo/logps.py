@@ -1,0 +1,115 @@
+"""Log-probabilities of completions, computed once for what completions have in common and in parts for the rest.
+
+The one place where a model is called on whole completions: in the update, which differentiates it, and in the passes of
+the reference policy and of the policy that sampled. A prompt goes through the model once, and its G completions attend
+to it (the idea of https://arxiv.org/abs/2506.05433): (P + G T) tokens a group where the plain form has G (P + T).
+Logits exist for `chunk` tokens at a time, in the backward pass as well, where they are computed again.
+
+Axes: B prompts, G completions each, n = B × G, P prompt slots padded on the left, T completion slots padded on the
+right, D hidden, V words.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from agent_tunix.policy.decoder import Decoder
+from agent_tunix.policy.memory import CHUNK_NUMBERS
+from agent_tunix.policy.mesh import row_parts
+
+
+class TokenStatistics(NamedTuple):
+    """What is known of each token of some completions.
+
+    Attributes:
+        logps: Its log-probability at the sampling temperature, over all words.
+        entropies: Entropy of the distribution at that temperature, in nats; without gradient.
+        likeliest: The likeliest token in its place; None where it is not asked for.
+    """
+
+    logps: Float[Array, "n T"]
+    entropies: Float[Array, "n T"]
+    likeliest: Int[Array, "n T"] | None = None
+
+
+def completion_statistics(
+    model: Decoder,
+    prompt_BP: Int[Array, "B P"],
+    prompt_lengths_B: Int[Array, " B"],
+    tokens_nT: Int[Array, "n T"],
+    *,
+    temperature: float,
+    chunk: int | None = None,
+    likeliest: bool = False,
+) -> TokenStatistics:
+    """Log-probability and entropy of every token; what stands at padding is to be ignored.
+
+    Args:
+        model: Under which.
+        prompt_BP: Ids, padded on the left.
+        prompt_lengths_B: Tokens of each prompt.
+        tokens_nT: Ids of the completions, those of a prompt side by side.
+        temperature: That they were sampled at.
+        chunk: Tokens whose logits exist at once; None: as many as 16 MB hold.
+        likeliest: Whether the likeliest tokens are wanted too.
+    """
+    n, T = tokens_nT.shape
+    group = n // prompt_BP.shape[0]
+    # The last token is predicted and predicts nothing, so that it need not be read.
+    first_BD, read = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :-1])
+    hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read], axis=1)
+    flat = hidden_nTD.reshape(n * T, -1)
+    parts = row_parts(model.mesh, n)
+    found = _in_chunks(model, flat, tokens_nT.reshape(-1), temperature, chunk, likeliest, parts)
+    logps, entropies, tops = (x if x is None else x.reshape(n, T) for x in found)
+    assert logps is not None
+    assert entropies is not None
+    return TokenStatistics(logps, jax.lax.stop_gradient(entropies), tops)
+
+
+def _in_chunks(
+    model: Decoder,
+    hidden_ND: Float[Array, "N D"],
+    tokens_N: Int[Array, " N"],
+    temperature: float,
+    chunk: int | None,
+    likeliest: bool,
+    parts: int,
+) -> tuple[jax.Array | None, ...]:
+    """[N] log-probabilities, entropies, and likeliest tokens or None.
+
+    On a mesh the N tokens lie in `parts`, side by side; a chunk is of each part alike, so that all devices have some.
+    """
+    N = tokens_N.shape[0]
+    own = N // parts
+    chunk = min(own, chunk or max(1, CHUNK_NUMBERS // model.config.vocab_size))
+    project = model.project if parts == 1 or chunk == own else model.project_in_parts(parts)
+
+    @jax.checkpoint
+    def statistics(hidden_CD: jax.Array, tokens_C: jax.Array) -> tuple[jax.Array | None, ...]:
+        logits_CV = project(hidden_CD) / temperature
+        normaliser_C = jax.nn.logsumexp(logits_CV, axis=-1)
+        chosen_C = jnp.take_along_axis(logits_CV, tokens_C[..., None], axis=-1)[..., 0]
+        entropy_C = normaliser_C - jnp.sum(jnp.exp(logits_CV - normaliser_C[..., None]) * logits_CV, axis=-1)
+        top_C = jnp.argmax(logits_CV, axis=-1) if likeliest else None
+        return chosen_C - normaliser_C, jax.lax.stop_gradient(entropy_C), top_C
+
+    if chunk == own:
+        whole: tuple[jax.Array | None, ...] = statistics(hidden_ND, tokens_N)
+        return whole
+    count = -(-own // chunk)
+
+    def to_chunks(x: jax.Array) -> jax.Array:
+        """[count, chunk, …], or [count, parts, chunk, …]."""
+        x = x.reshape(parts, own, *x.shape[1:])
+        x = jnp.pad(x, ((0, 0), (0, count * chunk - own), *[(0, 0)] * (x.ndim - 2)))
+        x = x.reshape(parts, count, chunk, *x.shape[2:]).swapaxes(0, 1)
+        return x[:, 0] if parts == 1 else x
+
+    def to_tokens(x: jax.Array) -> jax.Array:
+        return x.reshape(count, parts, chunk).swapaxes(0, 1).reshape(parts, -1)[:, :own].reshape(-1)
+
+    found = jax.lax.map(lambda pair: statistics(*pair), (to_chunks(hidden_ND), to_chunks(tokens_N)))
+    return tuple(x if x is None else to_tokens(x) for x in found)

@@ -1,0 +1,78 @@
+"""The loss of a micro-batch: log-probabilities under the policy, then the objective of `losses`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+
+from agent_tunix.config.schema import Config, GrpoConfig
+from agent_tunix.grpo.logps import completion_statistics
+from agent_tunix.grpo.losses import LossBatch, ObjectiveSettings, aggregate, policy_objective
+from agent_tunix.policy.decoder import Decoder
+
+
+@flax.struct.dataclass(frozen=True)
+class LossInputs:
+    """A micro-batch of b prompts, each once, and n = b × G completions.
+
+    Attributes:
+        prompts: [b, P] ids, padded on the left.
+        prompt_lengths: [b] tokens of each prompt.
+        tokens: [n, T] ids of the completions, padded on the right.
+        mask: [n, T], True at tokens that take part in the loss.
+        advantages: [n].
+        weights: [n] `completion_weights` of the whole batch, times the micro-batches of an update: the trainer takes
+            the mean of their gradients.
+        reference_logps: [n, T] under the reference policy; None without a KL penalty.
+        old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
+    """
+
+    prompts: jax.Array
+    prompt_lengths: jax.Array
+    tokens: jax.Array
+    mask: jax.Array
+    advantages: jax.Array
+    weights: jax.Array
+    reference_logps: jax.Array | None = None
+    old_logps: jax.Array | None = None
+
+
+def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Array, dict[str, jax.Array]]]:
+    """Return the loss function of a run.
+
+    It returns the loss and the statistics of `policy_objective` with `entropy`, the entropies of the tokens in nats,
+    aggregated as their losses are.
+    """
+    settings, temperature = objective_settings(config.grpo), config.generation.temperature
+
+    def policy_loss(policy: Decoder, example: LossInputs) -> tuple[jax.Array, dict[str, jax.Array]]:
+        with jax.named_scope("log_probabilities"):
+            found = completion_statistics(
+                policy, example.prompts, example.prompt_lengths, example.tokens, temperature=temperature
+            )
+        batch = LossBatch(
+            logps=found.logps,
+            old_logps=example.old_logps,
+            reference_logps=example.reference_logps,
+            advantages=example.advantages,
+            mask=example.mask,
+            weights=example.weights,
+        )
+        with jax.named_scope("loss"):
+            loss, statistics = policy_objective(batch, settings)
+            return loss, {**statistics, "entropy": aggregate(found.entropies, batch.mask, batch.weights)}
+
+    return policy_loss
+
+
+def objective_settings(grpo: GrpoConfig) -> ObjectiveSettings:
+    """Return the objective that a configuration selects."""
+    return ObjectiveSettings(
+        loss=grpo.loss,
+        epsilon=grpo.epsilon,
+        epsilon_high=grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high,
+        epsilon_c=grpo.epsilon_c,
+        beta=grpo.beta,
+        kl_estimator=grpo.kl_estimator,
+    )

@@ -1,0 +1,48 @@
+"""GSPO: clipped importance ratios of whole sequences (https://arxiv.org/abs/2507.18071).
+
+    J = E[ 1/G Σ_i min(s_i A_i, clip(s_i, 1 − ε, 1 + ε) A_i) ],   s_i = (π(o_i) / π_old(o_i))^(1/|o_i|)
+
+equations 5 and 7: a completion's ratio is the geometric mean of its tokens' ratios, so that it is clipped as a whole.
+The variant GSPO-token, equations 13 and 14, gives each token the ratio
+
+    s_it = sg[s_i] · π(o_it) / sg[π(o_it)]
+
+where sg stops the gradient: equal in value to s_i, and with one advantage for the whole completion, as here, equal in
+gradient too once the tokens are averaged over the completion. Only GSPO-token can be aggregated in other ways.
+
+Departure: log s_i beyond ±20 is cut.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, TokenLosses, log_ratios
+from agent_tunix.grpo.losses.clipping import clipped_surrogate
+
+
+def gspo(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: float | None = None) -> TokenLosses:
+    """The loss of each completion, given to each of its tokens: their mean over the completion is the loss itself.
+
+    The arguments are those of `clipped_surrogate`.
+    """
+    ratios = jnp.broadcast_to(jnp.exp(_mean_log_ratios(batch)), batch.logps.shape)
+    return clipped_surrogate(
+        ratios, batch.advantages[:, None], epsilon=epsilon, epsilon_high=epsilon_high, epsilon_c=epsilon_c
+    )
+
+
+def gspo_token(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: float | None = None) -> TokenLosses:
+    """The loss of each token; the arguments are those of `clipped_surrogate`."""
+    sequence_ratios = jax.lax.stop_gradient(jnp.exp(_mean_log_ratios(batch)))
+    ratios = sequence_ratios * jnp.exp(batch.logps - jax.lax.stop_gradient(batch.logps))
+    return clipped_surrogate(
+        ratios, batch.advantages[:, None], epsilon=epsilon, epsilon_high=epsilon_high, epsilon_c=epsilon_c
+    )
+
+
+def _mean_log_ratios(batch: LossBatch) -> Float[Array, "B 1"]:
+    """log s_i; 0 for a completion of which no token takes part."""
+    lengths = jnp.maximum(batch.mask.sum(axis=1, keepdims=True), 1)
+    means = jnp.where(batch.mask, log_ratios(batch), 0.0).sum(axis=1, keepdims=True) / lengths
+    return jnp.clip(means, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)

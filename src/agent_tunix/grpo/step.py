@@ -1,0 +1,245 @@
+"""One step of GRPO (https://arxiv.org/abs/2402.03300), from top to bottom.
+
+    sample G completions of each prompt from the policy                (`sampling/sampler.py`)
+    dispatch the reference policy's pass over them                     (`reference.py`)
+    score them                                                         (the reward mixture)
+    with dynamic sampling, replace dead groups by further prompts      (`dynamic_sampling.py`)
+    take the advantage within each group                               (`rewards/advantages.py`)
+    μ times, for each micro-batch: gradient of the loss, update        (`loss.py`, `losses/`, `updater.py`)
+    now and then, move the reference policy                            (`reference.py`)
+
+A step is a function of weights, optimizer state, step number and configuration, and of nothing else.
+
+The host waits for the device twice a step: for the completions and for the last update. The reference pass needs no
+reward, so it is dispatched before scoring, and the device works while rewards are computed. With dynamic sampling it
+follows scoring, because only then is it known what trains.
+
+Departures from the papers stand in `losses/`, `dynamic_sampling.py` and `rewards/advantages.py`. `grpo.mask_truncated`
+(DAPO's overlong filtering) takes completions that were cut at the length limit out of the loss; their rewards stay in
+the mean and deviation of their group.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.errors import RewardFailureRateError
+from agent_tunix.grpo.dynamic_sampling import SamplingTally, Scored, count_sampled, fill_places, is_full
+from agent_tunix.grpo.micro_batches import MicroBatch, loss_mask, make_loss_inputs, place_micro_batches
+from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.update_metrics import describe_updates
+from agent_tunix.grpo.updater import PolicyUpdater
+from agent_tunix.rewards import Mixture, Outcome, Sample, Score
+from agent_tunix.sampling.keys import Use, derive_key
+from agent_tunix.sampling.sampler import Completions, Sampler
+from agent_tunix.sampling.samples import make_samples
+from agent_tunix.sampling.token_choice import SamplingParams
+
+# Names a phase in a profiler's trace.
+phase = jax.profiler.TraceAnnotation
+
+# Takes samples, returns a score for each.
+Scorer = Callable[[Sequence[Sample]], list[Score]]
+# Takes the number of a further round of dynamic sampling, from 1; returns its prompts.
+MorePrompts = Callable[[int], PromptBatch]
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The result of one step.
+
+    Attributes:
+        samples: The N = B × G completions that trained, as rewards saw them.
+        scores: The score of each.
+        totals: [N] rewards that trained; NaN for unscored completions.
+        advantages: [N].
+        completions: Tokens and lengths.
+        policy: Loss, KL and the like, means over the step's updates; None for what does not apply.
+        finite: True if every update was finite. None follows one that was not.
+        updates_applied: Optimizer updates that changed the weights.
+        seconds: Wall time of rollout, reward and update.
+        sampled: With dynamic sampling, everything that was sampled.
+    """
+
+    samples: Sequence[Sample]
+    scores: Sequence[Score]
+    totals: np.ndarray
+    advantages: np.ndarray
+    completions: Completions
+    policy: dict[str, float | None]
+    finite: bool
+    updates_applied: int
+    seconds: dict[str, float]
+    sampled: SamplingTally | None = None
+
+
+class GrpoTrainer:
+    """Takes steps of GRPO.
+
+    Args:
+        config: The run's.
+        sampler: Samples from the policy.
+        updater: Trains the policy.
+        reference: The reference policy; None without a KL penalty.
+        mixture: The reward.
+        score: Scores samples; `mixture.score` unless the processes of a run share the work.
+        max_steps: Number of steps of the run, for rewards that ask for it.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        sampler: Sampler,
+        updater: PolicyUpdater,
+        reference: ReferencePolicy | None,
+        mixture: Mixture,
+        score: Scorer | None = None,
+        max_steps: int = 0,
+    ) -> None:
+        self.config = config
+        self.sampler = sampler
+        self.updater = updater
+        self.reference = reference
+        self._mixture = mixture
+        self._score = score or mixture.score
+        self._max_steps = max_steps
+
+    def take_step(self, step: int, batch: PromptBatch, more_prompts: MorePrompts | None = None) -> StepResult:
+        """Sample, score and update.
+
+        Args:
+            step: Number of the step, from 1. With the seed it determines the sampling noise.
+            batch: Prompts of the step.
+            more_prompts: Prompts of further rounds; required with dynamic sampling.
+
+        Raises:
+            RewardFailureRateError: Too many completions went unscored; nothing was updated.
+        """
+        grpo, timer = self.config.grpo, _PhaseTimer()
+        completions = self.sample(step, 0, batch)
+        micro_batches = None if grpo.dynamic_sampling_rounds else self.place(completions)
+        timer.lap("rollout")
+        rounds = [self.score(step, 0, batch, completions)]
+        _check_failure_rate(rounds, self.config.rewards.max_failure_rate, step)
+        timer.lap("reward")
+        while len(rounds) <= grpo.dynamic_sampling_rounds and not is_full(rounds, grpo.num_generations):
+            assert more_prompts is not None
+            number = len(rounds)
+            batch = more_prompts(number)
+            completions = self.sample(step, number, batch)
+            timer.lap("rollout")
+            rounds.append(self.score(step, number, batch, completions))
+            _check_failure_rate(rounds, self.config.rewards.max_failure_rate, step)
+            timer.lap("reward")
+        trained = fill_places(rounds, grpo.num_generations)
+        with phase("advantages"):
+            advantages = self._mixture.advantages(trained.scores, grpo.num_generations, grpo.advantage_scaling)
+        timer.lap("reward")
+        with phase("update"):
+            micro_batches = micro_batches or self.place(trained.completions)
+            policy, finite, applied = self.update(trained.completions, advantages.astype(np.float32), micro_batches)
+            if applied and self.reference and grpo.reference_sync_steps and step % grpo.reference_sync_steps == 0:
+                self.reference.sync(self.updater.policy, grpo.reference_sync_mix)
+        timer.lap("update")
+        return StepResult(
+            samples=trained.samples,
+            scores=trained.scores,
+            totals=trained.totals,
+            advantages=advantages.astype(np.float32),
+            completions=trained.completions,
+            policy=policy,
+            finite=finite,
+            updates_applied=applied,
+            seconds=timer.seconds,
+            sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
+        )
+
+    def sample(self, step: int, number: int, batch: PromptBatch) -> Completions:
+        """Sample G completions of each prompt of a round."""
+        with phase("rollout"):
+            return self.sampler.sample(
+                batch.token_ids,
+                derive_key(self.config.seed, Use.TRAINING, step, number),
+                SamplingParams.of_training(self.config.generation),
+                num_generations=self.config.grpo.num_generations,
+                max_prompt_length=self.config.generation.max_prompt_length,
+            )
+
+    def score(self, step: int, number: int, batch: PromptBatch, completions: Completions) -> Scored:
+        """Score the completions of a round."""
+        samples = make_samples(
+            batch,
+            completions,
+            format=self.config.prompt.format,
+            num_generations=self.config.grpo.num_generations,
+            step=step,
+            max_steps=self._max_steps,
+            first_group=number * len(batch.prompts),
+        )
+        with phase("reward"):
+            scores = self._score(samples)
+            return Scored(completions, samples, scores, self._mixture.totals(scores))
+
+    def place(self, completions: Completions) -> list[MicroBatch]:
+        """Bring completions to the device and dispatch the reference policy's pass over them."""
+        with phase("reference"):
+            return place_micro_batches(
+                completions, self.config, self.sampler.mesh, self.reference.logps if self.reference else None
+            )
+
+    def update(
+        self, completions: Completions, advantages: np.ndarray, micro_batches: Sequence[MicroBatch]
+    ) -> tuple[dict[str, float | None], bool, int]:
+        """Pass μ times over the micro-batches.
+
+        Args:
+            completions: The N completions of the step.
+            advantages: [N] float32.
+            micro_batches: The completions on the device.
+
+        Returns:
+            The `policy/` metrics; True if every update was finite; and how many updates changed the weights.
+        """
+        inputs, total_weight = make_loss_inputs(micro_batches, completions, advantages, self.config, self.sampler.mesh)
+        records = self.updater.apply(inputs, self.config.grpo.num_iterations)
+        tokens = loss_mask(completions, self.config).sum(axis=1)
+        policy = describe_updates(
+            records,
+            np.resize([int(tokens[part.rows].sum()) for part in micro_batches], len(records)),
+            self.updater.accumulation,
+            total_weight=total_weight,
+        )
+        finite = bool(records[-1]["finite"])
+        return policy, finite, (len(records) - (not finite)) // self.updater.accumulation
+
+
+def _check_failure_rate(rounds: Sequence[Scored], allowed: float, step: int) -> None:
+    scores = [score for scored in rounds for score in scored.scores]
+    failed = [score for score in scores if score.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE)]
+    if len(failed) > allowed * len(scores):
+        reasons = sorted({f"{score.outcome}: {score.detail}" for score in failed})
+        raise RewardFailureRateError(
+            f"step {step}: {len(failed)} of {len(scores)} completions went unscored, more than"
+            f" rewards.max_failure_rate={allowed} allows. First reasons:\n  "
+            + "\n  ".join(reasons[:3])
+            + "\nMend the reward or the data, or raise rewards.max_failure_rate."
+        )
+
+
+class _PhaseTimer:
+    """Wall time by phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Add the time since the last lap to a phase."""
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
+        self._last = now

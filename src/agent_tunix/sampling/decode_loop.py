@@ -1,0 +1,172 @@
+"""The compiled loop of the sampler: prefill, then one token of every row at a time until all have ended.
+
+Rows that have ended leave the batch in a few steps (`compaction.py`). They could instead make room for rows that wait
+(continuous batching), which pays for a server, whose rows never end: here every row of a step is known at the start.
+With a cost of a + b·n for a decode step of n rows, compaction takes about a·T + b·(tokens sampled). A batch of S < N
+places that is refilled samples the same tokens in at least (tokens sampled) / S steps and then drains, so that b counts
+the same and a more often; keys and values of its rows lie at different slots, each written by a scatter, and its
+prompts are read in pieces. It would spare memory alone; a smaller `training.batch_size` does too.
+
+Axes: B prompts, G completions of each, N = B G rows, n places of a stage, P slots of a prompt, T of a completion, V
+words.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from agent_tunix.policy.cache_plan import Stage
+from agent_tunix.policy.decoder import Prefix, grow_cache
+from agent_tunix.sampling.compaction import Arrangement, arrange, fits
+from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
+
+
+class Sampled(NamedTuple):
+    """What has been sampled.
+
+    Attributes:
+        tokens: Ids, padding after the end.
+        logps: Log-probability of each token, 0 at padding.
+        lengths: Tokens of each row, the end-of-sequence token included.
+        done: Whether the row has ended by itself.
+    """
+
+    tokens: Int[Array, "n T"]
+    logps: Float[Array, "n T"]
+    lengths: Int[Array, " n"]
+    done: Bool[Array, " n"]
+
+
+class _Carry(NamedTuple):
+    t: Int[Array, ""]
+    token: Int[Array, " n"]
+    cache: Any
+    sampled: Sampled
+
+
+def generate(
+    graphdef: Any,
+    state: Any,
+    prompt_BP: Int[Array, "B P"],
+    length_B: Int[Array, " B"],
+    key: jax.Array,
+    *,
+    num_generations: int,
+    stages: Sequence[Stage],
+    sampling: SamplingParams,
+    pad_id: int,
+    eos_ids: tuple[int, ...],
+) -> Sampled:
+    """Sample completions of N rows.
+
+    Args:
+        graphdef: Of the decoder.
+        state: Its weights.
+        prompt_BP: Ids, padded on the left.
+        length_B: Tokens of each prompt.
+        key: Of the call; not read when greedy.
+        num_generations: G.
+        stages: As `policy/cache_plan.py` has them; they change the work and not what is sampled.
+        sampling: How tokens are chosen.
+        pad_id: Stands where there is no token, and is never sampled.
+        eos_ids: End a row.
+    """
+    model: Any = nnx.merge(graphdef, state)
+    B, _ = prompt_BP.shape
+    G, T = num_generations, sampling.max_new_tokens
+    N = B * G
+    # Padding and end-of-sequence are one id in some tokenizers; then it must stay possible to end.
+    forbidden = None if pad_id in eos_ids else pad_id
+    eos = jnp.array(eos_ids)
+    # At once, though few may be needed: each stage would have a program of its own to draw them, at every token anew.
+    noise_TN2 = None if sampling.greedy else jax.vmap(lambda t: uniforms(key, t, N))(jnp.arange(T))
+
+    def sample(t: Any, logits_nV: jax.Array, row_n: jax.Array, sampled: Sampled) -> tuple[jax.Array, Sampled]:
+        """Token t of each row."""
+        noise_n2 = None if noise_TN2 is None else noise_TN2[t].at[row_n].get(mode="clip")
+        token_n, logp_n = choose(logits_nV, noise_n2, sampling, forbidden)
+        token_n = jnp.where(sampled.done, pad_id, token_n).astype(jnp.int32)
+        logp_n = jnp.where(sampled.done, 0.0, logp_n)
+        return token_n, Sampled(
+            jax.lax.dynamic_update_slice_in_dim(sampled.tokens, token_n[:, None], t, axis=1),
+            jax.lax.dynamic_update_slice_in_dim(sampled.logps, logp_n[:, None], t, axis=1),
+            sampled.lengths + ~sampled.done,
+            sampled.done | jnp.isin(token_n, eos),
+        )
+
+    def live_rows(done_n: jax.Array, arrangement: Arrangement | None) -> Bool[Array, "B G"]:
+        if arrangement is None:
+            return ~done_n.reshape(B, G)
+        return ~done_n.at[arrangement.place].get(mode="fill", fill_value=True).reshape(B, G)
+
+    def run(carry: _Carry, prefix: Prefix, arrangement: Arrangement | None, number: int) -> _Carry:
+        """The loop of a stage, until all have ended, a smaller one has place for the rest, or the cache is full."""
+        length = stages[number].length
+        smaller = next((stage for stage in stages[number + 1 :] if stage.size < stages[number].size), None)
+        row_n = jnp.arange(N) if arrangement is None else arrangement.row
+        start_n = length_B.at[row_n // G].get(mode="clip")
+
+        def body(carry: _Carry) -> _Carry:
+            t, token_n, cache, sampled = carry
+            # Slots up to this token's are filled in every row that goes on; what others attend to does not matter.
+            filled_S = jnp.arange(length) <= t
+            logits_n1V, cache = model(
+                token_n[:, None], (start_n + t)[:, None], cache, filled_S[None, None], prefix=prefix
+            )
+            token_n, sampled = sample(t + 1, logits_n1V[:, 0], row_n, sampled)
+            return _Carry(t + 1, token_n, cache, sampled)
+
+        def goes_on(carry: _Carry) -> jax.Array:
+            going = (carry.t < min(T - 1, length)) & ~carry.sampled.done.all()
+            return going if smaller is None else going & ~fits(live_rows(carry.sampled.done, arrangement), smaller)
+
+        with jax.named_scope("decode"):
+            return jax.lax.while_loop(goes_on, body, carry)
+
+    with jax.named_scope("prefill"):
+        last_BD, prefix = model.read_prefix(prompt_BP, length_B)
+        logits_NV = jnp.repeat(model.project(last_BD), G, axis=0)
+    empty = Sampled(
+        jnp.full((N, T), pad_id, jnp.int32),
+        jnp.zeros((N, T), jnp.float32),
+        jnp.zeros(N, jnp.int32),
+        jnp.zeros(N, jnp.bool_),
+    )
+    token_N, sampled = sample(jnp.int32(0), logits_NV, jnp.arange(N), empty)
+    carry = _Carry(jnp.int32(0), token_N, model.init_cache(N, stages[0].length, model.dtype), sampled)
+    carry = run(carry, prefix, None, 0)
+    found, arrangement, slots = carry.sampled, None, prefix
+    for number, stage in enumerate(stages[1:], 1):
+        if stage.size == stages[number - 1].size:
+            carry = carry._replace(cache=grow_cache(carry.cache, stage.length))
+        else:
+            before, arrangement = arrangement, arrange(live_rows(carry.sampled.done, arrangement), stage)
+            carry = _move(carry, before, arrangement)
+            slots = jax.tree.map(lambda x, prompt=arrangement.prompt: x[prompt], prefix)
+        carry = run(carry, slots, arrangement, number)
+        found = carry.sampled if arrangement is None else _collect(found, carry.sampled, arrangement)
+    return found
+
+
+def _move(carry: _Carry, before: Arrangement | None, after: Arrangement) -> _Carry:
+    """Every row to its next place; a place without a row holds one that has ended."""
+    source_n = after.row if before is None else before.place.at[after.row].get(mode="clip")
+    taken: _Carry = jax.tree.map(lambda x: x if x.ndim == 0 else x.at[source_n].get(mode="clip"), carry)
+    has_row = after.row < after.place.shape[0]
+    return taken._replace(sampled=taken.sampled._replace(done=taken.sampled.done | ~has_row))
+
+
+def _collect(found: Sampled, sampled: Sampled, arrangement: Arrangement) -> Sampled:
+    """Rows of a stage put back into those of the batch."""
+    place_N = arrangement.place
+    here_N = place_N < arrangement.row.shape[0]
+
+    def put(whole: jax.Array, part: jax.Array) -> jax.Array:
+        here = here_N.reshape(-1, *[1] * (whole.ndim - 1))
+        return jnp.where(here, part.at[place_N].get(mode="clip"), whole)
+
+    return jax.tree.map(put, found, sampled)  # type: ignore[no-any-return]

@@ -1,0 +1,189 @@
+"""The sampler: prompts in, completions out, in one compiled call.
+
+- A prompt is prefilled once. Its G completions attend to its keys and values, of which there is one copy.
+- Every call takes a key of its own.
+- The end-of-sequence token belongs to the completion.
+- The padding token is never sampled.
+
+Shapes: B prompts, G completions each, P prompt slots, T completion slots, V words.
+"""
+
+from collections.abc import Hashable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from agent_tunix.policy.cache_plan import Stage, plan_stages
+from agent_tunix.policy.compiled_function import CompiledFunction
+from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
+from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.variables import Parts
+from agent_tunix.sampling.decode_loop import generate
+from agent_tunix.sampling.lengths import bucket
+from agent_tunix.sampling.token_choice import SamplingParams
+
+_STATICS = ("num_generations", "stages", "sampling", "pad_id", "eos_ids")
+
+
+@dataclass(frozen=True)
+class Completions:
+    """What was sampled, as NumPy arrays of N = B × G rows, the completions of a prompt side by side.
+
+    Attributes:
+        prompt_tokens: [N, P], padded on the left.
+        prompt_lengths: [N], tokens of each prompt. Which slots are padding follows from it alone, since the padding id
+            may stand in a prompt: where a tokenizer has none of its own, it is the end-of-sequence id.
+        tokens: [N, T], padded on the right, the end-of-sequence token included.
+        lengths: [N], tokens that count.
+        ended: [N], whether the row ended by itself.
+        texts: N texts without special tokens.
+        logps: [N, T] float32, the log-probability of each token under the model that sampled it, 0 at padding. The
+            distribution is that of the training loss: the model's at the sampling temperature, over all words, before
+            top-k and top-p; at temperature 1 where sampling is greedy.
+    """
+
+    prompt_tokens: np.ndarray
+    prompt_lengths: np.ndarray
+    tokens: np.ndarray
+    lengths: np.ndarray
+    ended: np.ndarray
+    texts: list[str]
+    logps: np.ndarray
+
+    @property
+    def mask(self) -> np.ndarray:
+        """[N, T], True at tokens that count."""
+        mask: np.ndarray = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
+        return mask
+
+
+def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int]]) -> Completions:
+    """Some completions of several samplings, all of the same P and T.
+
+    Args:
+        parts: The samplings.
+        rows: (which of them, which of its rows), in the order wanted.
+    """
+
+    def take(name: str) -> np.ndarray:
+        return np.stack([getattr(parts[part], name)[row] for part, row in rows])
+
+    return Completions(
+        prompt_tokens=take("prompt_tokens"),
+        prompt_lengths=take("prompt_lengths"),
+        tokens=take("tokens"),
+        lengths=take("lengths"),
+        ended=take("ended"),
+        texts=[parts[part].texts[row] for part, row in rows],
+        logps=take("logps"),
+    )
+
+
+class Sampler:
+    """Samples from a policy. It shares the policy's weights, so it always samples from their current values.
+
+    Args:
+        policy: Decoder to sample from.
+        tokenizer: Its tokenizer.
+        mesh: Mesh of the policy.
+        eos_tokens: Ids that end a completion; by default the tokenizer's.
+    """
+
+    def __init__(
+        self, policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh, eos_tokens: Sequence[int] | None = None
+    ) -> None:
+        self.policy = policy
+        self.tokenizer = tokenizer
+        self.mesh = mesh
+        self.pad_id = tokenizer.pad_id()
+        self.eos_ids: tuple[int, ...] = tuple(eos_tokens or tokenizer.eos_ids)
+        self._parts = Parts(policy)
+        self._generate = CompiledFunction(generate, static_argnames=_STATICS)
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        key: jax.Array,
+        sampling: SamplingParams,
+        *,
+        num_generations: int,
+        max_prompt_length: int,
+    ) -> Completions:
+        """Sample `num_generations` completions of each prompt.
+
+        Args:
+            prompts: Ids of B prompts, each at most `max_prompt_length` long.
+            key: PRNG key. Equal keys, weights and prompts give equal completions.
+            sampling: How tokens are chosen.
+            num_generations: G.
+            max_prompt_length: P.
+        """
+        N = len(prompts) * num_generations
+        prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
+        args, statics = self._arguments(prompt_BP, length_B, key, sampling, num_generations)
+        sampled = fetch(self._generate(*args, **statics))
+        tokens_NT, logps_NT, lengths_N, ended_N = (array[:N] for array in sampled)
+        return Completions(
+            prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0)[:N],
+            prompt_lengths=np.repeat(length_B, num_generations)[:N],
+            tokens=tokens_NT,
+            lengths=lengths_N,
+            ended=ended_N,
+            texts=self.tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)]),
+            logps=logps_NT,
+        )
+
+    def compile_ahead(
+        self,
+        executor: Executor,
+        prompts: Sequence[Sequence[int]],
+        key: jax.Array,
+        sampling: SamplingParams,
+        *,
+        num_generations: int,
+        max_prompt_length: int,
+    ) -> None:
+        """Begin to compile what `sample` runs with the same arguments."""
+        prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
+        args, statics = self._arguments(prompt_BP, length_B, key, sampling, num_generations)
+        self._generate.compile_ahead(executor, *args, **statics)
+
+    def _pad(
+        self, prompts: Sequence[Sequence[int]], num_generations: int, max_prompt_length: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return [B, P] ids, padded on the left, and [B] lengths."""
+        # The last prompt is repeated until the devices can divide the rows evenly.
+        missing = even_count(self.mesh, len(prompts), num_generations) - len(prompts)
+        prompts = [*prompts, *[prompts[-1]] * missing]
+        prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id, np.int32)
+        for row, ids in zip(prompt_BP, prompts, strict=True):
+            row[max_prompt_length - len(ids) :] = ids
+        return prompt_BP, np.array([len(ids) for ids in prompts], np.int32)
+
+    def _arguments(
+        self,
+        prompt_BP: np.ndarray,
+        length_B: np.ndarray,
+        key: jax.Array,
+        sampling: SamplingParams,
+        num_generations: int,
+    ) -> tuple[tuple[Any, ...], dict[str, Hashable]]:
+        """Return the arguments of `generate`, and its static arguments."""
+        width = bucket(int(length_B.max()), prompt_BP.shape[1])
+        return (*self._parts.split(), *place_rows(self.mesh, (prompt_BP[:, -width:], length_B)), key), {
+            "num_generations": num_generations,
+            "stages": self._stages(len(prompt_BP), num_generations, width, sampling.max_new_tokens),
+            "sampling": sampling,
+            "pad_id": self.pad_id,
+            "eos_ids": self.eos_ids,
+        }
+
+    def _stages(self, num_prompts: int, num_generations: int, width: int, num_tokens: int) -> tuple[Stage, ...]:
+        """Return the stages of the decode loop; one if rows lie on several devices, which must not exchange them."""
+        if row_shards(self.mesh) > 1:
+            return (Stage(num_prompts, num_generations, num_tokens),)
+        return plan_stages(num_prompts, num_generations, width, num_tokens)

@@ -1,0 +1,50 @@
+"""Completions as rewards see them."""
+
+from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.rewards import Sample
+from agent_tunix.sampling.sampler import Completions
+
+
+def make_samples(
+    batch: PromptBatch,
+    completions: Completions,
+    *,
+    format: str,
+    num_generations: int,
+    step: int = 0,
+    max_steps: int = 0,
+    first_group: int = 0,
+) -> list[Sample]:
+    """Return the N completions of a batch as samples.
+
+    Args:
+        batch: Prompts of the completions.
+        completions: Completions, those of a prompt side by side.
+        format: The template `prompt.format`.
+        num_generations: Completions of each prompt.
+        step: Number of the step.
+        max_steps: Number of steps of the run.
+        first_group: Number of the first prompt's group.
+    """
+    samples = []
+    for row, text in enumerate(completions.texts):
+        prompt, generation = divmod(row, num_generations)
+        group = first_group + prompt
+        samples.append(
+            Sample(
+                response=text,
+                prompt=batch.prompts[prompt],
+                messages=(*batch.messages[prompt], {"role": "assistant", "content": text}),
+                columns=batch.columns[prompt],
+                format=format,
+                step=step,
+                max_steps=max_steps,
+                group_id=group,
+                rollout_id=f"{step}_{group}_{generation}",
+                num_tokens=int(completions.lengths[row]),
+                tokens=tuple(completions.tokens[row, : completions.lengths[row]].tolist()),
+                ended=bool(completions.ended[row]),
+                index=first_group * num_generations + row,
+            )
+        )
+    return samples

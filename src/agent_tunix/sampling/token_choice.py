@@ -1,0 +1,167 @@
+"""From logits to a token: greedy, temperature, top-k, top-p and min-p.
+
+A token is drawn by inverting the distribution function, from two uniform numbers: the first chooses a run of about
+√V words by its mass, the second a word of the run. Noise for every word (the Gumbel trick of
+`jax.random.categorical`) costs V random numbers a token, on a CPU more than the rest of a decode step of a small model;
+and two steps lose no word to the rounding of a sum over a large vocabulary.
+
+What is kept is found by bisection on the weight of a word, never by sorting: 31 sums over the vocabulary, where a sort
+of 32,000 words takes twenty times as long on a CPU.
+
+Axes: N rows, V words.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from agent_tunix.config.schema import GenerationConfig
+
+# The bits of 1.0: as integers, floats that are not negative have the order that they have as numbers.
+_ONE = 0x3F800000
+_NUM_BISECTIONS = 31
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How tokens are chosen: temperature first, then top-k, top-p of what that leaves, and min-p.
+
+    Attributes:
+        max_new_tokens: T.
+        temperature: Above 0; ignored when greedy.
+        top_k: Only the k likeliest tokens, and those as likely as the last of them; None for all.
+        top_p: The smallest set of tokens with this probability, and those as likely as the last; 1 for all.
+        greedy: Always the likeliest token.
+        min_p: Only tokens at least this many times as likely as the likeliest (https://arxiv.org/abs/2407.01082); 0 for
+            all.
+    """
+
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    greedy: bool = False
+    min_p: float = 0.0
+
+    @classmethod
+    def of_training(cls, generation: GenerationConfig) -> "SamplingParams":
+        """Return the parameters of training."""
+        return cls(
+            max_new_tokens=generation.max_generation_steps,
+            temperature=generation.temperature,
+            top_k=generation.top_k,
+            top_p=generation.top_p,
+            min_p=generation.min_p,
+        )
+
+
+def uniforms(key: jax.Array, position: Int[Array, ""] | int, num_rows: int) -> Float[Array, "N 2"]:
+    """The randomness of one position, in [0, 1): of a row they depend on the key, the position and its number alone.
+
+    Neither on how many rows there are, nor on which of them still go on, nor on the mesh.
+    """
+    return jax.random.uniform(jax.random.fold_in(key, position), (num_rows, 2), jnp.float32)
+
+
+def choose(
+    logits_NV: Float[Array, "N V"],
+    uniforms_N2: Float[Array, "N 2"] | None,
+    sampling: SamplingParams,
+    forbidden: int | None,
+) -> tuple[Int[Array, " N"], Float[Array, " N"]]:
+    """A token of each row, and its log-probability.
+
+    Args:
+        logits_NV: Of the model.
+        uniforms_N2: In [0, 1); None when greedy.
+        sampling: How.
+        forbidden: A token that is never chosen.
+
+    Returns:
+        Tokens; and log-probabilities at the sampling temperature (1 when greedy) over all words, the forbidden one
+        included, before anything is left out: those of the training loss.
+    """
+    logits_NV = logits_NV.astype(jnp.float32) / (1.0 if sampling.greedy else sampling.temperature)
+    allowed_NV = logits_NV
+    if forbidden is not None:
+        allowed_NV = jnp.where(jnp.arange(logits_NV.shape[-1]) == forbidden, -jnp.inf, logits_NV)
+    highest_N1 = allowed_NV.max(axis=-1, keepdims=True)
+    weights_NV = jnp.exp(allowed_NV - highest_N1)
+    normaliser_N = jnp.log(weights_NV.sum(axis=-1))
+    if forbidden is not None:
+        normaliser_N = jnp.logaddexp(normaliser_N, logits_NV[:, forbidden] - highest_N1[:, 0])
+    if sampling.greedy:
+        token_N = _first(weights_NV == 1.0)
+    else:
+        assert uniforms_N2 is not None
+        token_N = pick(keep(weights_NV, sampling.top_k, sampling.top_p, sampling.min_p), uniforms_N2)
+    chosen_N = jnp.take_along_axis(logits_NV, token_N[:, None], axis=-1)[:, 0]
+    return token_N, chosen_N - highest_N1[:, 0] - normaliser_N
+
+
+def keep(weights_NV: Float[Array, "N V"], top_k: int | None, top_p: float, min_p: float) -> Float[Array, "N V"]:
+    """Weights with 0 in the place of what top-k, top-p and min-p leave out; the likeliest word always stays.
+
+    Args:
+        weights_NV: In proportion to probabilities; the largest of a row is 1.
+        top_k: At least 1; None for all.
+        top_p: Above 0.
+        min_p: Below 1.
+    """
+    if top_k is not None and top_k < weights_NV.shape[-1]:
+        # A word stays where fewer than k are likelier.
+        weights_NV = _keep_while(weights_NV, lambda above_NV: above_NV.sum(axis=-1) < top_k)
+    if top_p < 1.0:
+        # A word stays where those that are likelier have less than top_p.
+        enough_N = top_p * weights_NV.sum(axis=-1)
+        kept_NV = weights_NV
+        weights_NV = _keep_while(kept_NV, lambda above_NV: jnp.where(above_NV, kept_NV, 0.0).sum(axis=-1) < enough_N)
+    if min_p > 0.0:
+        weights_NV = jnp.where(weights_NV >= min_p, weights_NV, 0.0)
+    return weights_NV
+
+
+def _keep_while(
+    weights_NV: Float[Array, "N V"], stays: Callable[[Bool[Array, "N V"]], Bool[Array, " N"]]
+) -> Float[Array, "N V"]:
+    """Weights from the smallest on of which `stays` holds, told which words are likelier; it holds of all above."""
+    order_NV = jax.lax.bitcast_convert_type(weights_NV, jnp.int32)
+
+    def halve(_: jax.Array, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        fails_N, holds_N = bounds
+        middle_N = fails_N + (holds_N - fails_N) // 2
+        holds = stays(order_NV > middle_N[:, None])
+        return jnp.where(holds, fails_N, middle_N), jnp.where(holds, middle_N, holds_N)
+
+    N = weights_NV.shape[0]
+    start = jnp.full(N, -1, jnp.int32), jnp.full(N, _ONE, jnp.int32)
+    _, lowest_N = jax.lax.fori_loop(0, _NUM_BISECTIONS, halve, start)
+    return jnp.where(order_NV >= lowest_N[:, None], weights_NV, 0.0)
+
+
+def pick(weights_NV: Float[Array, "N V"], uniforms_N2: Float[Array, "N 2"]) -> Int[Array, " N"]:
+    """A word of each row with a probability in proportion to its weight; never one of weight 0."""
+    N, V = weights_NV.shape
+    width = 1 << ((V - 1).bit_length() + 1) // 2
+    runs_NCW = jnp.pad(weights_NV, ((0, 0), (0, -V % width))).reshape(N, -1, width)
+    run_N = _invert(runs_NCW.sum(axis=-1), uniforms_N2[:, 0])
+    word_N = _invert(jnp.take_along_axis(runs_NCW, run_N[:, None, None], axis=1)[:, 0], uniforms_N2[:, 1])
+    # Weights that are not numbers choose nothing; what comes of them must at least be a word.
+    return jnp.minimum(run_N * width + word_N, V - 1)
+
+
+def _invert(masses_NC: Float[Array, "N C"], uniform_N: Float[Array, " N"]) -> Int[Array, " N"]:
+    """The first index up to which there is more than that share of the mass."""
+    upper_CC = jnp.triu(jnp.ones((masses_NC.shape[-1],) * 2, masses_NC.dtype))
+    # A product, as a scan takes many small steps; rounding may make it fall where nothing is added.
+    sums_NC = jnp.where(masses_NC > 0, jnp.dot(masses_NC, upper_CC, precision=jax.lax.Precision.HIGHEST), 0.0)
+    return _first(sums_NC > uniform_N[:, None] * sums_NC.max(axis=-1, keepdims=True))
+
+
+def _first(found_NC: Bool[Array, "N C"]) -> Int[Array, " N"]:
+    """The first index of which it is true; `jnp.argmax` takes much longer on a CPU."""
+    C = found_NC.shape[-1]
+    return jnp.where(found_NC, jnp.arange(C, dtype=jnp.int32), C - 1).min(axis=-1)

@@ -1,0 +1,177 @@
+"""The parts of a run, built from its configuration: prompts, policy, sampler, updater, reference policy."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from flax import nnx
+
+from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.optimizers import parameter_groups, summary
+from agent_tunix.config.schema import Config
+from agent_tunix.data import Example, load_evaluation, load_splits, make_order
+from agent_tunix.errors import ConfigError
+from agent_tunix.grpo.loss import make_policy_loss
+from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.updater import PolicyUpdater
+from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.model import count_parameters, load_policy
+from agent_tunix.policy.model_digest import digest_model
+from agent_tunix.policy.open_mesh import open_mesh
+from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
+from agent_tunix.policy.schedules import make_schedule
+from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.sampling.sampler import Sampler
+from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
+from agent_tunix.training.initial import load_initial
+from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
+from agent_tunix.training.timeline import spend
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+
+
+@dataclass(frozen=True)
+class TrainingComponents:
+    """The parts of a run.
+
+    Attributes:
+        config: The configuration, with its prompts settled.
+        prompting: Fingerprint of what makes the prompts.
+        directory: Directory of the model.
+        model_digest: Digest of that model.
+        batches: Prompts of each step.
+        held_out: Prompts of an evaluation.
+        sampler: Samples from the policy.
+        updater: Trains the policy.
+        reference: The reference policy; None without a KL penalty.
+        learning_rate: Function from the number of earlier updates to the learning rate of an update.
+    """
+
+    config: Config
+    prompting: str
+    directory: Path
+    model_digest: str
+    batches: Batches
+    held_out: Prompts
+    sampler: Sampler
+    updater: PolicyUpdater
+    reference: ReferencePolicy | None
+    learning_rate: Callable[[int], float]
+
+    @property
+    def moving_reference(self) -> ReferencePolicy | None:
+        """The reference policy if it follows the policy and so belongs in a checkpoint, else None."""
+        return self.reference if self.config.grpo.reference_sync_steps > 0 else None
+
+
+def build_components(config: Config, *, num_rows: int | None = None) -> TrainingComponents:
+    """Load data, tokenizer and policy, and build what trains them.
+
+    Args:
+        config: The run's.
+        num_rows: Rows of a micro-batch; by default the completions of its prompts.
+
+    Raises:
+        DataError, ModelError, ConfigError, CheckpointError: What was required, what arrived and what to do.
+    """
+    directory = find_model_directory(config.model)
+    config = settle_prompts(config)
+    with spend("data"):
+        tokenizer = Tokenizer(directory, config.prompt)
+        batches, held_out = load_batches(config, tokenizer)
+        check_eos_tokens(config, tokenizer)
+    num_rows = num_rows or micro_batch_size(config) * config.grpo.num_generations
+    mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows)
+    updates = config.grpo.num_iterations
+    schedule = jax.jit(make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates))
+    with spend("model"):
+        policy = load_policy(directory, config.model, mesh, config.seed)
+        load_initial(config, policy)
+    total, trained = count_parameters(policy)
+    name = f"{policy.config.model_type} {config.model.model_size}"
+    _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", name, f"{total:,}", f"{trained:,}", directory)
+    _LOGGER.info("optimizer: %s", summary(config.optimizer, config.scheduler))
+    for group, count in check_groups(config.optimizer, policy).items():
+        _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
+    with spend("learner"):
+        updater = make_updater(config, policy, make_optimizer(config.optimizer, schedule), mesh)
+        reference = make_reference(config, policy)
+    return TrainingComponents(
+        config=config,
+        prompting=fingerprint_prompts(config.prompt, tokenizer),
+        directory=directory,
+        model_digest=digest_model(directory),
+        batches=batches,
+        held_out=held_out,
+        sampler=Sampler(policy, tokenizer, mesh, config.generation.eos_tokens),
+        updater=updater,
+        reference=reference,
+        learning_rate=lambda count: float(schedule(np.int32(count))),
+    )
+
+
+def make_updater(
+    config: Config, policy: nnx.Module, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
+) -> PolicyUpdater:
+    """Return the updater of a run by GRPO."""
+    groups: Sequence[Any] = parameter_groups(config.optimizer)
+    return PolicyUpdater(
+        policy,
+        optimizer,
+        make_policy_loss(config),
+        mesh,
+        accumulation=config.training.batch_size // micro_batch_size(config),
+        labels=make_labels(config.optimizer) if groups else None,
+        frozen=[group.name for group in groups if group.freeze],
+    )
+
+
+def make_reference(config: Config, policy: nnx.Module) -> ReferencePolicy | None:
+    """Return the reference policy; None without a KL penalty."""
+    return ReferencePolicy(policy, config.generation.temperature) if config.grpo.beta != 0.0 else None
+
+
+def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:
+    """Return the prompts of each step, and those of the evaluation.
+
+    Raises:
+        DataError: A file cannot be read, or too few of its rows can be used.
+    """
+    if config.data.streaming:
+        evaluation = load_evaluation(config)
+        _LOGGER.info("training examples are streamed\n%s", evaluation.describe("evaluation"))
+        batches = PrefetchedBatches(StreamedBatches(config, tokenizer))
+        return batches, _encode("evaluation", evaluation.examples, tokenizer, config)
+    train_examples, held_out_examples, report = load_splits(config)
+    _LOGGER.info("%s", report.describe())
+    train_prompts = _encode("training", train_examples, tokenizer, config)
+    held_out = _encode("evaluation", held_out_examples, tokenizer, config)
+    return LoadedBatches(train_prompts, make_order(train_prompts.examples, config)), held_out
+
+
+def _encode(purpose: str, examples: Sequence[Example], tokenizer: Tokenizer, config: Config) -> Prompts:
+    prompts = encode_examples(examples, tokenizer, config)
+    if prompts.dropped.total:
+        _LOGGER.warning("dropped %d %s prompts: %s", prompts.dropped.total, purpose, prompts.dropped.describe())
+    return prompts
+
+
+def check_eos_tokens(config: Config, tokenizer: Tokenizer) -> None:
+    """Refuse end-of-sequence ids that the tokenizer does not have: no completion would end.
+
+    Raises:
+        ConfigError: With the ids that are out of range.
+    """
+    unknown = [token for token in config.generation.eos_tokens or [] if token >= tokenizer.vocab_size]
+    if unknown:
+        raise ConfigError(
+            f"generation.eos_tokens {unknown} are not among the tokenizer's {tokenizer.vocab_size} ids;"
+            f" its own are {tokenizer.eos_ids}",
+            code="unknown_end_token",
+        )

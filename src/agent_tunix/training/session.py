@@ -1,0 +1,349 @@
+"""The steps of a run, from its first or its last checkpoint to its end, and what happens between them.
+
+The order inside a step is what makes a resumed run equal an unbroken one: the step's row reaches `metrics.jsonl` before
+its checkpoint does, and resuming cuts the rows past the checkpoint. Rows, rollouts and checkpoints are written in that
+order by threads beside the run (`tracking/recorder.py`, `saving.py`), which waits for them where it ends.
+"""
+
+import abc
+import contextlib
+import dataclasses
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
+from agent_tunix.grpo.step import StepResult
+from agent_tunix.rewards import fingerprint
+from agent_tunix.tracking import compare_ends, read_rows, summary_table
+from agent_tunix.training import garbage
+from agent_tunix.training.checkpoints import Checkpoints, State
+from agent_tunix.training.components import TrainingComponents
+from agent_tunix.training.early_stopping import BestSoFar
+from agent_tunix.training.evaluation import evaluate
+from agent_tunix.training.judging import Evaluation
+from agent_tunix.training.opening import Opened, record_start
+from agent_tunix.training.preflight import Checked
+from agent_tunix.training.profiling import Profiling, phase
+from agent_tunix.training.reporting import report
+from agent_tunix.training.resuming import GRPO, check_resumable, is_due, judge_again, resume_command, tell_gaps
+from agent_tunix.training.run_directory import RunDirectory
+from agent_tunix.training.saving import CheckpointSaver
+from agent_tunix.training.state import make_metadata, read_state, write_state
+from agent_tunix.training.telling import Quiet, Teller, open_teller
+from agent_tunix.training.timeline import spend
+from agent_tunix.training.watching import describe_run
+from agent_tunix.visible_text import escape_hidden
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+_STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a finished run comes to.
+
+    Attributes:
+        before: Metrics of the evaluation before training.
+        after: Metrics of the evaluation after it.
+        places: Where everything lies.
+    """
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    places: RunDirectory
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned from the prompts of a step.
+
+    Attributes:
+        row: The metrics.
+        finite: Whether every update was finite.
+        updates_applied: Updates that changed the weights.
+        loss: For the message where one was not.
+        grad_norm: Likewise.
+        result: The completions and their scores, where there are any.
+    """
+
+    row: dict[str, Any]
+    finite: bool
+    updates_applied: int
+    loss: float | None
+    grad_norm: float | None
+    result: StepResult | None = None
+
+
+class RunSession(abc.ABC):
+    """The steps of one run, and what happens between them; how a step learns is a subclass's.
+
+    Attributes:
+        method: How it learns; a checkpoint of another method is not gone on with.
+    """
+
+    method: str
+
+    def __init__(self, checked: Checked, opened: Opened, components: TrainingComponents) -> None:
+        """Take what the run works with; `complete` does the work."""
+        self._checked = checked
+        self._config = checked.config
+        self._mixture = checked.mixture
+        self._places = opened.places
+        self._attempt = opened.attempt
+        self._stop = opened.stop
+        self._processes = opened.processes
+        self._components = components
+        self._steps_taken = 0
+        self._max_steps = components.batches.num_steps
+        self._checkpoints = Checkpoints(
+            opened.places.checkpoints, checked.config.training.max_checkpoints_to_keep, opened.processes
+        )
+        self._saved_step = 0
+        self._fingerprint = fingerprint(checked.mixture)
+        self._metadata = make_metadata(
+            checked.config,
+            self._fingerprint,
+            components.prompting,
+            components.model_digest,
+            self._max_steps,
+        )
+        if self.method != GRPO:
+            self._metadata["method"] = self.method
+        self._reporter: Teller = Quiet()
+        self._saver: CheckpointSaver
+        self._reports: dict[str, Path] = {}
+        profiled = dataclasses.replace(checked.config, profile=checked.config.profile and opened.processes.is_first)
+        self._profiling = Profiling(profiled, opened.places.profile, self._max_steps)
+        self._best = BestSoFar(checked.config.stopping)
+
+    def complete(self) -> Summary:
+        """From the last checkpoint, or the start, to the end."""
+        started = time.perf_counter()
+        first = self._resume()
+        self._processes.remember(self._say_how_to_resume(first))
+        with CheckpointSaver(self._checkpoints, phase) as self._saver:
+            with contextlib.ExitStack() as stack:
+                self._processes.from_first(lambda: self._begin(first, stack))
+                stack.enter_context(self._profiling)
+                stack.enter_context(self._prepare())
+                if first == 0:
+                    self._record(0, self._evaluate().metrics(), judged=True)
+                last = self._take_steps(first)
+            # While the last checkpoint is written.
+            self._processes.from_first(self._report)
+        return self._conclude(last, time.perf_counter() - started)
+
+    def _begin(self, first: int, stack: contextlib.ExitStack) -> None:
+        """Write down what begins, once nothing can refuse it: a refused resume leaves the run's own configuration."""
+        self._attempt.begin()
+        context = describe_run(self._checked, self._max_steps)
+        made_of = self._mixture, self._fingerprint, self._components
+        record_start(self._config, context, self._places, self.method, *made_of)
+        stack.push(self._report_stop)
+        kept = first if self._saved_step else None
+        self._reporter = stack.enter_context(open_teller(self._config, context, self._places, self._max_steps, kept))
+
+    def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        """Draw the report of a run that stopped early, which is looked at most."""
+        if kind is not None and issubclass(kind, _STOPPED):
+            self._report()
+
+    def _report(self) -> None:
+        with spend("report"):
+            self._reports = report(self._config, self._places.root)
+
+    def _conclude(self, last: int, seconds: float) -> Summary:
+        """Show the table, and give the evaluations at both ends."""
+
+        def ends() -> list[dict[str, Any]]:
+            rows = read_rows(self._places.metrics)
+            if self._config.tracking.progress != "none":
+                locations = self._list_places() | self._reports
+                print(escape_hidden(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds)))
+            evaluations = [row for row in rows if "eval/accuracy" in row]
+            return [evaluations[0], evaluations[-1]]
+
+        before, after = self._processes.from_first(ends)
+        return Summary(before, after, self._places)
+
+    def _take_steps(self, first: int) -> int:
+        """Every step past the first ones, or until the metric of `stopping` gives up; the last step taken."""
+        for step in range(first + 1, self._max_steps + 1):
+            if reason := self._best.reason_to_stop:
+                _LOGGER.info("the run ends early, after step %d of %d: %s", step - 1, self._max_steps, reason)
+                self._save(step - 1)
+                return step - 1
+            self._stop_if_asked(step - 1)
+            self._saver.check()
+            with self._profiling.step(step):
+                self._take_step(step)
+            if self._profiling.ends_after(step):
+                self._settle()
+                self._profiling.close()
+        return max(first, self._max_steps)
+
+    def _settle(self) -> None:
+        """Wait for what is being written beside the run."""
+        self._reporter.barrier()()
+        self._saver.flush()
+
+    def _take_step(self, step: int) -> None:
+        training = self._config.training
+        is_last = step == self._max_steps
+        if self._steps_taken:
+            garbage.sought_as_usual()
+        try:
+            with spend("first step" if not self._steps_taken else "further steps"):
+                learned = self._learn(step)
+        except (RewardFailureRateError, RewardError) as error:
+            self._save(step - 1)
+            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
+        self._steps_taken += 1
+        row, result = learned.row, learned.result
+        if not learned.finite:
+            self._reporter.record(step, row, result)
+            if learned.updates_applied:  # the step counts, and a resumed run goes on after it
+                self._mixture.observe(step, self._agree_on(row))
+            self._stop_not_finite(step, learned)
+        evaluated = is_last or is_due(step, training.eval_every_n_steps)
+        if evaluated:
+            row |= self._evaluate().metrics()
+        is_best = self._record(step, row, result, judged=evaluated)
+        if is_best or is_last or is_due(step, training.save_interval_steps):
+            self._save(step)
+        if is_best:
+            self._saver.mark_best(step)
+
+    def _prepare(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which programs of the first step are compiled."""
+        return contextlib.nullcontext()
+
+    @abc.abstractmethod
+    def _learn(self, step: int) -> Learned:
+        """Learn from the prompts of a step."""
+
+    @abc.abstractmethod
+    def _check_reward(self, metadata: dict[str, Any]) -> None:
+        """Tell, or refuse, a reward that is not the checkpoint's."""
+
+    def _learning_rate(self) -> float:
+        """Of the last update that was made, whatever a step skipped."""
+        return self._components.learning_rate(max(self._components.updater.num_updates - 1, 0))
+
+    def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
+        """Show a row to the trackers, to the diagnosis, and to weights that follow a metric.
+
+        Returns:
+            Whether the step is the best so far, where it is judged.
+        """
+        self._reporter.record(step, row, result)
+        row = self._agree_on(row)
+        self._mixture.observe(step, row)
+        return self._best.observe(step, row, judged)
+
+    def _agree_on(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The numbers of a row as the first process has them: what follows from them must be the same in all.
+
+        Times are another in each process, and of a verdict that ran out of time one of them may be.
+        """
+        if self._processes.count == 1:
+            return row
+        numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
+        return self._processes.from_first(lambda: numbers)
+
+    def _batch(self, step: int) -> PromptBatch:
+        try:
+            return self._components.batches.batch(step)
+        except DataError as error:  # of rows that are read as they are needed
+            self._save(step - 1)
+            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}", code=error.code) from error
+
+    def _evaluate(self) -> Evaluation:
+        with phase("evaluation"), spend("evaluation"):
+            return evaluate(self._components.sampler, self._components.held_out, self._config)
+
+    def _resume(self) -> int:
+        """The step to go on from; 0 starts afresh."""
+        config, components = self._config, self._components
+        if not config.training.resume:
+            return 0
+        restored = self._checkpoints.restore_latest(read_state(components.updater, components.moving_reference))
+        if restored is None:
+            _LOGGER.info("nothing to resume in %s; starting afresh", self._places.checkpoints)
+            return 0
+        check_resumable(restored, self._metadata, config, components, self.method, self._places.root)
+        self._check_reward(restored.metadata)
+        write_state(components.updater, components.moving_reference, restored.state)
+        self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
+        rows = self._processes.from_first(lambda: self._kept_rows(restored.step))
+        judge_again(self._best, rows, config, self._max_steps)
+        if self._best.step:
+            self._checkpoints.mark_best(self._best.step)
+        self._checkpoints.remove_after(restored.step)
+        self._saved_step = restored.step
+        _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
+        return restored.step
+
+    def _kept_rows(self, step: int) -> list[dict[str, Any]]:
+        """The rows that a run resumed after a step keeps, with a warning of those that are missing."""
+        tell_gaps(self._places.metrics, step)
+        return [row for row in read_rows(self._places.metrics) if row["step"] <= step]
+
+    def _save(self, step: int) -> None:
+        """Begin the checkpoint of a step, unless it has one; rows and rollouts reach the disk before it."""
+        if step > self._saved_step:
+            with phase("checkpoint"), spend("checkpoints"):
+                data = self._components.batches.fingerprint(step)
+                metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
+                self._saver.save(step, self._read_state(), metadata, after=self._reporter.barrier())
+            self._saved_step = step
+            self._processes.remember(self._say_how_to_resume(step))
+
+    def _read_state(self) -> State:
+        return read_state(self._components.updater, self._components.moving_reference)
+
+    def _stop_if_asked(self, step: int) -> None:
+        # A signal that reached any process stops all of them after the same step.
+        asked = self._processes.gather(self._stop.signal_number)
+        number = next((signal for signal in asked if signal is not None), None)
+        if number is not None and step < self._max_steps:
+            self._save(step)
+            raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
+
+    def _stop_not_finite(self, step: int, learned: Learned) -> None:
+        # Weights that no update of this step reached are those of the step before.
+        reached = step if learned.updates_applied else step - 1
+        self._save(reached)
+        raise NonFiniteUpdateError(
+            f"step {step}: the loss is {learned.loss} and the gradient norm {learned.grad_norm};"
+            f" the weights were not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or look"
+            f" for extreme rewards. {self._how_to_resume(reached)}"
+        )
+
+    def _how_to_resume(self, step: int) -> str:
+        if step > 0:
+            self._saver.flush()  # What is said to be saved is.
+        return self._say_how_to_resume(step)
+
+    def _say_how_to_resume(self, step: int) -> str:
+        if step == 0:
+            return "No step was completed, so there is nothing to resume."
+        return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._places.root)}"
+
+    def _list_places(self) -> dict[str, Path | str]:
+        places: dict[str, Path | str] = {
+            "metrics": self._places.metrics,
+            "log": self._places.log,
+            "checkpoints": self._places.checkpoints,
+        }
+        if self._config.tracking.tensorboard:
+            places["tensorboard"] = self._places.tensorboard
+        if self._places.rollouts.is_dir():
+            places["rollouts"] = self._places.rollouts
+        if self._profiling.path is not None:
+            places["profile"] = f"{self._profiling.path} (open at ui.perfetto.dev)"
+        return places | self._reporter.summary()
