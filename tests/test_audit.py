@@ -101,9 +101,6 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("policy/program_files.py", "pickle.loads"): (1, "the user's own cache, which others cannot write to"),
     ("policy/program_files.py", "serialize_executable.deserialize_and_load"): (1, "as above"),
     # --- libraries
-    ("policy/compat.py", "exec_module"): (1, "modules of Tunix, by name"),
-    ("policy/compat.py", "find_spec"): (2, "modules of Tunix, by name"),
-    ("policy/compat.py", "module_from_spec"): (1, "modules of Tunix, by name"),
     ("training/devices.py", "entry_points"): (1, "asks whether a plugin of JAX is installed"),
     ("training/devices.py", "find_spec"): (2, "asks whether a library is installed"),
     ("training/processes/joining.py", "find_spec"): (1, "asks whether mpi4py is installed"),

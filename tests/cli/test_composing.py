@@ -37,13 +37,6 @@ def compose(directory: Path, *arguments: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.startswith(("seed", "composed"))]
 
 
-@pytest.mark.parametrize("has_conf", [False, True])
-def test_a_single_run_is_composed_once(has_conf: bool, tmp_path: Path) -> None:
-    if has_conf:  # as in a checkout
-        (tmp_path / "conf").symlink_to(find_conf_directory())
-    assert compose(tmp_path, "seed=3", "hydra.run.dir=run") == ["seed 3", "composed 1"]
-
-
 @pytest.mark.parametrize("arguments", [["--multirun", "seed=3,4"], ["hydra.mode=MULTIRUN", "seed=3,4"]])
 def test_arguments_may_ask_for_a_sweep(arguments: list[str], tmp_path: Path) -> None:
     assert compose(tmp_path, *arguments)[:2] == ["seed 3", "seed 4"]

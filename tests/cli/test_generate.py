@@ -21,7 +21,7 @@ from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.tracking import StoredRun
 from agent_tunix.training.generation import Conversation, Generator, choose_sampling, find_source
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
+from agent_tunix.training.train import train
 
 QUESTION = "Tom has 3 apples and buys 4 more. How many apples does Tom have now?"
 MODEL = str(EMBEDDED_MODEL)

@@ -15,7 +15,7 @@ from agent_tunix.errors import ModelError
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.evaluation_request import read_request
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
+from agent_tunix.training.train import train
 from tests.hubs.gsm8k import as_jsonl
 from tests.hubs.loopback_hub import LoopbackHub
 from tests.hubs.services import TINY

@@ -11,7 +11,6 @@ import torch
 from flax import nnx
 from tests.parity.families import VOCAB_SIZE
 from tests.policy.padding import Padded, pad
-from tunix.rl.rollout.base_rollout import RolloutConfig
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy.decoder import Decoder
@@ -19,8 +18,8 @@ from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.sampling.sampler import Rollout
-from agent_tunix.sampling.token_choice import Sampling
+from agent_tunix.sampling.sampler import Sampler
+from agent_tunix.sampling.token_choice import SamplingParams
 
 # Longer and shorter than the window of sliding layers.
 LENGTHS = (24, 3, 17)
@@ -104,10 +103,10 @@ def logit_error(ours: Decoder, theirs: Any, *, through_cache: bool) -> float:
 
 def our_completions(model: Decoder, eos_ids: list[int]) -> list[list[int]]:
     """Greedy completions by the sampler of training."""
-    rollout = Rollout(model, tokenizer(), make_mesh([1, 1]), RolloutConfig(temperature=1.0, eos_tokens=eos_ids))
-    sampling = Sampling(max_new_tokens=NEW_TOKENS, greedy=True)
+    sampler = Sampler(model, tokenizer(), make_mesh([1, 1]), eos_ids)
+    sampling = SamplingParams(max_new_tokens=NEW_TOKENS, greedy=True)
     prompts = [text.tolist() for text in texts()]
-    out = rollout.sample(prompts, jax.random.key(0), sampling, num_generations=1, max_prompt_length=max(LENGTHS) + 2)
+    out = sampler.sample(prompts, jax.random.key(0), sampling, num_generations=1, max_prompt_length=max(LENGTHS) + 2)
     return [row[:length].tolist() for row, length in zip(out.tokens, out.lengths, strict=True)]
 
 

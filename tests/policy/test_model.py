@@ -15,7 +15,6 @@ from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
-from agent_tunix.policy import compat
 from agent_tunix.policy.directory import EMBEDDED_MODEL, find_model_directory
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import copy_reference, count_parameters, load_policy
@@ -31,9 +30,8 @@ def load(directory: Path, **settings: Any) -> Any:
 def logits_of(model: Any, tokens_BT: np.ndarray = TOKENS) -> np.ndarray:
     B, T = tokens_BT.shape
     mask = jnp.tril(jnp.ones((B, T, T), jnp.bool_))
-    with compat.entered(make_mesh([1, 1])):
-        positions = jnp.arange(T)[None].repeat(B, 0)
-        logits = nnx.jit(lambda model: model(jnp.asarray(tokens_BT), positions, None, mask)[0])(model)
+    positions = jnp.arange(T)[None].repeat(B, 0)
+    logits = nnx.jit(lambda model: model(jnp.asarray(tokens_BT), positions, None, mask)[0])(model)
     return np.asarray(logits, np.float64)
 
 

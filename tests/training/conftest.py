@@ -1,30 +1,28 @@
-"""Runs that many tests read, the embedded model, its tokenizer, and learners on it that are put back for each test."""
+"""Runs that many tests read, the embedded model, its tokenizer, and trainers on it that are reset for each test."""
 
+import dataclasses
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
-import numpy as np
 import optax
 import pytest
 from flax import nnx
 
 import agent_tunix
-from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config, ModelConfig
+from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.grpo.step import GrpoTrainer
 from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import resolve_reward
-from agent_tunix.training.building import build_learner
+from agent_tunix.sampling.sampler import Sampler
+from agent_tunix.training.components import make_reference, make_updater
 from agent_tunix.training.devices import make_room_for_programs
-from agent_tunix.grpo.step import PromptBatch
-from agent_tunix.sampling.sampler import Rollout
-from agent_tunix.training.state import read_state
 from tests.training.support import ADAPTED, ANSWERS, FINISHED, QUESTIONS, Adjust, Bench, BenchMaker, train_run
 
 
@@ -82,13 +80,13 @@ def prompts(tokenizer: Tokenizer) -> list[list[int]]:
 
 
 @pytest.fixture(scope="session")
-def rollout(policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh) -> Rollout:
-    return Rollout(policy, tokenizer, mesh, SimpleNamespace(temperature=0.7, eos_tokens=None))
+def sampler(policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh) -> Sampler:
+    return Sampler(policy, tokenizer, mesh)
 
 
 @pytest.fixture(scope="session")
 def make_bench(tokenizer: Tokenizer, mesh: jax.sharding.Mesh, prompts: list[list[int]]) -> BenchMaker:
-    """Builds a learner on the tiny model, of short completions and plain SGD unless told otherwise."""
+    """Builds a trainer on the tiny model, of short completions and plain SGD unless told otherwise."""
 
     def make(
         adjust: Adjust = lambda config: None,
@@ -104,14 +102,14 @@ def make_bench(tokenizer: Tokenizer, mesh: jax.sharding.Mesh, prompts: list[list
         config.generation.temperature = 0.7
         adjust(config)
         mixture = resolve_reward(reward, working_directory=Path.cwd())
-        learner = build_learner(
+        policy = load_policy(EMBEDDED_MODEL, config.model, mesh)
+        trainer = GrpoTrainer(
             config,
-            load_policy(EMBEDDED_MODEL, config.model, mesh),
-            tokenizer,
-            mesh,
-            optimizer or optax.sgd(0.1),
+            Sampler(policy, tokenizer, mesh),
+            make_updater(config, policy, optimizer or optax.sgd(0.1), mesh),
+            make_reference(config, policy),
             mixture,
-            micro_batch_size(config),
+            max_steps=10,
         )
         batch = PromptBatch(
             prompts=QUESTIONS,
@@ -119,7 +117,8 @@ def make_bench(tokenizer: Tokenizer, mesh: jax.sharding.Mesh, prompts: list[list
             token_ids=prompts,
             columns=[{"answer": answer} for answer in ANSWERS],
         )
-        return Bench(learner, config, batch, mixture, jax.tree.map(np.array, read_state(learner)))
+        bench = Bench(trainer, config, batch, mixture, {})
+        return dataclasses.replace(bench, initial=bench.state())
 
     return make
 

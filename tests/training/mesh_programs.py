@@ -14,16 +14,15 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
-from tunix.rl.rollout.base_rollout import RolloutConfig
 
 from agent_tunix.config.schema import ModelConfig, PromptConfig
+from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.mesh import make_mesh, place_rows
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.grpo.logps import completion_statistics
-from agent_tunix.sampling.sampler import Rollout
-from agent_tunix.sampling.token_choice import Sampling
+from agent_tunix.sampling.sampler import Sampler
+from agent_tunix.sampling.token_choice import SamplingParams
 
 MESHES = ([1, 1, 1], [8, 1, 1], [2, 2, 2])
 PROMPTS, LENGTH, GENERATIONS, NEW, CHUNK = 8, 32, 4, 16, 8
@@ -42,9 +41,9 @@ def sample(model: Any, mesh: Any, prompts: np.ndarray, dumps: Path) -> dict[str,
     """The sampled tokens, and the shapes of all arrays in the program that sampled them."""
     before = set(dumps.glob("*after_optimizations.txt"))
     tokenizer = Tokenizer(find_model_directory(ModelConfig()), PromptConfig())
-    rollout = Rollout(model, tokenizer, mesh, RolloutConfig(temperature=1.0, eos_tokens=[1]))
+    sampler = Sampler(model, tokenizer, mesh, [1])
     settings: Any = {"num_generations": GENERATIONS, "max_prompt_length": LENGTH}
-    completions = rollout.sample(prompts.tolist(), jax.random.key(3), Sampling(max_new_tokens=NEW), **settings)
+    completions = sampler.sample(prompts.tolist(), jax.random.key(3), SamplingParams(max_new_tokens=NEW), **settings)
     programs = [file.read_text() for file in set(dumps.glob("*after_optimizations.txt")) - before]
     shapes = sorted({shape for program in programs for shape in re.findall(r"f32\[[\d,]+\]", program)})
     sent = [line for program in programs for line in sent_in_loops(program)]

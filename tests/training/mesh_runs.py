@@ -11,7 +11,7 @@ from pathlib import Path
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
+from agent_tunix.training.train import train
 from agent_tunix.training.trained_policy import find_run
 from tests.small_run import SMALL_RUN
 

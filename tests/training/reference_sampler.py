@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from agent_tunix.sampling.token_choice import Sampling
+from agent_tunix.sampling.token_choice import SamplingParams
 
 Logits = Callable[[Sequence[int]], np.ndarray]
 
@@ -59,7 +59,7 @@ def kept(logits_V: np.ndarray, top_k: int | None, top_p: float, min_p: float) ->
     return kept_V
 
 
-def choose(logits_V: np.ndarray, uniforms: np.ndarray, sampling: Sampling, forbidden: int | None) -> int:
+def choose(logits_V: np.ndarray, uniforms: np.ndarray, sampling: SamplingParams, forbidden: int | None) -> int:
     """The word that two uniform numbers choose: a run of words by its mass, then one of its words."""
     logits_V = logits_V.astype(np.float64)
     if forbidden is not None:
@@ -84,7 +84,7 @@ def complete(
     prompt: Sequence[int],
     row: int,
     key: jax.Array,
-    sampling: Sampling,
+    sampling: SamplingParams,
     *,
     pad_id: int,
     eos_ids: Collection[int],

@@ -15,7 +15,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.rewards.diagnosis import Finding, Severity
 from agent_tunix.tracking import read_findings
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
+from agent_tunix.training.train import train
 
 REWARDS = Path(__file__).with_name("sick_rewards.py")
 SETTINGS = (

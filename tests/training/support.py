@@ -1,4 +1,4 @@
-"""Runs in this process, questions of different lengths, and a learner that can be put back."""
+"""Runs in this process, questions of different lengths, and a trainer that can be reset."""
 
 import dataclasses
 import shutil
@@ -12,14 +12,18 @@ from hydra import compose, initialize_config_dir
 
 from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.config.schema import Config
-from agent_tunix.policy import compat
+from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.grpo.loss import LossInputs
+from agent_tunix.grpo.micro_batches import make_loss_inputs
+from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.step import GrpoTrainer, MorePrompts, StepResult
+from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture
-from agent_tunix.training.building import training_sampling
-from agent_tunix.grpo.step import GrpoLearner, PromptBatch, StepResult, StepSettings
+from agent_tunix.sampling.sampler import Completions
+from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.preflight import preflight
-from agent_tunix.sampling.sampler import Completions, Rollout
-from agent_tunix.training.run import train
 from agent_tunix.training.state import read_state, write_state
+from agent_tunix.training.train import train
 from agent_tunix.training.verification import read_rows
 from tests.small_run import SMALL_RUN
 
@@ -69,54 +73,76 @@ Adjust = Callable[[Config], None]
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """A learner, the batch it learns from, and its state at the start."""
+    """A trainer, the batch it learns from, and its state at the start."""
 
-    learner: GrpoLearner
+    trainer: GrpoTrainer
     config: Config
     batch: PromptBatch
     mixture: Mixture
     initial: Arrays
 
+    @property
+    def policy(self) -> Any:
+        return self.trainer.updater.policy
+
+    @property
+    def updater(self) -> PolicyUpdater:
+        return self.trainer.updater
+
+    @property
+    def reference(self) -> ReferencePolicy:
+        assert self.trainer.reference is not None
+        return self.trainer.reference
+
+    def read(self) -> dict[str, dict[str, jax.Array]]:
+        """Return what a checkpoint holds."""
+        return read_state(self.updater, self._moving_reference())
+
+    def write(self, state: Any) -> None:
+        """Restore what `read` returned."""
+        write_state(self.updater, self._moving_reference(), state)
+
+    def _moving_reference(self) -> ReferencePolicy | None:
+        return self.trainer.reference if self.config.grpo.reference_sync_steps else None
+
     def state(self) -> Arrays:
         """A copy of weights and optimiser."""
-        copied: Arrays = jax.tree.map(np.array, read_state(self.learner))
+        copied: Arrays = jax.tree.map(np.array, self.read())
         return copied
 
     def reset(self) -> None:
         """Weights and optimiser as they were built."""
         # Laid out as they are now: another layout would be another program to compile.
-        like = read_state(self.learner)
-        write_state(
-            self.learner, jax.tree.map(lambda array, now: jax.device_put(array, now.sharding), self.initial, like)
-        )
+        self.write(jax.tree.map(lambda array, now: jax.device_put(array, now.sharding), self.initial, self.read()))
 
     def sample(self, seed: int = 1) -> Completions:
         """Completions of the batch."""
-        rollout: Rollout = self.learner.rl_cluster.rollout
-        return rollout.sample(
+        return self.trainer.sampler.sample(
             self.batch.token_ids,
             jax.random.key(seed),
-            training_sampling(self.config),
+            SamplingParams.of_training(self.config.generation),
             num_generations=self.config.grpo.num_generations,
             max_prompt_length=self.config.generation.max_prompt_length,
         )
 
-    def run_step(self, step: int) -> StepResult:
+    def run_step(self, step: int, more_prompts: MorePrompts | None = None) -> StepResult:
         """A whole step."""
-        return self.learner.run_step(step, self.batch, StepSettings(self.config, training_sampling(self.config), 10))
+        return self.trainer.take_step(step, self.batch, more_prompts)
 
     def update(self, completions: Completions, advantages: np.ndarray) -> tuple[dict[str, float | None], bool, int]:
         """The updates of a step with given advantages: metrics, whether all were finite, how many were applied."""
-        with compat.entered(self.learner._mesh()):
-            parts = self.learner._begin_parts(completions)
-            return self.learner._update(completions, advantages.astype(np.float32), parts)
+        return self.trainer.update(completions, advantages.astype(np.float32), self.trainer.place(completions))
 
-    def example(self, completions: Completions, advantages: np.ndarray) -> Any:
+    def example(self, completions: Completions, advantages: np.ndarray) -> LossInputs:
         """Return the input of the loss for the first micro-batch."""
-        with compat.entered(self.learner._mesh()):
-            part = self.learner._begin_parts(completions)[0]
-            mask, weights = self.learner._weigh(completions)
-            return self.learner._make_example(part, completions, advantages.astype(np.float32), mask, weights)
+        inputs, _ = make_loss_inputs(
+            self.trainer.place(completions),
+            completions,
+            advantages.astype(np.float32),
+            self.config,
+            self.trainer.sampler.mesh,
+        )
+        return inputs[0]
 
 
 BenchMaker = Callable[..., Bench]

@@ -10,12 +10,13 @@ import optax
 import pytest
 
 from agent_tunix.config.schema import Config
+from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import CheckpointError
+from agent_tunix.grpo.loss import objective_settings
 from agent_tunix.rewards import Outcome, Score
-from agent_tunix.training.building import training_sampling
 from agent_tunix.sampling.keys import Use, derive_key
-from agent_tunix.grpo.step import PromptBatch, StepSettings
 from agent_tunix.sampling.sampler import Completions
+from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
 from tests.training.support import Bench, BenchMaker, assert_same, changed, copy_run, small_run, train_run
@@ -79,11 +80,9 @@ def test_micro_batches_change_nothing_but_rounding(make_bench: BenchMaker, dapo:
         "rloo": ("reinforce", 0.2, 0.2, "sequence-mean-token-sum"),
     }.items(),
 )
-def test_the_learner_has_the_objective_of_the_algorithm(
-    make_bench: BenchMaker, algorithm: str, expected: tuple[object, ...]
-) -> None:
-    chosen = bench_of(make_bench, algorithm).learner.algo_config
-    objective = chosen.objective
+def test_an_algorithm_selects_its_objective(algorithm: str, expected: tuple[object, ...]) -> None:
+    chosen = small_run(f"grpo={algorithm}").grpo
+    objective = objective_settings(chosen)
     assert (objective.loss, objective.epsilon, objective.epsilon_high, chosen.loss_agg_mode) == expected
 
 
@@ -105,7 +104,7 @@ def test_a_truncated_completion_takes_no_part_in_the_loss(dapo: Bench) -> None:
 
 
 def test_where_all_are_truncated_nothing_is_learned_and_nothing_is_claimed(dapo: Bench) -> None:
-    assert "reference" not in dapo.learner.rl_cluster.inference_worker._models
+    assert dapo.trainer.reference is None
     policy, finite, _ = dapo.update(dataclasses.replace(ragged(dapo), ended=np.zeros(16, bool)), ADVANTAGES)
     assert finite
     assert_same({"weights": dapo.state()["weights"]}, {"weights": dapo.initial["weights"]})
@@ -137,8 +136,7 @@ def run_rounds(bench: Bench, step: int = 1) -> tuple[Any, list[int]]:
         asked.append(number)
         return bench.batch
 
-    settings = StepSettings(bench.config, training_sampling(bench.config), 10)
-    result = bench.learner.run_step(step, bench.batch, settings, more_prompts)
+    result = bench.run_step(step, more_prompts)
     bench.reset()
     return result, asked
 
@@ -187,10 +185,8 @@ def test_each_round_samples_with_noise_of_its_own_and_the_first_as_ever(
     assert texts.keys() == {0, 1, 2}
     assert texts[0] != texts[1] != texts[2] != texts[0]
     key = derive_key(dapo.config.seed, Use.TRAINING, 1, 0)
-    sampling = training_sampling(dapo.config)
-    plain = dapo.learner.rl_cluster.rollout.sample(
-        dapo.batch.token_ids, key, sampling, num_generations=4, max_prompt_length=64
-    )
+    sampling = SamplingParams.of_training(dapo.config.generation)
+    plain = dapo.trainer.sampler.sample(dapo.batch.token_ids, key, sampling, num_generations=4, max_prompt_length=64)
     assert texts[0] == plain.texts
 
 
@@ -235,9 +231,9 @@ def test_the_penalty_is_against_the_reference_as_it_is_now(following: Bench) -> 
     for step in (1, 2):
         following.run_step(step)
     completions = following.sample()
-    now = np.asarray(following.example(completions, ADVANTAGES).ref_per_token_logps)
+    now = np.asarray(following.example(completions, ADVANTAGES).reference_logps)
     following.reset()
-    then = np.asarray(following.example(completions, ADVANTAGES).ref_per_token_logps)
+    then = np.asarray(following.example(completions, ADVANTAGES).reference_logps)
     assert_same({"weights": weights_of(following)[1]}, {"weights": following.initial["weights"]})
     assert np.abs(now - then)[completions.mask].max() > 1e-6
 

@@ -17,12 +17,12 @@ from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.model_digest import digest_model
+from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.evaluation_request import read_request
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Generator, find_source
 from agent_tunix.training.initial import load_initial
-from agent_tunix.sampling.token_choice import Sampling
 from agent_tunix.training.trained_policy import find_run, load_trained_policy
 from tests.raising import raises
 from tests.training.support import ADAPTED, copy_run, small_run, train_config, train_run
@@ -66,7 +66,7 @@ def export(run: Path) -> None:
 
 
 def generate(run: Path) -> None:
-    Generator(find_source(run, None), Sampling(max_new_tokens=4, temperature=0.0), num_generations=1, seed=0)
+    Generator(find_source(run, None), SamplingParams(max_new_tokens=4, temperature=0.0), num_generations=1, seed=0)
 
 
 def resume(run: Path) -> None:

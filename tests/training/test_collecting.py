@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.grpo.dynamic_sampling import Scored, count_sampled, fill_places, is_full
+from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.sampling.sampler import Completions
 
 G = 2

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import CheckpointError, DataError, RewardError, RewardSignatureError
 from agent_tunix.training.batches import StreamedBatches
-from agent_tunix.grpo.step import PromptBatch
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises

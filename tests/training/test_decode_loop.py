@@ -12,13 +12,14 @@ from flax import nnx
 from agent_tunix.policy.cache_plan import Stage
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.sampling.compaction import arrange, fits
-from agent_tunix.sampling.decode_loop import Sampled, compiled_generate
-from agent_tunix.sampling.token_choice import Sampling
+from agent_tunix.sampling.decode_loop import Sampled, generate
+from agent_tunix.sampling.token_choice import SamplingParams
 from tests.training import reference_sampler
 from tests.training.test_logps import ARCHITECTURES
 
 pytestmark = pytest.mark.slow
 
+GENERATE = jax.jit(generate, static_argnames=("num_generations", "stages", "sampling", "pad_id", "eos_ids"))
 B, G, P, T, V = 3, 4, 7, 16, 53
 KEY = jax.random.key(12)
 PAD = 0
@@ -32,7 +33,7 @@ ONE_STAGE = (Stage(B, G, T),)
 STAGES = (Stage(B, G, 5), Stage(B, G, T), Stage(4, 2, T), Stage(6, 1, T), Stage(2, 1, T))
 
 
-ALL = Sampling(T, temperature=1.5, top_k=20, top_p=0.9, min_p=0.05)
+ALL = SamplingParams(T, temperature=1.5, top_k=20, top_p=0.9, min_p=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +48,19 @@ def model() -> Iterator[Any]:
 
 def run(
     model: Any,
-    sampling: Sampling,
+    sampling: SamplingParams,
     stages: Sequence[Stage] = STAGES,
     eos_ids: tuple[int, ...] = EOS,
     group: int = G,
-    platform: str = "cpu",
 ) -> Sampled:
-    found: Sampled = jax.device_get(call(compiled_generate(3, platform), model, sampling, stages, eos_ids, group))
+    found: Sampled = jax.device_get(call(GENERATE, model, sampling, stages, eos_ids, group))
     return found
 
 
 def call(
     function: Callable[..., Any],
     model: Any,
-    sampling: Sampling,
+    sampling: SamplingParams,
     stages: Sequence[Stage] = STAGES,
     eos_ids: tuple[int, ...] = EOS,
     group: int = G,
@@ -86,7 +86,7 @@ def rows_of(found: Sampled) -> list[list[int]]:
     return [row[:n].tolist() for row, n in zip(found.tokens, found.lengths, strict=True)]
 
 
-def expected_rows(model: Any, sampling: Sampling, eos_ids: tuple[int, ...] = EOS) -> list[list[int]]:
+def expected_rows(model: Any, sampling: SamplingParams, eos_ids: tuple[int, ...] = EOS) -> list[list[int]]:
     """Every row by itself, the whole of it through the model for every token."""
     logits = reference_sampler.logits_of(model, P + T)
     return [
@@ -95,8 +95,8 @@ def expected_rows(model: Any, sampling: Sampling, eos_ids: tuple[int, ...] = EOS
     ]
 
 
-@pytest.mark.parametrize("sampling", [Sampling(T, greedy=True), ALL], ids=["greedy", "all"])
-def test_every_row_is_that_of_a_plain_sampler_under_the_same_key(model: Any, sampling: Sampling) -> None:
+@pytest.mark.parametrize("sampling", [SamplingParams(T, greedy=True), ALL], ids=["greedy", "all"])
+def test_every_row_is_that_of_a_plain_sampler_under_the_same_key(model: Any, sampling: SamplingParams) -> None:
     found = run(model, sampling)
     assert rows_of(found) == expected_rows(model, sampling)
     # Rows end at different places, or nothing above were tested.
@@ -112,8 +112,8 @@ def test_stages_change_nothing(model: Any) -> None:
 
 def test_a_batch_in_which_all_end_at_once_and_one_of_a_single_token(model: Any) -> None:
     everything = tuple(range(V))
-    assert run(model, Sampling(T), STAGES, everything).lengths.tolist() == [1] * (B * G)
-    assert run(model, Sampling(1), (Stage(B, G, 1),)).lengths.tolist() == [1] * (B * G)
+    assert run(model, SamplingParams(T), STAGES, everything).lengths.tolist() == [1] * (B * G)
+    assert run(model, SamplingParams(1), (Stage(B, G, 1),)).lengths.tolist() == [1] * (B * G)
 
 
 def test_a_row_does_not_depend_on_how_many_generations_come_after_it(model: Any) -> None:
@@ -154,12 +154,6 @@ def test_rows_keep_their_order_and_their_prompts() -> None:
     assert all(found.place.tolist()[row] == 8 for row in (0, 4, 5, 6, 7, 8, 9, 10))
 
 
-def test_what_is_sampled_does_not_follow_from_how_it_is_compiled(model: Any) -> None:
-    assert compiled_generate(3, "cpu") is not compiled_generate(3, "another")
-    found, expected = (rows_of(run(model, ALL, ONE_STAGE, platform=where)) for where in ("cpu", "another"))
-    assert found == expected
-
-
 def test_random_numbers_are_drawn_once_and_not_in_each_stage(model: Any) -> None:
-    text = call(compiled_generate(3, "cpu").lower, model, Sampling(T)).as_text()
+    text = call(GENERATE.lower, model, SamplingParams(T)).as_text()
     assert text.count("call @_uniform") == 1

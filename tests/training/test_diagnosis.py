@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from agent_tunix.cli import main
 from agent_tunix.tracking import read_findings
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
+from agent_tunix.training.train import train
 from tests.small_run import SMALL_RUN
 from tests.training.sick_runs import SETTINGS, Case, check_case, compose_config, run_case
 from tests.training.support import copy_run, train_run

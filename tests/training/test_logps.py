@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.policy.architecture import Architecture, Rope
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.projection import Projection, Quantization, quantise
-from agent_tunix.grpo.logps import completion_statistics
 
 PLAIN = Architecture(
     model_type="qwen3",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.errors import ConfigError
-from agent_tunix.training import building
+from agent_tunix.training import components
 from agent_tunix.training.preflight import preflight
 from tests.training.support import small_run
 
@@ -15,8 +15,8 @@ def test_a_cache_without_room_is_refused_before_the_weights_are_loaded(monkeypat
     def load(*_: Any) -> None:
         raise AssertionError("the weights were loaded")
 
-    monkeypatch.setattr(building, "load_policy", load)
+    monkeypatch.setattr(components, "load_policy", load)
     config = small_run("generation.max_generation_steps=200000000")
-    mixture = preflight(config, Path.cwd()).mixture
+    preflight(config, Path.cwd())
     with pytest.raises(ConfigError, match=r"200000000.* lower .*batch_size"):
-        building.build_material(config, mixture)
+        components.build_components(config)

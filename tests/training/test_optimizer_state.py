@@ -15,7 +15,6 @@ from agent_tunix.config.schema import Config, OptimizerConfig
 from agent_tunix.errors import CheckpointError
 from agent_tunix.policy.optimizer import make_optimizer
 from agent_tunix.training.checkpoints import Checkpoints
-from agent_tunix.training.state import read_state, write_state
 from tests.raising import raises
 from tests.training.support import Bench, BenchMaker, assert_same, changed
 
@@ -78,11 +77,11 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_the_unbroken_one(
     bench.reset()
     take_step(bench, 1)
     checkpoints = Checkpoints(tmp_path, max_to_keep=1)
-    checkpoints.save(1, read_state(bench.learner), {})
+    checkpoints.save(1, bench.read(), {})
     bench.reset()  # another process
-    restored = checkpoints.restore_latest(read_state(bench.learner))
+    restored = checkpoints.restore_latest(bench.read())
     assert restored is not None
-    write_state(bench.learner, restored.state)
+    bench.write(restored.state)
     assert [take_step(bench, step) for step in (2, 3)] == unbroken[1:]
     assert_same(bench.state(), expected)
     still = {name for name in expected["weights"] if name not in changed(expected, bench.initial)}
@@ -93,18 +92,18 @@ def test_a_run_goes_on_with_another_number_of_micro_batches(adamw: Bench, make_b
     """Sums of gradients are kept only where an update has several, and in no checkpoint."""
     halves = bench_of(make_bench, OptimizerConfig(learning_rate=1e-3), micro_batch_size=2)
     for bench, sums in ((adamw, False), (halves, True)):
-        assert hasattr(bench.learner.rl_cluster.actor_trainer.optimizer.opt_state, "acc_grads") is sums
-        assert not any("acc_grads" in name for name in read_state(bench.learner)["optimizer"])
+        assert hasattr(bench.updater.optimizer.opt_state, "acc_grads") is sums
+        assert not any("acc_grads" in name for name in bench.read()["optimizer"])
     for bench, other in ((adamw, halves), (halves, adamw)):
         bench.reset()
         take_step(bench, 1)
-        write_state(other.learner, jax.tree.map(jnp.copy, read_state(bench.learner)))
+        other.write(jax.tree.map(jnp.copy, bench.read()))
         assert_same(other.state(), bench.state())
-        assert other.learner.num_updates == 1
+        assert other.updater.num_updates == 1
         completions = bench.sample(seed=2)
         for one in (bench, other):
             one.update(completions, ADVANTAGES)
-        assert bench.learner.num_updates == other.learner.num_updates == 2
+        assert bench.updater.num_updates == other.updater.num_updates == 2
         for name, found in other.state()["weights"].items():
             np.testing.assert_allclose(found, bench.state()["weights"][name], atol=2e-5)
     adamw.reset()
@@ -112,9 +111,9 @@ def test_a_run_goes_on_with_another_number_of_micro_batches(adamw: Bench, make_b
 
 def test_a_checkpoint_of_another_optimiser_is_refused(adamw: Bench, sgd: Bench, tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, max_to_keep=1)
-    checkpoints.save(1, read_state(sgd.learner), {})
+    checkpoints.save(1, sgd.read(), {})
     with raises(CheckpointError, "checkpoint_mismatch"):
-        checkpoints.restore_latest(read_state(adamw.learner))
+        checkpoints.restore_latest(adamw.read())
 
 
 def distance(found: dict[str, np.ndarray], before: dict[str, np.ndarray], only: str = "") -> float:
@@ -150,7 +149,7 @@ def test_the_learner_counts_updates_and_frozen_weights_are_not_in_the_norm_of_th
     """Gradient descent at rate r / (n + 1) moves the weights by that share of the gradient."""
     for step in (1, 2, 3):
         policy = take_step(sgd, step)
-        assert sgd.learner.num_updates == step
+        assert sgd.updater.num_updates == step
         assert policy["update_norm"] == pytest.approx(RATE / step * number(policy["grad_norm"]), rel=1e-3)
     sgd.reset()
 
@@ -159,7 +158,7 @@ def test_an_update_that_is_not_finite_has_no_norm_and_is_not_counted(adamw: Benc
     policy, finite, _ = adamw.update(adamw.sample(), np.full(16, np.inf))
     assert not finite
     assert np.isnan([number(policy["update_norm"]), number(policy["update_ratio"])]).all()
-    assert adamw.learner.num_updates == 0
+    assert adamw.updater.num_updates == 0
 
 
 def test_an_update_that_is_not_finite_in_the_midst_of_its_micro_batches_leaves_nothing(sgd: Bench) -> None:
@@ -167,7 +166,7 @@ def test_an_update_that_is_not_finite_in_the_midst_of_its_micro_batches_leaves_n
     before = sgd.state()
     third_of_four = np.where(np.arange(16) == 9, np.inf, ADVANTAGES)
     _, finite, applied = sgd.update(sgd.sample(seed=2), third_of_four)
-    assert (finite, applied, sgd.learner.num_updates) == (False, 0, 1)
+    assert (finite, applied, sgd.updater.num_updates) == (False, 0, 1)
     assert_same(sgd.state(), before)
     take_step(sgd, 3)
     after = sgd.state()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
+from agent_tunix.training.train import train
 from tests.rewards.reward_model.models import save_decoder
 from tests.training.support import small_run
 

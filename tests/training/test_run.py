@@ -32,7 +32,7 @@ from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.checkpoints import Checkpoints
 from agent_tunix.training.evaluation_request import Request, read_request
 from agent_tunix.training.preflight import preflight
-from agent_tunix.training.run import train
+from agent_tunix.training.train import train
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
 from tests.small_run import NUM_STEPS, SMALL_RUN
@@ -58,14 +58,14 @@ METRICS = {
 SIGNALLED = """
 import signal, sys
 from agent_tunix.cli import hydra_programs
-from agent_tunix.grpo.step import GrpoLearner
+from agent_tunix.grpo.step import GrpoTrainer
 name, step, number, *overrides = sys.argv[1:]
-method = getattr(GrpoLearner, name)
+method = getattr(GrpoTrainer, name)
 def signalled(self, *args):
     if step in ("first", str(args[0])):
         signal.raise_signal(int(number))
     return method(self, *args)
-setattr(GrpoLearner, name, signalled)
+setattr(GrpoTrainer, name, signalled)
 hydra_programs.train(overrides)
 """
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from agent_tunix.sampling.token_choice import Sampling, choose, keep, pick, uniforms
+from agent_tunix.sampling.token_choice import SamplingParams, choose, keep, pick, uniforms
 from tests.training.reference_sampler import kept
 
 
@@ -65,7 +65,7 @@ def test_the_largest_of_many_words_is_found_whatever_the_size_of_the_vocabulary(
         likeliest = size // 2
         logits_1V = jnp.zeros((1, size)).at[0, likeliest].set(50.0)
         for greedy in (True, False):
-            token_N, _ = _choose(logits_1V, jnp.full((1, 2), 0.5), Sampling(1, greedy=greedy), None)
+            token_N, _ = _choose(logits_1V, jnp.full((1, 2), 0.5), SamplingParams(1, greedy=greedy), None)
             assert token_N.tolist() == [likeliest]
 
 
@@ -100,7 +100,7 @@ def test_the_randomness_of_a_row_depends_on_key_position_and_row_alone() -> None
 
 def test_log_probabilities_are_over_all_words_whatever_was_left_out() -> None:
     logits_NV = jnp.asarray(np.random.default_rng(1).normal(size=(5, 30)), jnp.float32)
-    sampling = Sampling(1, temperature=0.7, top_k=3, top_p=0.5, min_p=0.1)
+    sampling = SamplingParams(1, temperature=0.7, top_k=3, top_p=0.5, min_p=0.1)
     token_N, logp_N = _choose(logits_NV, uniforms(jax.random.key(0), 0, 5), sampling, 4)
     expected_NV = jax.nn.log_softmax(logits_NV / 0.7, axis=-1)
     np.testing.assert_allclose(logp_N, expected_NV[jnp.arange(5), token_N], atol=1e-6)
@@ -108,12 +108,12 @@ def test_log_probabilities_are_over_all_words_whatever_was_left_out() -> None:
 
 def test_a_forbidden_token_that_outweighs_all_others_is_not_chosen() -> None:
     logits_1V = jnp.array([[500.0, 1.0, 0.0]])
-    for sampling in (Sampling(1, greedy=True), Sampling(1), Sampling(1, top_p=0.1)):
+    for sampling in (SamplingParams(1, greedy=True), SamplingParams(1), SamplingParams(1, top_p=0.1)):
         token_N, logp_N = choose(logits_1V, jnp.array([[0.1, 0.1]]), sampling, forbidden=0)
         assert token_N.tolist() == [1]
         assert float(logp_N[0]) == pytest.approx(-499.0)
 
 
 def test_logits_that_are_no_numbers_give_a_word() -> None:
-    token_N, _ = choose(jnp.full((1, 5), jnp.nan), jnp.array([[0.5, 0.5]]), Sampling(1), None)
+    token_N, _ = choose(jnp.full((1, 5), jnp.nan), jnp.array([[0.5, 0.5]]), SamplingParams(1), None)
     assert 0 <= int(token_N[0]) < 5

@@ -15,14 +15,14 @@ from safetensors.numpy import load_file, save_file
 
 from agent_tunix.config.compose import from_yaml
 from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import CheckpointError, ConfigError, DataError
 from agent_tunix.policy.directory import EMBEDDED_MODEL
 from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
 from agent_tunix.training.evaluation_request import read_request
-from agent_tunix.grpo.step import PromptBatch
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.sft import train_supervised
-from agent_tunix.training.supervised import SupervisedTeacher
+from agent_tunix.training.supervised import SupervisedTrainer
 from agent_tunix.training.targets import TargetBatch, check_supervised, make_targets
 from agent_tunix.training.verification import read_rows, verify
 from tests.raising import raises
@@ -51,10 +51,10 @@ def start(config: Config, root: Path) -> list[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class Lesson:
-    """A teacher, and the batch that it teaches."""
+    """A trainer, and the batch that it teaches."""
 
     bench: Bench
-    teacher: SupervisedTeacher
+    trainer: SupervisedTrainer
     batch: PromptBatch
 
 
@@ -67,7 +67,7 @@ def make_lesson(make_bench: BenchMaker, micro_batch_size: int | None) -> Lesson:
     bench = make_bench(adjust, optimizer=optax.sgd(0.1))
     columns = [{**row, "solution": text} for row, text in zip(bench.batch.columns, SOLUTIONS, strict=True)]
     batch = dataclasses.replace(bench.batch, columns=columns)
-    return Lesson(bench, SupervisedTeacher(bench.learner, bench.config), batch)
+    return Lesson(bench, SupervisedTrainer(bench.config, bench.trainer.sampler, bench.updater), batch)
 
 
 @pytest.fixture(scope="module")
@@ -81,26 +81,26 @@ def parts(make_bench: BenchMaker) -> Lesson:
 
 
 def targets_of(bench: Bench, batch: PromptBatch) -> TargetBatch:
-    rollout = bench.learner.rl_cluster.rollout
-    return make_targets(batch, rollout.tokenizer, bench.config, pad_id=rollout.pad_id(), eos_id=rollout.eos_id())
+    sampler = bench.trainer.sampler
+    return make_targets(batch, sampler.tokenizer, bench.config, pad_id=sampler.pad_id, eos_id=sampler.eos_ids[0])
 
 
 def log_probabilities(bench: Bench, targets: TargetBatch, row: int) -> tuple[np.ndarray, np.ndarray]:
     """[t] log-probability of each target token of a row, and whether it is the likeliest."""
-    rollout = bench.learner.rl_cluster.rollout
-    prompt = targets.prompt_tokens[row][targets.prompt_tokens[row] != rollout.pad_id()]
+    sampler = bench.trainer.sampler
+    prompt = targets.prompt_tokens[row][targets.prompt_tokens[row] != sampler.pad_id]
     target = targets.tokens[row][targets.mask[row]]
-    logits = logits_of(rollout.model(), targets.prompt_tokens.shape[1] + targets.tokens.shape[1])
+    logits = logits_of(sampler.policy, targets.prompt_tokens.shape[1] + targets.tokens.shape[1])
     likeliest = logits([*prompt, *target])[len(prompt) - 1 : -1].argmax(axis=-1)
     return logps_of(logits, prompt, target, 1.0), likeliest == target
 
 
 def test_loss_and_accuracy_are_those_of_the_target_tokens_alone(whole: Lesson) -> None:
-    bench, teacher, batch = whole.bench, whole.teacher, whole.batch
+    bench, trainer, batch = whole.bench, whole.trainer, whole.batch
     targets = targets_of(bench, batch)
     rows = [log_probabilities(bench, targets, row) for row in range(len(SOLUTIONS))]
     logps, right = (np.concatenate(values) for values in zip(*rows, strict=True))
-    found = teacher.run_step(1, batch)
+    found = trainer.take_step(1, batch)
     assert found.num_tokens == len(logps) == targets.mask.sum()
     assert found.loss == pytest.approx(-logps.mean(), abs=1e-5)
     assert found.token_accuracy == pytest.approx(right.mean())
@@ -112,7 +112,7 @@ def test_loss_and_accuracy_are_those_of_the_target_tokens_alone(whole: Lesson) -
 def test_micro_batches_weigh_tokens_and_not_rows(whole: Lesson, parts: Lesson) -> None:
     lengths = targets_of(whole.bench, whole.batch).mask.sum(axis=1)
     assert lengths.max() > 1.5 * lengths.min()
-    one, other = (lesson.teacher.run_step(1, lesson.batch) for lesson in (whole, parts))
+    one, other = (lesson.trainer.take_step(1, lesson.batch) for lesson in (whole, parts))
     assert other.loss == pytest.approx(one.loss, abs=1e-6)
     assert other.grad_norm == pytest.approx(one.grad_norm, rel=1e-4)
     before = whole.bench.initial["weights"]
@@ -126,19 +126,19 @@ def test_micro_batches_weigh_tokens_and_not_rows(whole: Lesson, parts: Lesson) -
 def test_a_row_without_a_target_changes_nothing(parts: Lesson) -> None:
     batch = parts.batch
     columns = [*batch.columns[:3], {"answer": "3"}]
-    found = parts.teacher.run_step(1, dataclasses.replace(batch, columns=columns))
+    found = parts.trainer.take_step(1, dataclasses.replace(batch, columns=columns))
     assert len(found.left_out) == 1
     assert found.num_tokens == targets_of(parts.bench, batch).mask[:3].sum()
     with raises(DataError, "batch_without_target"):
-        parts.teacher.run_step(2, dataclasses.replace(batch, columns=[{"answer": "3"}] * 4))
+        parts.trainer.take_step(2, dataclasses.replace(batch, columns=[{"answer": "3"}] * 4))
     parts.bench.reset()
 
 
 def test_a_loss_that_is_not_finite_updates_nothing(parts: Lesson) -> None:
-    model = parts.bench.learner.rl_cluster.rollout.model()
+    model = parts.bench.policy
     state = nnx.state(model, nnx.Param)
     nnx.update(model, jax.tree.map(lambda x: x * np.nan, state))
-    found = parts.teacher.run_step(1, parts.batch)
+    found = parts.trainer.take_step(1, parts.batch)
     assert not found.finite
     assert found.updates_applied == 0
     parts.bench.reset()

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.schema import Config
+from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import ConfigError, DataError
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.grpo.step import PromptBatch
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.targets import check_supervised, make_targets, target_text
 from tests.raising import raises

@@ -14,7 +14,7 @@ from agent_tunix.rewards.uploaded import uploaded_source_of
 from agent_tunix.store import RewardFunction, open_store
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.reward_setup import make_reward_runner, resolve_from_config
-from agent_tunix.training.run import train
+from agent_tunix.training.train import train
 from agent_tunix.training.verification import read_rows
 from tests.raising import raises
 from tests.training.support import small_run, train_config

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import numpy as np
 
 from agent_tunix.data.prompt_batch import PromptBatch
@@ -42,7 +43,9 @@ def warm_up(components: TrainingComponents, batch: PromptBatch) -> Iterator[None
         first, advantages = micro_batches[0], np.zeros(len(completions.texts), np.float32)
         example = make_loss_inputs(micro_batches, completions, advantages, config, sampler.mesh)[0][0]
         if components.reference is not None:
-            example = dataclasses.replace(example, reference_logps=np.zeros(first.tokens.shape, np.float32))
+            example = dataclasses.replace(
+                example, reference_logps=jax.device_put(np.zeros(first.tokens.shape, np.float32))
+            )
         # The update takes longest.
         components.updater.compile_ahead(executor, example)
         sampler.compile_ahead(

@@ -7,8 +7,8 @@ import pytest
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config, DistributedConfig
-from agent_tunix.errors import ConfigError
 from agent_tunix.distributed import here, join
+from agent_tunix.errors import ConfigError
 from tests.raising import raises
 
 

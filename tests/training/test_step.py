@@ -2,7 +2,6 @@
 
 import dataclasses
 import gc
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,9 @@ from flax import nnx
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardFailureRateError
-from agent_tunix.policy import compat
-from agent_tunix.grpo import step as learner_module
+from agent_tunix.grpo import updater
+from agent_tunix.grpo.loss import objective_settings
+from agent_tunix.policy import mesh
 from agent_tunix.sampling.sampler import Completions
 from tests.raising import raises
 from tests.training import reference_sampler
@@ -41,51 +41,48 @@ def logps_of(model: nnx.Module, completions: Completions, temperature: float) ->
 def test_the_loss_is_the_clipped_objective_with_the_kl_penalty(two_iterations: Bench) -> None:
     """Over several updates on the same completions, so that ratios move, clip, and the policy leaves the reference."""
     bench, completions = two_iterations, two_iterations.sample()
-    trainer = bench.learner.rl_cluster.actor_trainer
-    first = logps_of(trainer.model, completions, 0.7)
-    algorithm, clipped = bench.learner.algo_config, False
+    settings, clipped = objective_settings(bench.config.grpo), False
+    first = logps_of(bench.policy, completions, 0.7)
     example = bench.example(completions, ADVANTAGES)
-    with compat.entered(bench.learner._mesh()):
-        train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
-        for _ in range(6):
-            now = logps_of(trainer.model, completions, 0.7)
-            batch = Batch(now, first, first, ADVANTAGES, completions.mask)
-            expected = objective(batch, algorithm.objective, algorithm.loss_agg_mode)
-            loss, aux, _ = train_step(example)
-            assert float(loss) == pytest.approx(expected, abs=2e-4)
-            clipped |= float(aux["clip_share_low"]) + float(aux["clip_share_high"]) > 0
+    for _ in range(6):
+        now = logps_of(bench.policy, completions, 0.7)
+        batch = Batch(now, first, first, ADVANTAGES, completions.mask)
+        expected = objective(batch, settings, bench.config.grpo.loss_agg_mode)
+        record = bench.updater.dispatch(example)
+        assert float(record["loss"]) == pytest.approx(expected, abs=2e-4)
+        clipped |= float(record["clip_share_low"]) + float(record["clip_share_high"]) > 0
     assert clipped
 
 
 def test_the_first_update_is_against_ratios_of_one_and_no_divergence(two_iterations: Bench) -> None:
     completions = two_iterations.sample()
     example = two_iterations.example(completions, ADVANTAGES)
-    model = two_iterations.learner.rl_cluster.actor_trainer.model
+    model = two_iterations.policy
     expected = logps_of(model, completions, 0.7)
-    counted = np.asarray(example.completion_mask)
+    counted = np.asarray(example.mask)
     expected = expected[:, : counted.shape[1]][counted]
-    np.testing.assert_allclose(np.asarray(example.old_per_token_logps)[counted], expected, atol=1e-4)
-    np.testing.assert_allclose(np.asarray(example.ref_per_token_logps)[counted], expected, atol=1e-4)
+    np.testing.assert_allclose(np.asarray(example.old_logps)[counted], expected, atol=1e-4)
+    np.testing.assert_allclose(np.asarray(example.reference_logps)[counted], expected, atol=1e-4)
 
 
 def ending_at_once(bench: Bench) -> Completions:
     """Completions that are nothing but the end-of-sequence token."""
-    rollout = bench.learner.rl_cluster.rollout
+    sampler = bench.trainer.sampler
     sampled = bench.sample()
-    tokens = np.full_like(sampled.tokens, rollout.pad_id())
-    tokens[:, 0] = rollout.eos_id()
+    tokens = np.full_like(sampled.tokens, sampler.pad_id)
+    tokens[:, 0] = sampler.eos_ids[0]
     ones = np.ones(len(tokens), np.int32)
     texts = [""] * len(tokens)
     unknown = np.zeros(tokens.shape, np.float32)
     made = Completions(sampled.prompt_tokens, sampled.prompt_lengths, tokens, ones, ones.astype(bool), texts, unknown)
-    logps = logps_of(rollout.model(), made, bench.config.generation.temperature)
+    logps = logps_of(sampler.policy, made, bench.config.generation.temperature)
     return dataclasses.replace(made, logps=logps.astype(np.float32))
 
 
 def test_ending_is_trained(two_iterations: Bench) -> None:
     """The vanilla engine cuts the end-of-sequence token off, so that a model never learns to stop."""
     completions = ending_at_once(two_iterations)
-    model = two_iterations.learner.rl_cluster.actor_trainer.model
+    model = two_iterations.policy
     before = logps_of(model, completions, 1.0)[:, 0]
     two_iterations.update(completions, np.ones(len(completions.tokens)))
     assert (logps_of(model, completions, 1.0)[:, 0] > before).all()
@@ -121,12 +118,11 @@ def test_a_step_is_a_function_of_weights_optimiser_and_step_number(two_iteration
 def test_the_sampler_has_the_weights_that_were_just_trained_and_the_reference_those_before(
     two_iterations: Bench,
 ) -> None:
-    cluster = two_iterations.learner.rl_cluster
-    reference = cluster.inference_worker.get_model("reference")
+    reference = two_iterations.reference.model
     for step in (1, 2):
         two_iterations.run_step(step)
     assert changed(two_iterations.state(), two_iterations.initial)
-    sampled, trained = nnx.state(cluster.rollout.model()), nnx.state(cluster.actor_trainer.model)
+    sampled, trained = nnx.state(two_iterations.trainer.sampler.policy), nnx.state(two_iterations.policy)
     jax.tree.map(np.testing.assert_array_equal, sampled, trained)
     before, _ = jax.tree_util.tree_flatten_with_path(nnx.state(reference, nnx.Param))
     named = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in before}
@@ -166,11 +162,11 @@ def test_a_reward_is_called_without_waiting_for_the_reference(
 
         return call
 
-    for name in ("reference_call", "fetch"):
-        monkeypatch.setattr(learner_module, name, noted(name, getattr(learner_module, name)))
+    monkeypatch.setattr(updater, "fetch", noted("fetch", mesh.fetch))
+    monkeypatch.setattr(two_iterations.reference, "logps", noted("reference", two_iterations.reference.logps))
     monkeypatch.setattr(reward, "score", noted("reward", reward.score))
     two_iterations.run_step(1)
-    assert events == ["reference_call", "reward", "fetch"]
+    assert events == ["reference", "reward", "fetch"]
 
 
 # When it changes nothing.
@@ -201,15 +197,13 @@ def test_a_gradient_that_overflows_under_a_finite_loss_changes_nothing(two_itera
 def test_updates_after_one_that_is_not_finite_change_nothing(two_iterations: Bench) -> None:
     """They are begun before it is known, and would be finite: advantages of 0 times a ratio that is not."""
     completions = two_iterations.sample()
-    trainer = two_iterations.learner.rl_cluster.actor_trainer
+    dispatch = two_iterations.updater.dispatch
     healthy = two_iterations.example(completions, ADVANTAGES)
     sick = two_iterations.example(completions, np.inf * ADVANTAGES)
-    with compat.entered(two_iterations.learner._mesh()):
-        train_step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
-        _, first, _ = train_step(healthy)
-        before = two_iterations.state()
-        _, second, _ = train_step(sick, first["healthy"])
-        _, third, _ = train_step(healthy, second["healthy"])
+    first = dispatch(healthy)
+    before = two_iterations.state()
+    second = dispatch(sick, first["healthy"])
+    third = dispatch(healthy, second["healthy"])
     found = [(bool(aux["finite"]), bool(aux["healthy"])) for aux in (first, second, third)]
     assert found == [(True, True), (False, False), (True, False)]
     assert_same(two_iterations.state(), before)
@@ -219,19 +213,17 @@ def test_updates_after_one_that_is_not_finite_change_nothing(two_iterations: Ben
 def test_of_two_updates_the_one_before_a_failure_counts(two_iterations: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The count, the description and the weights follow the first alone."""
     completions = two_iterations.sample()
-    trainer = two_iterations.learner.rl_cluster.actor_trainer
-    whole_step, number = trainer._jitted_train_step_fn, iter(range(9))
-    with compat.entered(two_iterations.learner._mesh()):
-        whole_step(two_iterations.example(completions, ADVANTAGES))
+    dispatch, number = two_iterations.updater.dispatch, iter(range(9))
+    dispatch(two_iterations.example(completions, ADVANTAGES))
     after_one = two_iterations.state()
     two_iterations.reset()
 
-    def train_step(example: Any, healthy: Any = None) -> Any:
+    def failing(example: Any, healthy: Any = None) -> Any:
         if next(number) == 1:
             example = dataclasses.replace(example, advantages=jnp.inf * example.advantages)
-        return whole_step(example, healthy)
+        return dispatch(example, healthy)
 
-    monkeypatch.setattr(trainer, "_jitted_train_step_fn", train_step)
+    monkeypatch.setattr(two_iterations.updater, "dispatch", failing)
     policy, finite, applied = two_iterations.update(completions, ADVANTAGES)
     assert (finite, applied) == (False, 1)
     assert policy["loss"] is not None
@@ -336,10 +328,8 @@ def pointers(arrays: dict[str, jax.Array]) -> dict[str, int]:
 
 
 def test_with_an_adapter_nothing_else_changes_and_all_share_one_base(quantised: Bench) -> None:
-    cluster = quantised.learner.rl_cluster
-    policy, reference = cluster.actor_trainer.model, cluster.inference_worker.get_model("reference")
-    assert cluster.rollout.model() is policy
-    assert cluster._anchor_policy_state is None  # Tunix's own copy of the policy
+    policy, reference = quantised.policy, quantised.reference.model
+    assert quantised.trainer.sampler.policy is policy
     assert all("lora" in name for name in quantised.initial["weights"])
     base, adapter = arrays_of(policy, adapter=False), arrays_of(policy, adapter=True)
     assert {array.dtype for array in adapter.values()} == {jnp.dtype("float32")}
@@ -362,16 +352,11 @@ def test_a_step_leaves_no_copy_of_a_base_weight(quantised: Bench) -> None:
         arrays: list[jax.Array] = jax.live_arrays()  # type: ignore[no-untyped-call]
         return sum(array.nbytes for array in arrays if array.shape == embedding.shape)
 
-    embedding = quantised.learner.rl_cluster.actor_trainer.model.embed_tokens.embedding[...]
+    embedding = quantised.policy.embed_tokens.embedding[...]
     before = copies()
     quantised.run_step(1)
     assert copies() == before
     quantised.reset()
-
-
-def test_tunix_still_keeps_a_copy_of_the_policy_beside_it(two_iterations: Bench) -> None:
-    """Once it keeps none, `release_anchor` can go."""
-    assert "_anchor_policy_state" in inspect.getsource(type(two_iterations.learner.rl_cluster)._init_cluster)
 
 
 def test_a_lora_path_that_matches_nothing_is_refused(make_bench: BenchMaker) -> None:

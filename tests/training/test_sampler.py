@@ -1,6 +1,5 @@
 """The sampler of training: what it promises of keys, ends, padding and log-probabilities."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,34 +8,36 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from tunix.rl.rollout import base_rollout
 
+from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.sampling.sampler import Completions, Rollout
-from agent_tunix.sampling.token_choice import Sampling
+from agent_tunix.sampling.sampler import Completions, Sampler
+from agent_tunix.sampling.token_choice import SamplingParams
 from tests.training.reference_sampler import Logits, complete, logits_of, logps_of
 
 pytestmark = pytest.mark.slow
 
 P, T, G = 64, 24, 3
-SAMPLED = Sampling(T, temperature=0.7)
-GREEDY = Sampling(T, greedy=True)
+SAMPLED = SamplingParams(T, temperature=0.7)
+GREEDY = SamplingParams(T, greedy=True)
 
 
-def draw(rollout: Rollout, prompts: Sequence[Sequence[int]], seed: int, sampling: Sampling = SAMPLED) -> Completions:
+def draw(
+    sampler: Sampler, prompts: Sequence[Sequence[int]], seed: int, sampling: SamplingParams = SAMPLED
+) -> Completions:
     generations = 1 if sampling.greedy else G
     key = jax.random.key(seed)
-    return rollout.sample(prompts, key, sampling, num_generations=generations, max_prompt_length=P)
+    return sampler.sample(prompts, key, sampling, num_generations=generations, max_prompt_length=P)
 
 
 @pytest.fixture(scope="module")
-def drawn(rollout: Rollout, prompts: list[list[int]]) -> Completions:
-    return draw(rollout, prompts, seed=1)
+def drawn(sampler: Sampler, prompts: list[list[int]]) -> Completions:
+    return draw(sampler, prompts, seed=1)
 
 
 @pytest.fixture(scope="module")
-def greedy(rollout: Rollout, prompts: list[list[int]]) -> Completions:
-    return draw(rollout, prompts, seed=1, sampling=GREEDY)
+def greedy(sampler: Sampler, prompts: list[list[int]]) -> Completions:
+    return draw(sampler, prompts, seed=1, sampling=GREEDY)
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +60,10 @@ def test_greedy_equals_a_loop_without_cache_on_ragged_prompts(
 
 
 def test_sampled_frequencies_of_the_first_token_are_the_models(
-    rollout: Rollout, logits: Logits, prompts: list[list[int]], tokenizer: Tokenizer
+    sampler: Sampler, logits: Logits, prompts: list[list[int]], tokenizer: Tokenizer
 ) -> None:
-    sampling = Sampling(1, temperature=1.0)
-    found = rollout.sample(prompts[:1], jax.random.key(3), sampling, num_generations=4096, max_prompt_length=P)
+    sampling = SamplingParams(1, temperature=1.0)
+    found = sampler.sample(prompts[:1], jax.random.key(3), sampling, num_generations=4096, max_prompt_length=P)
     assert (found.lengths == 1).all()
     assert (
         found.ended.tolist() == np.isin(found.tokens[:, 0], tokenizer.eos_ids).tolist()
@@ -83,8 +84,8 @@ def test_the_end_of_sequence_token_counts_and_nothing_after_it(drawn: Completion
         assert (tokens[length:] == tokenizer.pad_id()).all()
 
 
-def test_the_key_decides_the_completions(rollout: Rollout, prompts: list[list[int]], drawn: Completions) -> None:
-    again, other = (draw(rollout, prompts, seed=seed) for seed in (1, 2))
+def test_the_key_decides_the_completions(sampler: Sampler, prompts: list[list[int]], drawn: Completions) -> None:
+    again, other = (draw(sampler, prompts, seed=seed) for seed in (1, 2))
     assert np.array_equal(again.tokens, drawn.tokens)
     assert again.texts == drawn.texts
     assert not np.array_equal(other.tokens, drawn.tokens)
@@ -106,39 +107,37 @@ def test_the_padding_token_is_never_sampled(
 ) -> None:
     """Every weight 0 makes all tokens equally likely: without the rule one token in 1024 would be padding."""
     graphdef, state = nnx.split(policy)
-    flat = Rollout(nnx.merge(graphdef, jax.tree.map(jnp.zeros_like, state)), tokenizer, mesh, _Settings())
-    found = flat.sample(prompts, jax.random.key(0), Sampling(T), num_generations=256, max_prompt_length=P)
+    flat = Sampler(nnx.merge(graphdef, jax.tree.map(jnp.zeros_like, state)), tokenizer, mesh)
+    found = flat.sample(prompts, jax.random.key(0), SamplingParams(T), num_generations=256, max_prompt_length=P)
     assert found.mask.sum() > 20_000
     assert not (found.tokens[found.mask] == tokenizer.pad_id()).any()
-
-
-@dataclasses.dataclass
-class _Settings:
-    temperature: float = 1.0
-    eos_tokens: list[int] | None = None
 
 
 def test_any_of_several_end_tokens_ends(
     policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh, prompts: list[list[int]], greedy: Completions
 ) -> None:
     second = int(greedy.tokens[0, 1])
-    several = Rollout(policy, tokenizer, mesh, _Settings(eos_tokens=[*tokenizer.eos_ids, second]))
+    several = Sampler(policy, tokenizer, mesh, [*tokenizer.eos_ids, second])
     found = draw(several, prompts[:1], seed=1, sampling=GREEDY)
     assert found.ended[0]
     assert counted(found)[0] == counted(greedy)[0][: counted(greedy)[0].index(second) + 1]
 
 
-def test_a_prompt_that_is_too_long_is_refused_rather_than_cut(rollout: Rollout) -> None:
+def test_a_prompt_that_is_too_long_is_refused_rather_than_cut(sampler: Sampler) -> None:
     with pytest.raises(ValueError, match="broadcast"):
-        rollout.sample([[5] * (P + 1)], jax.random.key(0), GREEDY, num_generations=1, max_prompt_length=P)
+        sampler.sample([[5] * (P + 1)], jax.random.key(0), GREEDY, num_generations=1, max_prompt_length=P)
 
 
 def test_log_probabilities_have_the_sampling_temperature(
-    rollout: Rollout, logits: Logits, prompts: list[list[int]], drawn: Completions
+    policy: Any, logits: Logits, prompts: list[list[int]], drawn: Completions
 ) -> None:
     """The sampler's and those of the training loss; the vanilla engine leaves the temperature out."""
     assert drawn.logps.dtype == np.float32
-    logps_NT = np.asarray(rollout.get_per_token_logps(jnp.asarray(drawn.prompt_tokens), jnp.asarray(drawn.tokens)))
+    tokens = jnp.asarray(drawn.tokens)
+    trained = completion_statistics(
+        policy, jnp.asarray(drawn.prompt_tokens), jnp.asarray(drawn.prompt_lengths), tokens, temperature=0.7
+    )
+    logps_NT = np.asarray(trained.logps)
     for row, ids in enumerate(counted(drawn)):
         expected = logps_of(logits, prompts[row // G], ids, 0.7)
         np.testing.assert_allclose(drawn.logps[row, : len(ids)], expected, atol=1e-4)
@@ -147,38 +146,12 @@ def test_log_probabilities_have_the_sampling_temperature(
 
 
 def test_top_k_one_is_the_likeliest_token_and_log_probabilities_are_before_truncation(
-    rollout: Rollout, prompts: list[list[int]], greedy: Completions, logits: Logits
+    sampler: Sampler, prompts: list[list[int]], greedy: Completions, logits: Logits
 ) -> None:
     """After it, the only token left would have probability 1."""
-    sampling = Sampling(T, temperature=0.7, top_k=1)
-    found = rollout.sample(prompts, jax.random.key(9), sampling, num_generations=1, max_prompt_length=P)
+    sampling = SamplingParams(T, temperature=0.7, top_k=1)
+    found = sampler.sample(prompts, jax.random.key(9), sampling, num_generations=1, max_prompt_length=P)
     assert counted(found) == counted(greedy)
     for row, ids in enumerate(counted(found)):
         expected = logps_of(logits, prompts[row], ids, 0.7)
         np.testing.assert_allclose(found.logps[row, : len(ids)], expected, atol=1e-4)
-
-
-# The engine's interface to Tunix.
-
-
-def rollout_config(**settings: Any) -> base_rollout.RolloutConfig:
-    return base_rollout.RolloutConfig(max_tokens_to_generate=T, max_prompt_length=P, **settings)
-
-
-def test_without_top_p_tunixs_interface_is_greedy(
-    rollout: Rollout, tokenizer: Tokenizer, prompts: list[list[int]], greedy: Completions
-) -> None:
-    texts = [tokenizer._special.decode(prompt, skip_special_tokens=False) for prompt in prompts]
-    out = rollout.generate(texts, rollout_config(top_p=None))
-    assert out.text == greedy.texts
-    assert [tokens.tolist() for tokens in out.tokens] == counted(greedy)
-    assert np.array_equal(out.left_padded_prompt_tokens, greedy.prompt_tokens)
-
-
-def test_tunixs_interface_samples_under_its_seed(rollout: Rollout) -> None:
-    def texts(seed: int) -> list[str]:
-        found = rollout.generate(["What is 2 plus 2?"] * 4, rollout_config(seed=jax.random.key(seed), temperature=1.0))
-        return list(found.text)
-
-    assert texts(0) == texts(0)
-    assert texts(0) != texts(1)
