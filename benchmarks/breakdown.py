@@ -31,11 +31,10 @@ from flax import nnx
 from phases import make_phases
 
 from agent_tunix.config.schema import Config, DistributedConfig
-from agent_tunix.policy.architecture import Architecture
-from agent_tunix.training.building import build_material, training_sampling
-from agent_tunix.training.devices import prepare
-from agent_tunix.grpo.step import StepSettings
 from agent_tunix.grpo.logps import completion_statistics
+from agent_tunix.policy.architecture import Architecture
+from agent_tunix.training.components import build_components, make_trainer
+from agent_tunix.training.devices import prepare
 from agent_tunix.training.preflight import preflight
 
 # Passes over the optimiser's numbers: weights, two moments and the gradient read, weights and moments written.
@@ -114,13 +113,13 @@ def main() -> None:
         grpo=replace(config.grpo, num_generations=arguments.generations),
         generation=replace(config.generation, max_generation_steps=arguments.tokens),
     )
-    material = build_material(config, preflight(config, Path.cwd()).mixture)
-    learner, batch, G = material.learner, material.batches.batch(1), arguments.generations
-    settings = StepSettings(config, training_sampling(config), material.batches.num_steps)
+    components = build_components(config)
+    trainer = make_trainer(components, preflight(config, Path.cwd()).mixture)
+    batch, G = components.batches.batch(1), arguments.generations
 
-    model = learner.rl_cluster.actor_trainer.model
+    model: Any = components.updater.policy
     a: Architecture = model.config
-    phases = make_phases(learner, batch.token_ids, config)
+    phases = make_phases(trainer, batch)
     completions, arrays = phases.completions, phases.arrays
     graphdef, state = nnx.split(model)
     # The trainer gives away the weights that it changes.
@@ -140,7 +139,7 @@ def main() -> None:
             "prefill": lambda: prefill(state),
             "forward": lambda: forward(state),
             "gradient": lambda: gradient(state),
-            "step": lambda: learner.run_step(1, batch, settings).policy,
+            "step": lambda: trainer.take_step(1, batch).policy,
         },
         repeats,
     )

@@ -39,9 +39,8 @@ from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.policy.accelerators import Accelerator
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.forecast import Assumptions, Forecast, forecast_run
-from agent_tunix.training.building import build_material, training_sampling
+from agent_tunix.training.components import build_components, make_trainer
 from agent_tunix.training.devices import prepare
-from agent_tunix.grpo.step import StepSettings
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.reward_setup import make_reward_runner
 
@@ -132,18 +131,17 @@ def measure(config: Config, steps: int) -> Measured:
         before = sum(array.nbytes for array in jax.live_arrays())
         checked = preflight(config, Path(tempfile.gettempdir()))
         with make_reward_runner(checked.mixture, config.rewards):
-            material = build_material(checked.config, checked.mixture)
-            settings = StepSettings(material.config, training_sampling(material.config), steps + 1)
+            components = build_components(checked.config)
+            trainer = make_trainer(components, checked.mixture)
             for step in range(1, steps + 2):
-                batch = material.batches.batch(step)
+                batch = components.batches.batch(step)
                 full = [[5 + step] * config.generation.max_prompt_length for _ in batch.token_ids]
-                seconds = material.learner.run_step(step, replace(batch, token_ids=full), settings).seconds
+                seconds = trainer.take_step(step, replace(batch, token_ids=full)).seconds
                 rollout_s.append(seconds["rollout"])
                 # The reference's pass goes on while rewards are computed.
                 update_s.append(seconds["reward"] + seconds["update"])
         gc.collect()
         held = sum(array.nbytes for array in jax.live_arrays()) - before
-        material.learner.rl_cluster.close()
     finally:
         compiler.backend_compile_and_load = compile_program
     return Measured(

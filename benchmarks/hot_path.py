@@ -89,38 +89,39 @@ def parts() -> list[tuple[str, str, Any, str]]:
     """Kind and name of each part, and where its function is."""
     import jax
 
+    from agent_tunix.grpo import step as grpo_step
+    from agent_tunix.grpo.step import GrpoTrainer
+    from agent_tunix.grpo.updater import PolicyUpdater
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.rewards import Mixture
+    from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.tracking import Recorder
-    from agent_tunix.training import run, steps
-    from agent_tunix.grpo import step as learner
-    from agent_tunix.grpo.step import GrpoLearner
+    from agent_tunix.training import session, train
     from agent_tunix.training.metrics import StepMetrics
-    from agent_tunix.sampling.sampler import Rollout
     from agent_tunix.training.saving import CheckpointSaver
-    from agent_tunix.training.steps import Run
+    from agent_tunix.training.session import RunSession
 
     return [
         (DEVICE, "completions and updates", jax, "device_get"),
-        (HOST, "prompts", Run, "_batch"),
-        (HOST, "beginning the rollout", Rollout, "sample"),
+        (HOST, "prompts", RunSession, "_batch"),
+        (HOST, "beginning the rollout", Sampler, "sample"),
         (HOST, "texts of completions", Tokenizer, "decode_batch"),
-        (HOST, "samples", learner, "make_samples"),
+        (HOST, "samples", grpo_step, "make_samples"),
         (HOST, "rewards", Mixture, "score"),
         (HOST, "advantages", Mixture, "advantages"),
-        (HOST, "beginning the reference pass", GrpoLearner, "_begin_parts"),
-        (HOST, "placing arrays", GrpoLearner, "_put"),
-        (HOST, "beginning the updates", GrpoLearner, "_update"),
-        (HOST, "evaluation", Run, "_evaluate"),
-        (OUTPUTS, "metrics of the updates", learner, "describe_updates"),
+        (HOST, "beginning the reference pass", GrpoTrainer, "place"),
+        (HOST, "placing arrays", grpo_step, "make_loss_inputs"),
+        (HOST, "beginning the updates", PolicyUpdater, "dispatch"),
+        (HOST, "evaluation", RunSession, "_evaluate"),
+        (OUTPUTS, "metrics of the updates", grpo_step, "describe_updates"),
         (OUTPUTS, "row of metrics", StepMetrics, "row"),
-        (OUTPUTS, "learning rate", Run, "_learning_rate"),
-        (OUTPUTS, "log of scores", run.GrpoRun, "_log_scores"),
+        (OUTPUTS, "learning rate", RunSession, "_learning_rate"),
+        (OUTPUTS, "log of scores", train.GrpoSession, "_log_scores"),
         (OUTPUTS, "completions handed over", Recorder, "store"),
-        (OUTPUTS, "completions made ready", run, "to_stored"),
+        (OUTPUTS, "completions made ready", train, "to_stored"),
         (OUTPUTS, "row handed over", Recorder, "record"),
         (OUTPUTS, "checkpoint: what comes before it", Recorder, "barrier"),
-        (OUTPUTS, "checkpoint: arrays", steps, "read_state"),
+        (OUTPUTS, "checkpoint: arrays", session, "read_state"),
         (OUTPUTS, "checkpoint: copy, and the one before", CheckpointSaver, "save"),
     ]
 
@@ -130,13 +131,13 @@ def watched() -> Iterator[Stopwatch]:
     """Time every part of the steps that are taken inside."""
     from contextlib import ExitStack
 
-    from agent_tunix.training.steps import Run
+    from agent_tunix.training.session import RunSession
 
     watch = Stopwatch()
     with ExitStack() as stack:
         for _, name, owner, attribute in parts():
             stack.enter_context(mock.patch.object(owner, attribute, watch.timed(name, getattr(owner, attribute))))
-        stack.enter_context(mock.patch.object(Run, "_take_step", watch.stepped(Run._take_step)))
+        stack.enter_context(mock.patch.object(RunSession, "_take_step", watch.stepped(RunSession._take_step)))
         yield watch
 
 
@@ -190,7 +191,7 @@ def report(watch: Stopwatch, bar: float) -> int:
 
 
 def main() -> int:
-    """Run, measure and print."""
+    """RunSession, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=40, help="steps besides the three that warm up")
     parser.add_argument("--quick", action="store_true", help="seven steps")
@@ -201,7 +202,7 @@ def main() -> int:
     prepare(config.distributed)
     logging.disable(logging.WARNING)
     from agent_tunix.training.preflight import preflight
-    from agent_tunix.training.run import train
+    from agent_tunix.training.train import train
 
     with tempfile.TemporaryDirectory() as directory, watched() as watch:
         train(preflight(config, Path.cwd()), Path(directory) / "run")

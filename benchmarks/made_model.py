@@ -1,4 +1,4 @@
-"""What benchmarks of sizes share: a model of any size made on the spot, and our learner on it.
+"""What benchmarks of sizes share: a model of any size made on the spot, and our trainer on it.
 
 The model is a Hugging Face directory as the hub has them: Qwen 3's `config.json`, random weights in float32, and a
 tokenizer that has a token for each of the words `w0`, `w1` and so on, so that a text of P words is P tokens.
@@ -95,32 +95,33 @@ def reward(completion: str, **_: Any) -> float:
 
 
 def build(config: Config) -> tuple[Any, Any]:
-    """Our learner on the model, and the batch of prompts that it is to learn from.
+    """Our trainer on the model, and the batch of prompts that it is to learn from.
 
     No completion ends before its limit: the end-of-sequence id is one that no model has.
     """
+    from agent_tunix.data.prompt_batch import PromptBatch
+    from agent_tunix.grpo.step import GrpoTrainer
     from agent_tunix.policy.mesh import make_mesh
     from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.optimizer import make_optimizer
     from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.rewards import resolve_reward
-    from agent_tunix.training.building import build_learner
-    from agent_tunix.grpo.step import PromptBatch
+    from agent_tunix.sampling.sampler import Sampler
+    from agent_tunix.training.components import make_reference, make_updater
 
     directory = Path(str(config.model.path))
     mesh = make_mesh([1, 1])
     tokenizer = Tokenizer(directory)
-    learner = build_learner(
-        replace(config, generation=replace(config.generation, eos_tokens=[tokenizer.vocab_size + 1])),
-        load_policy(directory, config.model, mesh),
-        tokenizer,
-        mesh,
-        make_optimizer(config.optimizer, lambda _: config.optimizer.learning_rate),
+    policy = load_policy(directory, config.model, mesh)
+    trainer = GrpoTrainer(
+        config,
+        Sampler(policy, tokenizer, mesh, [tokenizer.vocab_size + 1]),
+        make_updater(config, policy, make_optimizer(config.optimizer, lambda _: config.optimizer.learning_rate), mesh),
+        make_reference(config, policy),
         resolve_reward(reward),
-        config.training.batch_size,
     )
     texts = make_prompts(config.training.batch_size, config.generation.max_prompt_length, tokenizer.vocab_size)
-    return learner, PromptBatch(
+    return trainer, PromptBatch(
         prompts=texts,
         messages=[({"role": "user", "content": text},) for text in texts],
         token_ids=[tokenizer.encode(text) for text in texts],
@@ -130,9 +131,5 @@ def build(config: Config) -> tuple[Any, Any]:
 
 def make_step(config: Config) -> Callable[[int], Any]:
     """A whole step of ours, by its number; it gives the `StepResult`."""
-    from agent_tunix.training.building import training_sampling
-    from agent_tunix.grpo.step import StepSettings
-
-    learner, batch = build(config)
-    settings = StepSettings(config, training_sampling(config), config.training.num_batches)
-    return lambda step: learner.run_step(step, batch, settings)
+    trainer, batch = build(config)
+    return lambda step: trainer.take_step(step, batch)

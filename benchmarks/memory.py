@@ -86,7 +86,7 @@ def child(program: str, directory: Path, sequences: int, words: int, remat: bool
     from jax._src import compiler
     from made_model import make_config, make_step
 
-    from agent_tunix.training import building  # noqa: F401  (what a run imports)
+    from agent_tunix.training import components  # noqa: F401  (what a run imports)
 
     absl.logging.set_verbosity(absl.logging.ERROR)
     logging.disable(logging.WARNING)

@@ -37,14 +37,14 @@ import absl.logging
 import numpy as np
 
 from agent_tunix.config.schema import Config
+from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import Component, Mixture, Sample
 from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.sampling.sampler import Completions
 from agent_tunix.tracking.rollouts import RolloutWriter
-from agent_tunix.training.building import build_material, training_sampling
-from agent_tunix.grpo.step import StepResult, StepSettings
+from agent_tunix.training.components import build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.preflight import preflight
-from agent_tunix.sampling.sampler import Completions
 from agent_tunix.training.storing import scoring_settings, to_stored
 
 COMPONENTS = {
@@ -163,12 +163,12 @@ def make_config(arguments: argparse.Namespace) -> Config:
 
 def take_real_steps(config: Config, mixture: Mixture) -> Iterator[tuple[int, StepResult, dict[str, Any], float]]:
     """Real steps: number, result, the policy's part of the row, and seconds."""
-    material = build_material(config, mixture)
-    settings = StepSettings(config, training_sampling(config), material.batches.num_steps)
-    for step in range(1, material.batches.num_steps + 1):
+    components = build_components(config)
+    trainer = make_trainer(components, mixture)
+    for step in range(1, components.batches.num_steps + 1):
         started = time.perf_counter()
-        batch = material.batches.batch(step)
-        result = material.learner.run_step(step, batch, settings)
+        batch = components.batches.batch(step)
+        result = trainer.take_step(step, batch)
         seconds = time.perf_counter() - started
         yield step, result, {f"policy/{name}": value for name, value in result.policy.items()}, seconds
 

@@ -19,10 +19,10 @@ import numpy as np
 from agent_tunix.config.schema import Config
 from agent_tunix.rewards.planning import make_plan
 from agent_tunix.tracking import read_rows
-from agent_tunix.training import run
 from agent_tunix.training.pilot import run_pilot
 from agent_tunix.training.preflight import preflight
 from agent_tunix.training.reward_setup import make_reward_runner
+from agent_tunix.training.train import train
 
 LARGEST_DISTANCE = 3.0
 
@@ -44,7 +44,7 @@ def observe(group_size: int, steps: int) -> tuple[float, float]:
     """The mean of `rewards/dead_groups` over real steps, and its standard error."""
     with tempfile.TemporaryDirectory() as directory:
         checked = preflight(make_config(group_size, steps), Path.cwd())
-        summary = run.train(checked, Path(directory) / "run")
+        summary = train(checked, Path(directory) / "run")
         shares = [row["rewards/dead_groups"] for row in read_rows(summary.places.metrics) if row["step"] > 0]
     return float(np.mean(shares)), float(np.std(shares, ddof=1)) / math.sqrt(len(shares))
 

@@ -29,7 +29,6 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.config.schema import DistributedConfig, ModelConfig
-from agent_tunix.policy import compat
 from agent_tunix.policy.cache_plan import Stage, plan_stages
 from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.directory import EMBEDDED_MODEL
@@ -37,10 +36,10 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.sampling.decode_loop import compiled_generate
+from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
 from agent_tunix.training.devices import prepare
-from agent_tunix.sampling.token_choice import Sampling, choose, uniforms
 
+GENERATE = jax.jit(generate, static_argnames=("num_generations", "stages", "sampling", "pad_id", "eos_ids"))
 MEAN_LENGTH = 0.3
 FLOAT32 = jnp.dtype("float32")
 
@@ -91,7 +90,7 @@ def sampler(shape: Shape, stages: tuple[Stage, ...]) -> Callable[[int], Any]:
     ends = tuple(range(1, 1 + round(shape.words / (MEAN_LENGTH * shape.tokens))))
 
     def sample(number: int) -> Any:
-        return compiled_generate(shape.layers)(
+        return GENERATE(
             graphdef,
             state,
             prompts,
@@ -99,7 +98,7 @@ def sampler(shape: Shape, stages: tuple[Stage, ...]) -> Callable[[int], Any]:
             jax.random.key(number),
             num_generations=shape.generations,
             stages=stages,
-            sampling=Sampling(shape.tokens),
+            sampling=SamplingParams(shape.tokens),
             pad_id=0,
             eos_ids=ends,
         )
@@ -161,7 +160,7 @@ def compare_vanilla(rounds: int) -> None:
     never = (a.vocab_size,)
 
     def theirs(number: int) -> Any:
-        with compat.entered(mesh):
+        with mesh:
             return vanilla(
                 [text for text in texts for _ in range(generations)],
                 max_generation_steps=tokens,
@@ -173,7 +172,7 @@ def compare_vanilla(rounds: int) -> None:
             ).tokens
 
     def ours(number: int) -> Any:
-        return compiled_generate(a.num_layers)(
+        return GENERATE(
             graphdef,
             state,
             prompt_BP,
@@ -181,7 +180,7 @@ def compare_vanilla(rounds: int) -> None:
             jax.random.key(number),
             num_generations=generations,
             stages=plan_stages(prompts, generations, width, tokens),
-            sampling=Sampling(tokens),
+            sampling=SamplingParams(tokens),
             pad_id=tokenizer.pad_id(),
             eos_ids=never,
         )
@@ -196,7 +195,7 @@ def compare_vanilla(rounds: int) -> None:
 
 def compare_noise(rounds: int) -> None:
     """Ways of drawing a word of each row."""
-    plain = Sampling(1)
+    plain = SamplingParams(1)
 
     def inverted(key: jax.Array, logits_NV: jax.Array) -> jax.Array:
         return choose(logits_NV, uniforms(key, 0, logits_NV.shape[0]), plain, None)[0]

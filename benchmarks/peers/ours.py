@@ -48,14 +48,16 @@ def main() -> None:
     devices.prepare(DistributedConfig())
     import jax
 
+    from agent_tunix.data.prompt_batch import PromptBatch
+    from agent_tunix.grpo.step import GrpoTrainer
     from agent_tunix.policy.mesh import make_mesh
     from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.optimizer import make_optimizer
     from agent_tunix.policy.schedules import make_schedule
     from agent_tunix.policy.tokenizer import Tokenizer
+    from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.tracking import Recorder
-    from agent_tunix.training.building import build_learner, training_sampling
-    from agent_tunix.grpo.step import PromptBatch, StepSettings
+    from agent_tunix.training.components import make_reference, make_updater
     from agent_tunix.training.metrics import StepMetrics
     from agent_tunix.training.preflight import preflight
 
@@ -70,8 +72,14 @@ def main() -> None:
     schedule = make_schedule(config.optimizer, config.scheduler, scenario.num_steps)
     policy = load_policy(directory, config.model, mesh, scenario.seed)
     optimizer = make_optimizer(config.optimizer, schedule)
-    learner = build_learner(config, policy, tokenizer, mesh, optimizer, mixture, scenario.prompts)
-    settings = StepSettings(config, training_sampling(config), scenario.num_steps)
+    trainer = GrpoTrainer(
+        config,
+        Sampler(policy, tokenizer, mesh, config.generation.eos_tokens),
+        make_updater(config, policy, optimizer, mesh),
+        make_reference(config, policy),
+        mixture,
+        max_steps=scenario.num_steps,
+    )
     metrics = StepMetrics(mixture, config)
     rows = scenario.read_rows()
     with tempfile.TemporaryDirectory() as name:
@@ -89,7 +97,7 @@ def main() -> None:
                     token_ids=[tokenizer.encode(text) for text in texts],
                     columns=[{"answer": row["answer"]} for row in chosen],
                 )
-                result = learner.run_step(step, batch, settings)
+                result = trainer.take_step(step, batch)
                 row = metrics.row(step, result, 0.0, time.perf_counter() - started)
                 recorder.record(step, row)
                 turns.answer(

@@ -18,6 +18,7 @@ from agent_tunix.data import Example, load_evaluation, load_splits, make_order
 from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.step import GrpoTrainer, Scorer
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.policy.directory import find_model_directory
 from agent_tunix.policy.families import read_architecture
@@ -27,6 +28,7 @@ from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import make_schedule
 from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.rewards import Mixture
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.training.initial import load_initial
@@ -135,6 +137,25 @@ def make_updater(
 def make_reference(config: Config, policy: nnx.Module) -> ReferencePolicy | None:
     """Return the reference policy; None without a KL penalty."""
     return ReferencePolicy(policy, config.generation.temperature) if config.grpo.beta != 0.0 else None
+
+
+def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer | None = None) -> GrpoTrainer:
+    """Return the trainer of a run by GRPO.
+
+    Args:
+        components: The parts of the run.
+        mixture: The reward.
+        score: Scores samples, if that is not `mixture.score`.
+    """
+    return GrpoTrainer(
+        components.config,
+        components.sampler,
+        components.updater,
+        components.reference,
+        mixture,
+        score,
+        components.batches.num_steps,
+    )
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:

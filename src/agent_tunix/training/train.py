@@ -15,8 +15,8 @@ from typing import Any
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.distributed.sharing import share_scoring, shared_rewards
 from agent_tunix.errors import DataError
-from agent_tunix.grpo.step import GrpoTrainer, StepResult
-from agent_tunix.training.components import TrainingComponents, build_components
+from agent_tunix.grpo.step import StepResult
+from agent_tunix.training.components import TrainingComponents, build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.opening import Opened, open_run
 from agent_tunix.training.preflight import Checked
@@ -60,15 +60,8 @@ class GrpoSession(RunSession):
     def __init__(self, checked: Checked, opened: Opened, components: TrainingComponents) -> None:
         """Build the trainer."""
         super().__init__(checked, opened, components)
-        self._trainer = GrpoTrainer(
-            checked.config,
-            components.sampler,
-            components.updater,
-            components.reference,
-            checked.mixture,
-            share_scoring(checked.mixture, checked.config.rewards, opened.processes),
-            self._max_steps,
-        )
+        score = share_scoring(checked.mixture, checked.config.rewards, opened.processes)
+        self._trainer = make_trainer(components, checked.mixture, score)
         self._scoring = scoring_settings(checked.config, self._fingerprint)
         self._metrics = StepMetrics(checked.mixture, checked.config)
 
