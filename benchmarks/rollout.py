@@ -36,6 +36,7 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.sampling.decode_loop import generate
 from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
 from agent_tunix.training.devices import prepare
 
