@@ -1,8 +1,8 @@
 """The arithmetic that a GRPO step needs, counted from the architecture.
 
 A multiplication and its addition are two operations. What is counted is what the algorithm needs and not, as in
-`agent_tunix.policy.work`, what the program does: a prompt goes through the model once for all G completions, attention
-is a triangle, a completion's last token is not read. Norms, rotations, softmaxes and the optimiser are left out, being
+`agent_tunix.planning.work`, what the program does: a prompt goes through the model once for all G completions,
+attention is a triangle, a completion's last token is not read. Norms, rotations, softmaxes and the optimiser are left out, being
 a few operations for each number rather than for each row of a matrix. A backward pass with respect to all weights and
 activations is twice its forward pass.
 
@@ -11,8 +11,8 @@ Axes: B prompts, G completions each, P prompt tokens, T completion tokens, D hid
 
 from dataclasses import dataclass
 
+from agent_tunix.planning.work import count_operations
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.work import count_operations
 
 # What each phase needs of a forward pass.
 PASSES = {"rollout": 1, "reference": 1, "update": 3}

@@ -33,9 +33,9 @@ from phases import make_phases
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.policy.architecture import Architecture
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.startup.devices import prepare
 from agent_tunix.training.components import build_components, make_trainer
-from agent_tunix.training.devices import prepare
-from agent_tunix.training.preflight import preflight
 
 # Passes over the optimiser's numbers: weights, two moments and the gradient read, weights and moments written.
 _TRAFFIC = 7

@@ -34,9 +34,9 @@ from phases import make_phases
 from scipy.optimize import nnls
 
 from agent_tunix.config.schema import DistributedConfig
+from agent_tunix.planning.work import count_operations
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.work import count_operations
-from agent_tunix.training.devices import prepare
+from agent_tunix.startup.devices import prepare
 
 TOLERANCE = 0.2
 _LARGEST = 3

@@ -24,8 +24,8 @@ from transformers import AutoTokenizer
 
 from agent_tunix.config.schema import Config, PromptConfig
 from agent_tunix.data import BatchOrder, load_examples
-from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.prompting import Prompts, encode_examples
+from agent_tunix.data.prompting import Prompts, encode_examples
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 WORDS = r"'\p{L}+|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -36,13 +36,13 @@ from real_shapes import SHAPES, write_model
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, DistributedConfig
-from agent_tunix.policy.accelerators import Accelerator
+from agent_tunix.planning.accelerators import Accelerator
+from agent_tunix.planning.forecast import Assumptions, Forecast, forecast_run
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.forecast import Assumptions, Forecast, forecast_run
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.reward_setup import make_reward_runner
+from agent_tunix.startup.devices import prepare
 from agent_tunix.training.components import build_components, make_trainer
-from agent_tunix.training.devices import prepare
-from agent_tunix.training.preflight import preflight
-from agent_tunix.training.reward_setup import make_reward_runner
 
 # Width, layers, MLP, query heads, key-value heads, their width, words.
 TINY = (64, 2, 192, 4, 2, 32, 512)

@@ -34,7 +34,7 @@ from hydra import compose, initialize_config_dir
 
 from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.config.schema import Config
-from agent_tunix.training.devices import prepare
+from agent_tunix.startup.devices import prepare
 
 WARM_UP = 3
 LONG = (
@@ -92,13 +92,13 @@ def parts() -> list[tuple[str, str, Any, str]]:
     from agent_tunix.grpo import step as grpo_step
     from agent_tunix.grpo.step import GrpoTrainer
     from agent_tunix.grpo.updater import PolicyUpdater
-    from agent_tunix.policy.tokenizer import Tokenizer
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.rewards import Mixture
+    from agent_tunix.runs.weights.saving import CheckpointSaver
     from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.tracking import Recorder
     from agent_tunix.training import session, train
     from agent_tunix.training.metrics import StepMetrics
-    from agent_tunix.training.saving import CheckpointSaver
     from agent_tunix.training.session import RunSession
 
     return [
@@ -201,7 +201,7 @@ def main() -> int:
     config = make_config(arguments)
     prepare(config.distributed)
     logging.disable(logging.WARNING)
-    from agent_tunix.training.preflight import preflight
+    from agent_tunix.runs.preflight import preflight
     from agent_tunix.training.train import train
 
     with tempfile.TemporaryDirectory() as directory, watched() as watch:

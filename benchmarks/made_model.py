@@ -17,7 +17,7 @@ from tokenizers import models, pre_tokenizers
 
 from agent_tunix.config.schema import Config
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.tensors import list_tensors
+from agent_tunix.policy.files.tensors import list_tensors
 
 _SPECIAL = ("<pad>", "<end>", "<unknown>")
 
@@ -101,10 +101,10 @@ def build(config: Config) -> tuple[Any, Any]:
     """
     from agent_tunix.data.prompt_batch import PromptBatch
     from agent_tunix.grpo.step import GrpoTrainer
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.policy.mesh import make_mesh
     from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.optimizer import make_optimizer
-    from agent_tunix.policy.tokenizer import Tokenizer
     from agent_tunix.rewards import resolve_reward
     from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.training.components import make_reference, make_updater

@@ -77,7 +77,7 @@ def measure(program: str, directory: Path, sequences: int, words: int, remat: bo
 def child(program: str, directory: Path, sequences: int, words: int, remat: bool) -> Measured:
     """In the process of a measurement: build, take two steps, and look at what was resident."""
     from agent_tunix.config.schema import DistributedConfig
-    from agent_tunix.training import devices
+    from agent_tunix.startup import devices
 
     # Compiled here and now, by Tunix as XLA is when nobody tells it anything.
     if program == "ours":
@@ -121,8 +121,8 @@ def take_bare_steps(config: Any, words: int) -> None:
     from tunix.rl.grpo import grpo_learner
     from tunix.rl.rollout import base_rollout
 
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.policy.optimizer import make_optimizer
-    from agent_tunix.policy.tokenizer import Tokenizer
 
     directory, mesh = Path(config.model.path), make_mesh()
     generation, prompts = config.generation, config.training.batch_size

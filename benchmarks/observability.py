@@ -40,12 +40,12 @@ from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import Component, Mixture, Sample
 from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.storing import scoring_settings, to_stored
 from agent_tunix.sampling.sampler import Completions
 from agent_tunix.tracking.rollouts import RolloutWriter
 from agent_tunix.training.components import build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics
-from agent_tunix.training.preflight import preflight
-from agent_tunix.training.storing import scoring_settings, to_stored
 
 COMPONENTS = {
     "correct": {"function": "math"},
@@ -114,12 +114,12 @@ class Diagnosis:
     """The live watch."""
 
     def __init__(self, mixture: Mixture, num_steps: int) -> None:
-        from agent_tunix.rewards.diagnosis import RunContext, Watch
+        from agent_tunix.workbench.diagnosis import RunContext, Watch
 
         self._watch = Watch(RunContext.of(mixture, written=COMPONENTS, num_steps=num_steps))
 
     def take(self, step: int, result: StepResult, row: dict[str, Any]) -> None:
-        from agent_tunix.rewards.diagnosis import RolloutView
+        from agent_tunix.workbench.diagnosis import RolloutView
 
         views = (RolloutView.of(sample, score) for sample, score in zip(result.samples, result.scores, strict=True))
         self._watch.observe(step, row, views)
@@ -137,7 +137,7 @@ def open_parts(mixture: Mixture, config: Config, directory: Path, num_steps: int
         "statistics": Statistics(mixture, config, detailed=True),
         "rollouts": Rollouts(mixture, config, directory / "rollouts"),
     }
-    if importlib.util.find_spec("agent_tunix.rewards.diagnosis"):
+    if importlib.util.find_spec("agent_tunix.workbench.diagnosis"):
         parts["diagnosis"] = Diagnosis(mixture, num_steps)
     return parts
 

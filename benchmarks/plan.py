@@ -17,12 +17,12 @@ import absl.logging
 import numpy as np
 
 from agent_tunix.config.schema import Config
-from agent_tunix.rewards.planning import make_plan
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.reward_setup import make_reward_runner
 from agent_tunix.tracking import read_rows
 from agent_tunix.training.pilot import run_pilot
-from agent_tunix.training.preflight import preflight
-from agent_tunix.training.reward_setup import make_reward_runner
 from agent_tunix.training.train import train
+from agent_tunix.workbench.planning import make_plan
 
 LARGEST_DISTANCE = 3.0
 

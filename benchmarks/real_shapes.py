@@ -32,10 +32,10 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from agent_tunix.config.compose import from_yaml
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.planning.memory import plan_memory
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.memory import plan_memory
-from agent_tunix.policy.tensors import list_tensors
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.policy.files.tensors import list_tensors
 
 SHAPES: dict[str, dict[str, Any]] = {
     "gemma3_270m": {

@@ -3,7 +3,7 @@
     python benchmarks/rollout.py [--rounds 20] [--quick] [--vanilla] [--noise]
 
 Random weights sample at three shapes. Lengths are geometric with a mean of 0.3 of the longest: as many words as it
-takes end a completion, since random weights like all words about equally. Sampling in stages (`policy/cache_plan.py`)
+takes end a completion, since random weights like all words about equally. Sampling in stages (`planning/cache_plan.py`)
 and in one loop of all rows until the last has ended alternate, after a first call of each that compiles; printed are
 medians, their ratio, and the seconds of the first calls. The bar is a ratio below 1 at every shape.
 
@@ -29,16 +29,16 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.config.schema import DistributedConfig, ModelConfig
-from agent_tunix.policy.cache_plan import Stage, plan_stages
-from agent_tunix.policy.decoder import Decoder
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.planning.cache_plan import Stage, plan_stages
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.sampling.decode_loop import generate
 from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
-from agent_tunix.training.devices import prepare
+from agent_tunix.startup.devices import prepare
 
 GENERATE = jax.jit(generate, static_argnames=("num_generations", "stages", "sampling", "pad_id", "eos_ids"))
 MEAN_LENGTH = 0.3

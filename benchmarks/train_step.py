@@ -32,8 +32,8 @@ from benchmarks.peers.scenario import Scenario, make_random_model
 from benchmarks.peers.turns import Peer
 
 from agent_tunix.config.schema import Config
-from agent_tunix.policy.directory import find_model_directory
-from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.policy.files.directory import find_model_directory
 
 WARM_UP = 3
 CASES: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from agent_tunix.config.schema import DistributedConfig
-from agent_tunix.training.devices import prepare
+from agent_tunix.startup.devices import prepare
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -115,7 +115,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _forget_programs() -> Iterator[None]:
     """Drop compiled programs after a module, because each takes memory mappings, of which Linux allows 65,530."""
     yield
-    if (module := sys.modules.get("agent_tunix.training.devices")) is not None and "jax" in sys.modules:
+    if (module := sys.modules.get("agent_tunix.startup.devices")) is not None and "jax" in sys.modules:
         module.make_room_for_programs()
 
 

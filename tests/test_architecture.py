@@ -93,7 +93,7 @@ EXPORTS: dict[str, list[str]] = {
         "settle_completions",
         "summarise",
     ],
-    "agent_tunix.rewards.checks": [
+    "agent_tunix.workbench.checks": [
         "Budget",
         "Calibration",
         "Case",
@@ -135,7 +135,7 @@ EXPORTS: dict[str, list[str]] = {
         "Run",
         "run_program",
     ],
-    "agent_tunix.rewards.diagnosis": [
+    "agent_tunix.workbench.diagnosis": [
         "NAMES",
         "ComponentContext",
         "Finding",
@@ -181,7 +181,7 @@ READ_DYNAMICALLY: dict[str, str] = {}
         ("agent_tunix.config.compose", ["jax", "flax", "tunix", "tensorflow", "transformers"]),
         ("agent_tunix.cli", ["jax", "flax", "tunix", "tensorflow", "transformers", "pyarrow"]),
         ("agent_tunix.tracking", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "pyarrow"]),
-        ("agent_tunix.rewards.execution.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
+        ("agent_tunix.rewards.execution.processes.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
         ("agent_tunix.rewards", ["jax", "flax", "tunix", "tensorflow", "transformers", "tokenizers", "hydra"]),
     ],
 )

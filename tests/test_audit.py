@@ -49,10 +49,10 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     # --- runs of others
     ("config/stored.py", "yaml.load"): (1, "a subclass of the safe loader, after tags and aliases were refused"),
     ("cli/stored_rewards.py", "resolve_from_config"): (1, "asks settle_trust before"),
-    ("training/evaluation_request.py", "preflight"): (1, "asks settle_trust before"),
+    ("evaluation/request.py", "preflight"): (1, "asks settle_trust before"),
     ("training/generation.py", "resolve_from_config"): (1, "its one caller, cli/generate.py, asks settle_trust before"),
-    ("training/stored_rewards.py", "resolve_from_config"): (1, "its one caller, `replay`, asks settle_trust before"),
-    ("training/preflight.py", "resolve_from_config"): (1, "as preflight was called"),
+    ("runs/stored_rewards.py", "resolve_from_config"): (1, "its one caller, `replay`, asks settle_trust before"),
+    ("runs/preflight.py", "resolve_from_config"): (1, "as preflight was called"),
     ("rewards/code_parts.py", "entry_points"): (1, "lists them; loads none"),
     ("rewards/code_parts.py", "find_spec"): (1, "of a name without a dot, which imports nothing"),
     ("data/sources/tfds.py", "find_spec"): (1, "settle_trust asks before a run's dataset of this source is read"),
@@ -68,7 +68,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/recipe.py", "import_module"): (1, REWARD_OF_USER),
     ("rewards/resolve.py", "import_module"): (1, REWARD_OF_USER),
     ("rewards/resolve.py", "yaml.safe_load"): (1, "a file of conf/reward"),
-    ("rewards/checks/cases.py", "yaml.safe_load"): (1, "a table of cases"),
+    ("workbench/checks/cases.py", "yaml.safe_load"): (1, "a table of cases"),
     ("rewards/registry.py", "entry_points"): (1, "rewards of packages that the user installed"),
     ("rewards/registry.py", "import_module"): (1, SHIPPED),
     ("rewards/shims.py", "import_module"): (1, SHIPPED),
@@ -80,7 +80,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("cli/reward_pages.py", "import_module"): (1, SHIPPED),
     # --- between processes
     ("rewards/conventions/classes.py", "pickle.loads"): (2, "a reward of the user's own, sent to its own worker"),
-    ("rewards/execution/nursery.py", "pickle.loads"): (2, OWN_PROCESS),
+    ("rewards/execution/processes/nursery.py", "pickle.loads"): (2, OWN_PROCESS),
     ("rewards/execution/wire.py", "pickle.Unpickler"): (1, "refuses every class: built-in containers and numbers only"),
     ("rewards/execution/worker.py", "pickle.loads"): (2, OWN_PROCESS),
     # --- isolated processes
@@ -96,14 +96,12 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/uploaded/source.py", "exec"): (1, "an upload, in its isolated process"),
     ("rewards/uploaded/source.py", "types.FunctionType"): (1, "code of ours, with the signature of an upload"),
     # --- templates and compiled programs
-    ("policy/limited_jinja.py", "from_string"): (1, "a model's chat template, in Jinja's sandbox, with limits"),
+    ("policy/chat/limited_jinja.py", "from_string"): (1, "a model's chat template, in Jinja's sandbox, with limits"),
     ("tracking/report/page.py", "from_string"): (1, SHIPPED),
-    ("policy/program_files.py", "pickle.loads"): (1, "the user's own cache, which others cannot write to"),
-    ("policy/program_files.py", "serialize_executable.deserialize_and_load"): (1, "as above"),
     # --- libraries
-    ("training/devices.py", "entry_points"): (1, "asks whether a plugin of JAX is installed"),
-    ("training/devices.py", "find_spec"): (2, "asks whether a library is installed"),
-    ("training/processes/joining.py", "find_spec"): (1, "asks whether mpi4py is installed"),
+    ("startup/devices.py", "entry_points"): (1, "asks whether a plugin of JAX is installed"),
+    ("startup/devices.py", "find_spec"): (2, "asks whether a library is installed"),
+    ("distributed/joining.py", "find_spec"): (1, "asks whether mpi4py is installed"),
 }
 
 

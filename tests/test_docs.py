@@ -37,7 +37,7 @@ from hydra import compose, initialize_config_dir
 from agent_tunix.cli.hydra_programs import find_own_conf
 from agent_tunix.config.compose import compose_overrides, find_conf_directory, register_schema
 from agent_tunix.rewards.builtin import BUILTINS
-from agent_tunix.training.preflight import preflight
+from agent_tunix.runs.preflight import preflight
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

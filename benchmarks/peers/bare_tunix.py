@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.peers.scenario import Scenario
 from benchmarks.peers.turns import Turns
 
-from agent_tunix.training.program_cache import prepare_cache
+from agent_tunix.startup.program_cache import prepare_cache
 
 
 def make_mesh() -> Any:
@@ -53,7 +53,7 @@ def build(scenario: Scenario) -> Any:
     from tunix.rl.grpo import grpo_learner
     from tunix.rl.rollout import base_rollout
 
-    from agent_tunix.policy.tokenizer import Tokenizer
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
 
     directory = Path(scenario.model)
     mesh = make_mesh()

@@ -10,7 +10,7 @@ from benchmarks.peers.turns import Turns
 
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.rewards import register_reward_function
-from agent_tunix.training import devices
+from agent_tunix.startup import devices
 
 
 def make_config(scenario: Scenario) -> Config:
@@ -50,16 +50,16 @@ def main() -> None:
 
     from agent_tunix.data.prompt_batch import PromptBatch
     from agent_tunix.grpo.step import GrpoTrainer
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.policy.mesh import make_mesh
     from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.optimizer import make_optimizer
     from agent_tunix.policy.schedules import make_schedule
-    from agent_tunix.policy.tokenizer import Tokenizer
+    from agent_tunix.runs.preflight import preflight
     from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.tracking import Recorder
     from agent_tunix.training.components import make_reference, make_updater
     from agent_tunix.training.metrics import StepMetrics
-    from agent_tunix.training.preflight import preflight
 
     scenario = turns.scenario
     score = scenario.scorer()

@@ -22,13 +22,13 @@ from agent_tunix.cli import hydra_programs, main
 from agent_tunix.config.compose import from_yaml, to_yaml, with_overrides, with_values
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, UntrustedRunError
+from agent_tunix.evaluation.request import read_request
+from agent_tunix.runs import trust as run_trust
+from agent_tunix.runs.trust import check_resumable_directory, settle_trust, sign_run
+from agent_tunix.runs.uploaded_rewards import make_fetch
+from agent_tunix.runs.weights.trained_policy import find_run
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.stored_run import StoredRun
-from agent_tunix.training import run_trust
-from agent_tunix.training.evaluation_request import read_request
-from agent_tunix.training.run_trust import check_resumable_directory, settle_trust, sign_run
-from agent_tunix.training.trained_policy import find_run
-from agent_tunix.training.uploaded_rewards import make_fetch
 
 SECRET = "sk-of-the-user"
 EVIL = """\

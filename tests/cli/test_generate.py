@@ -17,10 +17,10 @@ from tests.training.support import small_run
 from agent_tunix.cli import main
 from agent_tunix.config.compose import to_yaml
 from agent_tunix.data import load_evaluation
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking import StoredRun
 from agent_tunix.training.generation import Conversation, Generator, choose_sampling, find_source
-from agent_tunix.training.preflight import preflight
 from agent_tunix.training.train import train
 
 QUESTION = "Tom has 3 apples and buys 4 more. How many apples does Tom have now?"

@@ -25,7 +25,7 @@ from agent_tunix.config.compose import (
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.families import FAMILIES
-from agent_tunix.policy.location import parse_location
+from agent_tunix.policy.files.location import parse_location
 
 CONF = find_conf_directory()
 CHOICES = sorted(file.relative_to(CONF).with_suffix("").as_posix() for file in CONF.glob("*/*.yaml"))

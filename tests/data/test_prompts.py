@@ -17,7 +17,7 @@ from agent_tunix.data.dataset import load_examples
 from agent_tunix.data.examples import Example
 from agent_tunix.data.prompts import PromptEncoder, filter_over_long
 from agent_tunix.errors import AgentTunixError, ConfigError, ModelError
-from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from tests import chat_tokenizers as chat
 from tests.raising import raises
 

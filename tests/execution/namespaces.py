@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent_tunix.execution import sandbox
-from agent_tunix.rewards.execution import nursery_client
+from agent_tunix.rewards.execution.processes import nursery_client
 
 _REFUSE = """
 from agent_tunix.execution.isolation import locking

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config, ModelConfig
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from tests.hubs.gsm8k import Rows, as_csv, as_parquet
 from tests.hubs.loopback import Files
 from tests.hubs.loopback_gcs import LoopbackGcs

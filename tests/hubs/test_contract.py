@@ -12,7 +12,7 @@ from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.pinning import pin_data
 from agent_tunix.data.sources import read_rows
 from agent_tunix.errors import DataError, ModelError
-from agent_tunix.policy.directory import find_cached_directory, find_model_directory, pin_model
+from agent_tunix.policy.files.directory import find_cached_directory, find_model_directory, pin_model
 from tests.hubs import services
 from tests.hubs.gsm8k import TEST, TRAIN, as_jsonl
 from tests.hubs.services import TINY, WEIGHTS, DatasetService, ModelService

@@ -9,7 +9,7 @@ from huggingface_hub import constants
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
-from agent_tunix.policy.directory import EMBEDDED_MODEL, find_cached_directory, find_model_directory, pin_model
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL, find_cached_directory, find_model_directory, pin_model
 from tests.hubs.loopback_gcs import LoopbackGcs
 from tests.hubs.loopback_hub import TOKEN, LoopbackHub
 from tests.hubs.loopback_kaggle import LoopbackKaggle, Resource

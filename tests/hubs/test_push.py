@@ -8,7 +8,7 @@ from huggingface_hub import constants
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.hubs.push import push_directory
-from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.policy.files.directory import find_model_directory
 from tests.hubs.loopback_hub import TOKEN, LoopbackHub
 from tests.hubs.services import TINY, WEIGHTS
 from tests.raising import raises

@@ -12,9 +12,9 @@ import agent_tunix
 from agent_tunix.config.compose import compose_overrides, from_yaml
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ModelError
-from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
-from agent_tunix.training.evaluation_request import read_request
-from agent_tunix.training.preflight import preflight
+from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+from agent_tunix.evaluation.request import read_request
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.training.train import train
 from tests.hubs.gsm8k import as_jsonl
 from tests.hubs.loopback_hub import LoopbackHub

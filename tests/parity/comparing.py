@@ -13,11 +13,11 @@ from tests.parity.families import VOCAB_SIZE
 from tests.policy.padding import Padded, pad
 
 from agent_tunix.config.schema import ModelConfig
-from agent_tunix.policy.decoder import Decoder
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
 

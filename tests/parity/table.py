@@ -58,7 +58,7 @@ def measure(family: str, directory: Path) -> Row:
     from tests.parity import comparing
     from tests.parity.checkpoints import load_checkpoint, make_checkpoint
 
-    from agent_tunix.policy.export import write_adapter, write_merged
+    from agent_tunix.policy.files.export import write_adapter, write_merged
 
     source, merged, adapter = (directory / name for name in ("source", "merged", "adapter"))
     make_checkpoint(family, source)

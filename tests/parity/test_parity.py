@@ -18,8 +18,8 @@ from tests.policy.reference_decoder import reference_logits
 from tests.policy.support import FAMILY_CONFIGS, make_family
 
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.rotation import frequencies
-from agent_tunix.policy.tensors import list_tensors
+from agent_tunix.policy.files.tensors import list_tensors
+from agent_tunix.policy.network.rotation import frequencies
 
 REASON = "needs the optional group `parity`: pip install -e '.[parity]'"
 torch: Any = pytest.importorskip("torch", reason=REASON)

@@ -8,7 +8,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.tensors import list_tensors
+from agent_tunix.policy.files.tensors import list_tensors
 
 _SIZES: dict[str, Any] = {
     "vocab_size": 64,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agent_tunix.policy.attention import attend, attend_after, fused, uses_cudnn
+from agent_tunix.policy.network.attention import attend, attend_after, fused, uses_cudnn
 
 RNG = np.random.default_rng(0)
 

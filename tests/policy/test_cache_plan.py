@@ -13,9 +13,9 @@ from tests.raising import raises
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.cache_plan import CachePlan, Stage, check_cache, plan_cache, plan_stages
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.planning.cache_plan import CachePlan, Stage, check_cache, plan_cache, plan_stages
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 

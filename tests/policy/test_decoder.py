@@ -13,10 +13,10 @@ from tests.policy.padding import Padded, Side, pad
 from tests.policy.reference_decoder import reference_logits
 from tests.policy.support import FAMILY_CONFIGS, WINDOW, make_family
 
-from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_decoder
+from agent_tunix.policy.network.decoder import Decoder
 
 # Three texts, one shorter than the window of Gemma's sliding layers and two longer.
 LENGTHS = (13, WINDOW - 2, 9)

@@ -10,8 +10,8 @@ from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
-from agent_tunix.policy.directory import EMBEDDED_MODEL, find_cached_directory, find_model_directory
-from agent_tunix.policy.location import parse_location
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL, find_cached_directory, find_model_directory
+from agent_tunix.policy.files.location import parse_location
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

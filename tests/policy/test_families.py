@@ -12,7 +12,7 @@ from tests.raising import raises
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture, Rope
 from agent_tunix.policy.families import FAMILIES, family_of, read_architecture
-from agent_tunix.policy.tensors import list_tensors
+from agent_tunix.policy.files.tensors import list_tensors
 
 LLAMA = PUBLISHED["meta-llama/Llama-3.2-1B-Instruct"].config
 QWEN2 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct"].config

@@ -11,15 +11,15 @@ from tests.raising import raises
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
-from agent_tunix.policy.accelerators import ACCELERATORS, Accelerator, find_accelerator
+from agent_tunix.planning.accelerators import ACCELERATORS, Accelerator, find_accelerator
+from agent_tunix.planning.forecast import Assumptions, forecast_run
+from agent_tunix.planning.known_models import KNOWN_MODELS, plannable_architecture
+from agent_tunix.planning.memory import ONE_DEVICE, plan_memory
+from agent_tunix.planning.work import count_operations, work_of_step
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.config_file import ConfigFile
 from agent_tunix.policy.families import parse_architecture
-from agent_tunix.policy.forecast import Assumptions, forecast_run
-from agent_tunix.policy.known_models import KNOWN_MODELS, plannable_architecture
-from agent_tunix.policy.memory import ONE_DEVICE, plan_memory
-from agent_tunix.policy.tensors import list_tensors
-from agent_tunix.policy.work import count_operations, work_of_step
+from agent_tunix.policy.files.config_file import ConfigFile
+from agent_tunix.policy.files.tensors import list_tensors
 
 # 2 layers of queries 8, keys 4, MLP 16 on a residual stream of 8: each 8·8 + 2·4·8 + 8·8 + 3·8·16 = 576 weights.
 SIZES = {

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.tensors import list_tensors
+from agent_tunix.policy.files.tensors import list_tensors
 
 # Matrices of at most 16 MB in float32, and 0.4 GB of them.
 CONFIG = {

@@ -13,8 +13,8 @@ from tests.raising import raises
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
+from agent_tunix.planning.memory import MemoryPlan, check_memory, host_memory, plan_memory
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.memory import MemoryPlan, check_memory, host_memory, plan_memory
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 
@@ -92,7 +92,7 @@ def test_rematerialisation_spares_most_of_what_the_backward_pass_keeps(tmp_path:
             return jnp.square(nnx.merge(graphdef, trained, frozen)(tokens, positions, None, mask)[0]).mean()
 
         lowered = jax.jit(jax.grad(loss)).lower(trained)
-        # As `training/devices.py` has it on CPU; without, XLA computes nothing again and keeps everything.
+        # As `startup/devices.py` has it on CPU; without, XLA computes nothing again and keeps everything.
         compiled = lowered.compile(compiler_options={"xla_disable_hlo_passes": "cse_barrier_expander"})
         memory: Any = compiled.memory_analysis()
         temporary[config.remat] = memory.temp_size_in_bytes

@@ -11,11 +11,11 @@ from tests.raising import raises
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.config_file import ConfigFile
+from agent_tunix.planning.known_models import KNOWN_MODELS
+from agent_tunix.planning.memory import plan_memory
+from agent_tunix.planning.mesh_choice import Devices, choose_mesh_shape, shape_problems
 from agent_tunix.policy.families import parse_architecture, read_architecture
-from agent_tunix.policy.known_models import KNOWN_MODELS
-from agent_tunix.policy.memory import plan_memory
-from agent_tunix.policy.mesh_choice import Devices, choose_mesh_shape, shape_problems
+from agent_tunix.policy.files.config_file import ConfigFile
 
 GB = 10**9
 ARCHITECTURE = parse_architecture(ConfigFile(Path("config.json"), KNOWN_MODELS["Qwen/Qwen3-8B"]))

@@ -15,7 +15,7 @@ from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
-from agent_tunix.policy.directory import EMBEDDED_MODEL, find_model_directory
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL, find_model_directory
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import copy_reference, count_parameters, load_policy
 

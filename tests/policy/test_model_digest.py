@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 from tests.raising import raises
 
 from agent_tunix.errors import ModelError
-from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.policy.model_digest import architecture_of, digest_model
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.policy.files.model_digest import architecture_of, digest_model
 
 WEIGHTS = "model.safetensors"
 LARGE = "model.embed_tokens.weight"

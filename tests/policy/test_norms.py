@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agent_tunix.policy.norms import rms_norm
+from agent_tunix.policy.network.norms import rms_norm
 
 
 def formula(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:

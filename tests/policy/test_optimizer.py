@@ -11,7 +11,7 @@ from tests.raising import raises
 from agent_tunix.config.optimizers import OPTIMIZERS, filled
 from agent_tunix.config.schema import ModelConfig, OptimizerConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.optimizer import check_groups, make_optimizer

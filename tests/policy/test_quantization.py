@@ -14,10 +14,10 @@ from tests.policy.test_adapter import load, logits_of
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.export import write_merged
+from agent_tunix.policy.files.export import write_merged
+from agent_tunix.policy.files.tensors import block_size
 from agent_tunix.policy.model import count_parameters
-from agent_tunix.policy.projection import Projection, Quantization, dequantise, quantise
-from agent_tunix.policy.tensors import block_size
+from agent_tunix.policy.network.projection import Projection, Quantization, dequantise, quantise
 
 # Of normal weights: half a step of 1/127 of the largest of 64, and the gaps between the 16 codes of NF4.
 RELATIVE_ERROR = {"int8": 0.008, "nf4": 0.1}
@@ -129,7 +129,7 @@ def test_no_dequantised_matrix_is_kept_between_the_passes_or_over_a_loop(tmp_pat
         return jnp.asarray(jax.lax.fori_loop(0, 3, lambda _, total: total + loss(trained), 0.0))
 
     for program in (jax.grad(loss), loop):
-        # What the program keeps on CPU too: `training/devices.py` sets it for a whole process.
+        # What the program keeps on CPU too: `startup/devices.py` sets it for a whole process.
         lowered = jax.jit(program).lower(trained)
         memory: Any = lowered.compile(
             compiler_options={"xla_disable_hlo_passes": "cse_barrier_expander"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.policy.architecture import Rope
-from agent_tunix.policy.rotation import frequencies
+from agent_tunix.policy.network.rotation import frequencies
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from tests import chat_tokenizers
 from tests.raising import raises
 
 from agent_tunix.errors import ModelError
-from agent_tunix.policy.chat_template import ChatTemplate
-from agent_tunix.policy.limited_jinja import LimitedEnvironment
+from agent_tunix.policy.chat.chat_template import ChatTemplate
+from agent_tunix.policy.chat.limited_jinja import LimitedEnvironment
 
 MESSAGES = [
     {"role": "user", "content": "What is 2 + 2? <|im_end|> {{ x }}"},
@@ -190,7 +190,7 @@ def test_templates_render_as_jinja_does(name: str, monkeypatch: pytest.MonkeyPat
             return str(template.render(**variables))
 
     limited = render(TEMPLATES[name])
-    monkeypatch.setattr("agent_tunix.policy.chat_template.LimitedEnvironment", Plain)
+    monkeypatch.setattr("agent_tunix.policy.chat.chat_template.LimitedEnvironment", Plain)
     assert limited == render(TEMPLATES[name])
 
 

@@ -17,9 +17,9 @@ from tests.raising import raises
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.tensor_files import locate_tensors
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_decoder
-from agent_tunix.policy.tensor_files import locate_tensors
 
 Tensors = dict[str, np.ndarray]
 

@@ -7,8 +7,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from agent_tunix.data import word_problems
-from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 
 TOKENIZER = Tokenizer(EMBEDDED_MODEL)
 SYSTEM = "Show your work between <reasoning> and </reasoning>, then give the result between <answer> and </answer>."

@@ -15,8 +15,8 @@ from transformers import AutoTokenizer
 
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.errors import ConfigError, ModelError
-from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 
 TOKENIZER = Tokenizer(EMBEDDED_MODEL)
 END = TOKENIZER.encode("<|im_end|>")[0]

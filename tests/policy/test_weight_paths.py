@@ -5,10 +5,10 @@ import pytest
 from flax import nnx
 
 from agent_tunix.config.schema import ModelConfig
-from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.policy.files.directory import find_model_directory
+from agent_tunix.policy.files.weight_paths import is_matrix, is_vector, list_weights
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.weight_paths import is_matrix, is_vector, list_weights
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ import agent_tunix
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.grpo.step import GrpoTrainer
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.sampling.sampler import Sampler
+from agent_tunix.startup.devices import make_room_for_programs
 from agent_tunix.training.components import make_reference, make_updater
-from agent_tunix.training.devices import make_room_for_programs
 from tests.training.support import ADAPTED, ANSWERS, FINISHED, QUESTIONS, Adjust, Bench, BenchMaker, train_run
 
 

@@ -17,10 +17,10 @@ from flax import nnx
 
 from agent_tunix.config.schema import ModelConfig, PromptConfig
 from agent_tunix.grpo.logps import completion_statistics
-from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.mesh import make_mesh, place_rows
 from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
 

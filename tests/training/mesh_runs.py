@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from agent_tunix.config.compose import compose_overrides
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.weights.trained_policy import find_run
 from agent_tunix.training.exporting import export_run
-from agent_tunix.training.preflight import preflight
 from agent_tunix.training.train import train
-from agent_tunix.training.trained_policy import find_run
 from tests.small_run import SMALL_RUN
 
 # 16 completions a step in two micro-batches; 6 problems of an evaluation, which no mesh of 8 devices divides.

@@ -12,10 +12,10 @@ from hydra import compose, initialize_config_dir
 
 from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.config.schema import Config
-from agent_tunix.rewards.diagnosis import Finding, Severity
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking import read_findings
-from agent_tunix.training.preflight import preflight
 from agent_tunix.training.train import train
+from agent_tunix.workbench.diagnosis import Finding, Severity
 
 REWARDS = Path(__file__).with_name("sick_rewards.py")
 SETTINGS = (

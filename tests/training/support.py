@@ -19,10 +19,10 @@ from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.step import GrpoTrainer, MorePrompts, StepResult
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.weights.state import read_state, write_state
 from agent_tunix.sampling.sampler import Completions
 from agent_tunix.sampling.token_choice import SamplingParams
-from agent_tunix.training.preflight import preflight
-from agent_tunix.training.state import read_state, write_state
 from agent_tunix.training.train import train
 from agent_tunix.training.verification import read_rows
 from tests.small_run import SMALL_RUN

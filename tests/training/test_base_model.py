@@ -13,17 +13,17 @@ from safetensors.numpy import load_file, save_file
 
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ConfigError, ModelError
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+from agent_tunix.evaluation.request import read_request
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.model_digest import digest_model
+from agent_tunix.runs.weights.initial import load_initial
+from agent_tunix.runs.weights.trained_policy import find_run, load_trained_policy
 from agent_tunix.sampling.token_choice import SamplingParams
-from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
-from agent_tunix.training.evaluation_request import read_request
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Generator, find_source
-from agent_tunix.training.initial import load_initial
-from agent_tunix.training.trained_policy import find_run, load_trained_policy
 from tests.raising import raises
 from tests.training.support import ADAPTED, copy_run, small_run, train_config, train_run
 

@@ -12,9 +12,9 @@ import pytest
 
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.errors import DataError
-from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.training.components import load_batches
 from tests.raising import raises
 

@@ -12,9 +12,9 @@ import pytest
 from agent_tunix.config.compose import from_yaml
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ConfigError, DataError
-from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
-from agent_tunix.training.evaluation_request import read_request
+from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+from agent_tunix.evaluation.request import read_request
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from tests.raising import raises
 from tests.training.support import train_run
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.errors import CheckpointError
-from agent_tunix.training.checkpoints import Checkpoints
+from agent_tunix.runs.weights.checkpoints import Checkpoints
 from tests.raising import raises
 
 
@@ -120,7 +120,7 @@ SAVED_AND_KILLED = """
 import os, signal, sys
 from pathlib import Path
 import jax.numpy as jnp
-from agent_tunix.training.checkpoints import Checkpoints
+from agent_tunix.runs.weights.checkpoints import Checkpoints
 Checkpoints(Path(sys.argv[1]), 3).save(5, {"weights": {"w": jnp.arange(2000.0)}}, {})
 print("saved", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -294,7 +294,7 @@ import resource, sys
 from pathlib import Path
 import jax.numpy as jnp
 from agent_tunix.errors import CheckpointError
-from agent_tunix.training.checkpoints import Checkpoints
+from agent_tunix.runs.weights.checkpoints import Checkpoints
 checkpoints = Checkpoints(Path(sys.argv[1]), 3)
 small = {"weights": {"w": jnp.ones(8)}}
 checkpoints.save(5, small, {})

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.data.step_batches import StreamedBatches
 from agent_tunix.errors import CheckpointError, DataError, RewardError, RewardSignatureError
-from agent_tunix.training.batches import StreamedBatches
-from agent_tunix.training.preflight import preflight
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
 from tests.small_run import NUM_STEPS

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from agent_tunix.policy.cache_plan import Stage
-from agent_tunix.policy.decoder import Decoder
+from agent_tunix.planning.cache_plan import Stage
+from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.sampling.compaction import arrange, fits
 from agent_tunix.sampling.decode_loop import Sampled, generate
 from agent_tunix.sampling.token_choice import SamplingParams

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from agent_tunix.config.schema import DistributedConfig
-from agent_tunix.training import devices
-from agent_tunix.training.devices import prepare
+from agent_tunix.startup import devices
+from agent_tunix.startup.devices import prepare
 
 
 @pytest.fixture(autouse=True)

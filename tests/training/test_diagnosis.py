@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_tunix.cli import main
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking import read_findings
-from agent_tunix.training.preflight import preflight
 from agent_tunix.training.train import train
 from tests.small_run import SMALL_RUN
 from tests.training.sick_runs import SETTINGS, Case, check_case, compose_config, run_case

@@ -4,7 +4,7 @@ from typing import Any
 
 from agent_tunix.config.schema import StoppingConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.training.early_stopping import BestSoFar
+from agent_tunix.runs.early_stopping import BestSoFar
 from tests.raising import raises
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.schema import Config
+from agent_tunix.evaluation.evaluate import choose_rows, evaluation_sampling
+from agent_tunix.evaluation.judging import judge, pass_at_k
 from agent_tunix.rewards import Sample
-from agent_tunix.training.evaluation import choose_rows, evaluation_sampling
-from agent_tunix.training.judging import judge, pass_at_k
 
 FORMAT = "<reasoning>{reasoning}</reasoning><answer>{answer}</answer>"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from agent_tunix.evaluation.evaluate import complete_problems
 from agent_tunix.training.components import build_components
-from agent_tunix.training.evaluation import complete_problems
 from tests.training.support import small_run
 
 pytestmark = pytest.mark.slow

@@ -14,15 +14,15 @@ from safetensors.numpy import load_file
 from agent_tunix.cli import main
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ExportError
-from agent_tunix.policy import export as policy_export
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files import export as policy_export
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_decoder, load_policy
-from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.runs.weights.trained_policy import FoundRun, find_run, load_trained_policy
 from agent_tunix.training import exporting
 from agent_tunix.training.exporting import export_run
-from agent_tunix.training.trained_policy import FoundRun, find_run, load_trained_policy
 from tests.policy.support import make_directory
 from tests.raising import raises
 from tests.training.support import train_run

@@ -4,12 +4,12 @@ import gc
 import subprocess
 import sys
 
-from agent_tunix.training import garbage
+from agent_tunix.startup import garbage
 
 # In a process of its own: what is never looked through again would be all of this one.
 PROGRAM = """
 import gc, weakref
-from agent_tunix.training import garbage
+from agent_tunix.startup import garbage
 
 class Node:
     pass

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from agent_tunix.rewards.checks import wilson_interval
-from agent_tunix.training.intervals import compare, mcnemar_p_value, mean_interval, share_interval
+from agent_tunix.evaluation.intervals import compare, mcnemar_p_value, mean_interval, share_interval
+from agent_tunix.workbench.checks import wilson_interval
 
 
 def shares(rows: list[list[int]]) -> np.ndarray:

@@ -12,8 +12,8 @@ from flax import nnx
 
 from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.policy.architecture import Architecture, Rope
-from agent_tunix.policy.decoder import Decoder
-from agent_tunix.policy.projection import Projection, Quantization, quantise
+from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.policy.network.projection import Projection, Quantization, quantise
 
 PLAIN = Architecture(
     model_type="qwen3",

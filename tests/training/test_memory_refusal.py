@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agent_tunix.errors import ConfigError
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.training import components
-from agent_tunix.training.preflight import preflight
 from tests.training.support import small_run
 
 

@@ -14,7 +14,7 @@ import pytest
 from agent_tunix.config.schema import Config, OptimizerConfig
 from agent_tunix.errors import CheckpointError
 from agent_tunix.policy.optimizer import make_optimizer
-from agent_tunix.training.checkpoints import Checkpoints
+from agent_tunix.runs.weights.checkpoints import Checkpoints
 from tests.raising import raises
 from tests.training.support import Bench, BenchMaker, assert_same, changed
 

@@ -11,8 +11,8 @@ import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.training.preflight import preflight
-from agent_tunix.training.profiling import Profiling, device_phases
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.startup.profiling import Profiling, device_phases
 from tests.training.support import train_run
 
 PHASES = ("step", "rollout", "reward", "advantages", "reference", "update", "metrics", "checkpoint", "evaluation")

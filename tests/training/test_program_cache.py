@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.training import program_cache
-from agent_tunix.training.program_cache import cache_directory, prepare_cache
+from agent_tunix.startup import program_cache
+from agent_tunix.startup.program_cache import cache_directory, prepare_cache
 
 DIRECTORY, MIN_COMPILE = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 

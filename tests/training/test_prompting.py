@@ -10,11 +10,11 @@ import pytest
 
 from agent_tunix.config.schema import Config, PromptConfig
 from agent_tunix.data import Example, load_splits
+from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.errors import ConfigError, DataError
-from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
-from agent_tunix.training.state import changed_since
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.runs.weights.state import changed_since
 from tests.raising import raises
 from tests.training.support import small_run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.config.schema import Config
-from agent_tunix.training.reporting import report
+from agent_tunix.runs.reporting import report
 from tests.tracking.report.support import write_run
 
 

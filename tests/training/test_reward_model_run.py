@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.training.preflight import preflight
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.training.train import train
 from tests.rewards.reward_model.models import save_decoder
 from tests.training.support import small_run

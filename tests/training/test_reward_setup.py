@@ -6,7 +6,7 @@ import pytest
 
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.rewards.answers.verifiers import Verifiers
-from agent_tunix.training import reward_setup
+from agent_tunix.runs import reward_setup
 from tests.rewards.execution.leftovers import workers_and_descendants
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardFailureRateError
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking import StoredRun
-from agent_tunix.training.preflight import preflight
 from tests.raising import raises
 from tests.rewards.execution.leftovers import take_stock
 from tests.training.support import small_run, train_config

@@ -25,13 +25,13 @@ from agent_tunix.errors import (
     RewardFailureRateError,
     RunDirectoryError,
 )
+from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+from agent_tunix.evaluation.request import Request, read_request
 from agent_tunix.rewards import resolve_reward
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.weights.checkpoints import Checkpoints
 from agent_tunix.tracking import StoredRun
 from agent_tunix.tracking.rollouts import RolloutReader, RolloutWriter
-from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
-from agent_tunix.training.checkpoints import Checkpoints
-from agent_tunix.training.evaluation_request import Request, read_request
-from agent_tunix.training.preflight import preflight
 from agent_tunix.training.train import train
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises

@@ -8,8 +8,8 @@ import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.runs.directory import hold, with_absolute_places
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
-from agent_tunix.training.run_directory import hold, with_absolute_places
 from tests.raising import raises
 
 

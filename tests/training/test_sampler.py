@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from agent_tunix.grpo.logps import completion_statistics
-from agent_tunix.policy.tokenizer import Tokenizer
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
 from tests.training.reference_sampler import Logits, complete, logits_of, logps_of

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from agent_tunix.errors import CheckpointError
-from agent_tunix.training.checkpoints import Checkpoints
-from agent_tunix.training.saving import CheckpointSaver
+from agent_tunix.runs.weights.checkpoints import Checkpoints
+from agent_tunix.runs.weights.saving import CheckpointSaver
 from tests.raising import raises
 
 

@@ -17,10 +17,10 @@ from agent_tunix.config.compose import from_yaml
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import CheckpointError, ConfigError, DataError
-from agent_tunix.policy.directory import EMBEDDED_MODEL
-from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
-from agent_tunix.training.evaluation_request import read_request
-from agent_tunix.training.preflight import preflight
+from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+from agent_tunix.evaluation.request import read_request
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.training.sft import train_supervised
 from agent_tunix.training.supervised import SupervisedTrainer
 from agent_tunix.training.targets import TargetBatch, check_supervised, make_targets

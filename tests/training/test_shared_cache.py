@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.training.program_cache import prepare_cache, why_others_can_write
+from agent_tunix.startup.program_cache import prepare_cache, why_others_can_write
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import ConfigError, DataError
-from agent_tunix.policy.tokenizer import Tokenizer
-from agent_tunix.training.preflight import preflight
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.training.targets import check_supervised, make_targets, target_text
 from tests.raising import raises
 from tests.training.support import small_run

@@ -8,9 +8,9 @@ from pathlib import Path
 import jax
 import pytest
 
-from agent_tunix.training import timeline
-from agent_tunix.training.devices import Compilations
-from agent_tunix.training.timeline import Timeline
+from agent_tunix.startup import timeline
+from agent_tunix.startup.devices import Compilations
+from agent_tunix.startup.timeline import Timeline
 
 
 def seconds() -> "itertools.count[float]":

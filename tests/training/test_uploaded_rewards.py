@@ -11,9 +11,9 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, RewardError, UnknownRewardError
 from agent_tunix.rewards import Sample
 from agent_tunix.rewards.uploaded import uploaded_source_of
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.reward_setup import make_reward_runner, resolve_from_config
 from agent_tunix.store import RewardFunction, open_store
-from agent_tunix.training.preflight import preflight
-from agent_tunix.training.reward_setup import make_reward_runner, resolve_from_config
 from agent_tunix.training.train import train
 from agent_tunix.training.verification import read_rows
 from tests.raising import raises

@@ -175,7 +175,7 @@ def _sampling(
     max_new_tokens: int | None,
     num_generations: int,
 ) -> "SamplingParams":
-    from agent_tunix.training import devices
+    from agent_tunix.startup import devices
     from agent_tunix.training.generation import choose_sampling
 
     devices.prepare(found.run.config.distributed)
@@ -196,9 +196,9 @@ def _scoring(found: "Source", examples: "list[Example] | None", trust: bool) -> 
     if examples is None:
         yield None
         return
+    from agent_tunix.runs.reward_setup import make_reward_runner
+    from agent_tunix.runs.trust import settle_trust
     from agent_tunix.training.generation import resolve_scoring
-    from agent_tunix.training.reward_setup import make_reward_runner
-    from agent_tunix.training.run_trust import settle_trust
 
     config = settle_trust(found.run.config, found.run.root, working_directory=Path.cwd(), trust=trust)
     with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
@@ -211,7 +211,7 @@ def _generator(
     """Load the policy, with no more on the screen than what it writes."""
     import absl.logging
 
-    from agent_tunix.training import devices
+    from agent_tunix.startup import devices
     from agent_tunix.training.generation import Generator
 
     devices.require(found.run.config.distributed)

@@ -43,9 +43,9 @@ from agent_tunix.errors import (
     NonFiniteUpdateError,
     RewardFailureRateError,
 )
+from agent_tunix.startup import garbage, timeline
+from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking.outcome import record_failure
-from agent_tunix.training import garbage, timeline
-from agent_tunix.training.timeline import spend
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -198,10 +198,10 @@ def _explain(error: Exception, schema: type) -> str:
 
 def _train(cfg: DictConfig) -> None:
     with spend("imports"):
-        from agent_tunix.training import devices
-        from agent_tunix.training.preflight import preflight
-        from agent_tunix.training.reward_setup import begin_verifiers
-        from agent_tunix.training.run_trust import check_resumable_directory
+        from agent_tunix.runs.preflight import preflight
+        from agent_tunix.runs.reward_setup import begin_verifiers
+        from agent_tunix.runs.trust import check_resumable_directory
+        from agent_tunix.startup import devices
 
     _load_environment()
     job = HydraConfig.get()
@@ -224,9 +224,9 @@ def _train(cfg: DictConfig) -> None:
 
 
 def _sft(cfg: DictConfig) -> None:
-    from agent_tunix.training import devices
-    from agent_tunix.training.preflight import preflight
-    from agent_tunix.training.run_trust import check_resumable_directory
+    from agent_tunix.runs.preflight import preflight
+    from agent_tunix.runs.trust import check_resumable_directory
+    from agent_tunix.startup import devices
     from agent_tunix.training.targets import check_supervised
 
     _load_environment()
@@ -248,9 +248,9 @@ def _sft(cfg: DictConfig) -> None:
 
 
 def _evaluate(cfg: DictConfig) -> None:
-    from agent_tunix.training import devices
-    from agent_tunix.training.checkpoint_evaluation import evaluate_checkpoint
-    from agent_tunix.training.evaluation_request import read_request
+    from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+    from agent_tunix.evaluation.request import read_request
+    from agent_tunix.startup import devices
 
     _load_environment()
     request = read_request(compose.to_evaluate(cfg))

@@ -10,8 +10,8 @@ from agent_tunix.cli.printing import echo
 
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
-    from agent_tunix.rewards.planning import Plan
     from agent_tunix.training.pilot import Pilot
+    from agent_tunix.workbench.planning import Plan
 
 _MANY_CUT = 0.1
 
@@ -84,7 +84,7 @@ def plan(
         )
     shortcuts = _shortcuts(data, model, reward)
     pilot = _pilot(_compose([*shortcuts, *overrides]), problems, samples, temperatures)
-    from agent_tunix.rewards.planning import make_plan
+    from agent_tunix.workbench.planning import make_plan
 
     found = make_plan(pilot.totals, sizes, target)
     if write is not None:
@@ -127,16 +127,16 @@ def _compose(overrides: list[str]) -> "Config":
 
 
 def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[float, ...]) -> "Pilot":
-    from agent_tunix.training import devices
-    from agent_tunix.training.preflight import preflight
+    from agent_tunix.runs.preflight import preflight
+    from agent_tunix.startup import devices
 
     checked = preflight(config, Path.cwd())
     devices.prepare(config.distributed)
 
     import absl.logging
 
+    from agent_tunix.runs.reward_setup import make_reward_runner
     from agent_tunix.training.pilot import run_pilot
-    from agent_tunix.training.reward_setup import make_reward_runner
 
     absl.logging.set_verbosity(absl.logging.ERROR)
 

@@ -10,7 +10,7 @@ from agent_tunix.data import Dropped, load_examples
 from agent_tunix.data.sources import read_rows
 from agent_tunix.data.sources.paths import source_of_name
 from agent_tunix.errors import DataError
-from agent_tunix.rewards.checks import Completion, Problem
+from agent_tunix.workbench.checks import Completion, Problem
 
 PROMPT_COLUMNS = ("question", "prompt", "problem")
 ANSWER_COLUMNS = ("answer", "ground_truth", "label")

@@ -22,9 +22,9 @@ def diagnose(run: str, as_json: bool) -> None:
 
     Exit status: 0 nothing is worse than info; 1 something is; 2 RUN is not a run, or was not recorded whole.
     """
-    from agent_tunix.rewards.diagnosis import Severity
     from agent_tunix.tracking.diagnosing import diagnose_run
     from agent_tunix.tracking.stored_run import StoredRun
+    from agent_tunix.workbench.diagnosis import Severity
 
     findings = diagnose_run(StoredRun(run))
     if as_json:

@@ -18,8 +18,8 @@ from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureErro
 
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture
-    from agent_tunix.rewards.checks import Problem
     from agent_tunix.rewards.uploaded import UploadedSource
+    from agent_tunix.workbench.checks import Problem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -281,9 +281,9 @@ def try_reward(
     """
     from agent_tunix.cli.reward_pages import explain_score, score_data
     from agent_tunix.rewards import Outcome
-    from agent_tunix.rewards.checks import Problem
-    from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
-    from agent_tunix.rewards.checks.scoring import Scorer
+    from agent_tunix.workbench.checks import Problem
+    from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
+    from agent_tunix.workbench.checks.scoring import Scorer
 
     mixture = resolve(name, finding)
     row = {key: _read_yaml(value) for key, value in (_split(column, "--column") for column in columns)}
@@ -325,7 +325,7 @@ def test(
 
     Exit status: 0 every case passed; 1 one did not; 2 the table or a reward cannot be used.
     """
-    from agent_tunix.rewards.checks import load_cases, run_cases
+    from agent_tunix.workbench.checks import load_cases, run_cases
 
     loaded = load_cases(cases)
     names = {str(case.reward) for case in loaded if case.reward} | ({reward} if reward else set())
@@ -406,8 +406,8 @@ def check(
 
     Exit status: 0 nothing failed; 1 a check failed; 2 the command, the reward or the data cannot be used.
     """
-    from agent_tunix.rewards.checks import Budget, Kind, check_reward
-    from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
+    from agent_tunix.workbench.checks import Budget, Kind, check_reward
+    from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     mixture = resolve(name, finding)
     problems = _load_problems(data, rows, prompt_column, answer_column)
@@ -480,9 +480,9 @@ def calibrate(
     Exit status: 0; 2 the command, a reward or the data cannot be used.
     """
     from agent_tunix.cli.problems import load_completions
-    from agent_tunix.rewards.checks import calibrate as compare
-    from agent_tunix.rewards.checks import generate_completions
-    from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
+    from agent_tunix.workbench.checks import calibrate as compare
+    from agent_tunix.workbench.checks import generate_completions
+    from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     if len(thresholds) > 2:
         raise click.UsageError("--threshold may be given once or twice")
@@ -534,9 +534,9 @@ def bench(
 
     Exit status: 0; 2 the command, the reward or the data cannot be used.
     """
-    from agent_tunix.rewards.checks import measure_speed
-    from agent_tunix.rewards.checks.problems import DEFAULT_FORMAT
     from agent_tunix.rewards.execution.runner import is_isolated
+    from agent_tunix.workbench.checks import measure_speed
+    from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     mixture = resolve(name, finding)
     problems = _load_problems(data, rows, prompt_column, answer_column)

@@ -14,9 +14,9 @@ from agent_tunix.errors import AgentTunixError, ConfigError
 if TYPE_CHECKING:
     from agent_tunix.config.mesh_shape import MeshShape
     from agent_tunix.config.schema import Config
-    from agent_tunix.policy.accelerators import Accelerator
+    from agent_tunix.planning.accelerators import Accelerator
+    from agent_tunix.planning.forecast import Forecast
     from agent_tunix.policy.architecture import Architecture
-    from agent_tunix.policy.forecast import Forecast
 
 _UNITS = {"MB": 1e6, "MIB": 2**20, "GB": 1e9, "GIB": 2**30, "TB": 1e12, "TIB": 2**40}
 # Devices of one host, among which links are fast; auto keeps `tp` within them.
@@ -85,8 +85,8 @@ def plan(
     Exit status: 0; 1 the run does not fit the device; 2 the command, the configuration or the model cannot be used.
     """
     from agent_tunix.config.mesh_shape import read_mesh_shape
-    from agent_tunix.policy.forecast import Assumptions, forecast_run
-    from agent_tunix.policy.known_models import plannable_architecture
+    from agent_tunix.planning.forecast import Assumptions, forecast_run
+    from agent_tunix.planning.known_models import plannable_architecture
 
     try:
         config = _compose(overrides)
@@ -139,8 +139,8 @@ def _device(
     name: str | None, memory: int | None, tflops: float | None, bandwidth: float | None, link: float | None
 ) -> "Accelerator":
     """The device of the table, or this machine, with what is given in place of what it has."""
-    from agent_tunix.policy.accelerators import Accelerator, find_accelerator
-    from agent_tunix.policy.memory import host_memory
+    from agent_tunix.planning.accelerators import Accelerator, find_accelerator
+    from agent_tunix.planning.memory import host_memory
 
     if name is not None:
         base = find_accelerator(name)
@@ -163,8 +163,8 @@ def _shape(
     """Of the mesh that `model.mesh_shape` gives, or that auto would take on so many devices."""
     from agent_tunix.config.checks import micro_batch_size
     from agent_tunix.config.mesh_shape import read_mesh_shape
-    from agent_tunix.policy.memory import plan_memory
-    from agent_tunix.policy.mesh_choice import Devices, choose_mesh_shape, shape_problems
+    from agent_tunix.planning.memory import plan_memory
+    from agent_tunix.planning.mesh_choice import Devices, choose_mesh_shape, shape_problems
 
     shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
     if shape is None:
@@ -209,7 +209,7 @@ _MOMENTS = {
 
 
 def _lines(found: "Forecast", config: "Config", cost: float | None) -> Iterator[str]:
-    from agent_tunix.policy.memory import gigabytes
+    from agent_tunix.planning.memory import gigabytes
 
     memory = found.memory
     sums = dict(zip(_MOMENTS, (memory.held, memory.while_sampling, memory.while_updating), strict=True))

@@ -64,10 +64,10 @@ def replay(
     the reward cannot be used.
     """
     from agent_tunix.cli.rewards import read_spec
-    from agent_tunix.rewards import replay as replays
+    from agent_tunix.runs import stored_rewards
+    from agent_tunix.runs.trust import settle_trust
     from agent_tunix.tracking.stored_run import StoredRun
-    from agent_tunix.training import stored_rewards
-    from agent_tunix.training.run_trust import settle_trust
+    from agent_tunix.workbench import replay as replays
 
     if reuse and repeats > 1:
         raise click.UsageError("--reuse asks no component again, and --repeats asks all; give one of them")
@@ -138,10 +138,10 @@ def diff(
     """
     from agent_tunix.config.compose import with_overrides
     from agent_tunix.rewards.comparison import compare_rewards
-    from agent_tunix.rewards.replay import compare, contrast
+    from agent_tunix.runs import stored_rewards
+    from agent_tunix.runs.trust import with_own_limits
     from agent_tunix.tracking.stored_run import StoredRun
-    from agent_tunix.training import stored_rewards
-    from agent_tunix.training.run_trust import with_own_limits
+    from agent_tunix.workbench.replay import compare, contrast
 
     mixtures = [_reward_of(each, modules, trust) for each in (first, second)]
     difference = compare_rewards(*mixtures)
@@ -173,10 +173,10 @@ def diff(
 def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     """The reward that a specification means, or that of a run's directory."""
     from agent_tunix.cli.rewards import Finding, resolve
+    from agent_tunix.runs.reward_setup import resolve_from_config
+    from agent_tunix.runs.stored_rewards import changed_since_run
+    from agent_tunix.runs.trust import settle_trust
     from agent_tunix.tracking.stored_run import StoredRun
-    from agent_tunix.training.reward_setup import resolve_from_config
-    from agent_tunix.training.run_trust import settle_trust
-    from agent_tunix.training.stored_rewards import changed_since_run
 
     if not (Path(named) / "config.yaml").is_file():
         return resolve(named, Finding(modules))

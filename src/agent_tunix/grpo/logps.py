@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from agent_tunix.policy.decoder import Decoder
-from agent_tunix.policy.memory import CHUNK_NUMBERS
+from agent_tunix.planning.memory import CHUNK_NUMBERS
 from agent_tunix.policy.mesh import row_parts
+from agent_tunix.policy.network.decoder import Decoder
 
 
 class TokenStatistics(NamedTuple):

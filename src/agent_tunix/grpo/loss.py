@@ -9,7 +9,7 @@ import jax
 from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.grpo.losses import LossBatch, ObjectiveSettings, aggregate, policy_objective
-from agent_tunix.policy.decoder import Decoder
+from agent_tunix.policy.network.decoder import Decoder
 
 
 @flax.struct.dataclass(frozen=True)

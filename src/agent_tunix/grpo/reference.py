@@ -16,9 +16,9 @@ import jax
 from flax import nnx
 
 from agent_tunix.grpo.logps import completion_statistics
-from agent_tunix.policy.compiled_function import CompiledFunction
 from agent_tunix.policy.model import copy_reference, has_adapter
 from agent_tunix.policy.variables import Parts
+from agent_tunix.startup.compiled_function import CompiledFunction
 
 
 class ReferencePolicy:

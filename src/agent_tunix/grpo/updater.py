@@ -23,9 +23,9 @@ from tunix.sft import peft_trainer
 
 from agent_tunix.grpo.optimizer_state import accumulated_mean, reset_accumulation
 from agent_tunix.policy import compat
-from agent_tunix.policy.compiled_function import CompiledFunction
 from agent_tunix.policy.mesh import fetch, sharding_over
 from agent_tunix.policy.variables import Variables, held_by
+from agent_tunix.startup.compiled_function import CompiledFunction
 
 # Takes the policy and a micro-batch; returns the loss and statistics by name.
 Loss = Callable[[Any, Any], tuple[jax.Array, dict[str, jax.Array]]]

@@ -13,7 +13,7 @@ from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.module_names import DEFAULT_PATTERN, abbreviate, explain_no_match, matches, name_of
-from agent_tunix.policy.projection import Projection
+from agent_tunix.policy.network.projection import Projection
 
 _LOGGER = logging.getLogger("agent_tunix.model")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
-from agent_tunix.policy.config_file import ConfigFile
+from agent_tunix.policy.files.config_file import ConfigFile
 
 # Keys of variants and of other architectures, with the values (beside null) under which they change nothing. A variant
 # often keeps the name of its family; that the key is there is then the only sign.

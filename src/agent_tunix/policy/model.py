@@ -12,12 +12,12 @@ from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.adapter import add_adapter
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.families import family_of, read_architecture
-from agent_tunix.policy.layers import Attention
-from agent_tunix.policy.projection import Projection, Quantization
-from agent_tunix.policy.tensor_files import locate_tensors
-from agent_tunix.policy.weights import read_weights
+from agent_tunix.policy.files.tensor_files import locate_tensors
+from agent_tunix.policy.files.weights import read_weights
+from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.policy.network.layers import Attention
+from agent_tunix.policy.network.projection import Projection, Quantization
 
 
 def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int = 0) -> Decoder:

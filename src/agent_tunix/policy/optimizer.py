@@ -22,8 +22,8 @@ from optax import contrib
 from agent_tunix.config.optimizers import REST, ParameterGroup, filled, parameter_groups
 from agent_tunix.config.schema import OptimizerConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.policy.files.weight_paths import is_matrix, is_vector, list_weights, map_weights
 from agent_tunix.policy.model import has_adapter
-from agent_tunix.policy.weight_paths import is_matrix, is_vector, list_weights, map_weights
 
 # Root mean square of AdamW's updates, to which Muon's are scaled.
 _ADAMW_RMS = 0.2

@@ -1,8 +1,8 @@
-"""Rows that have ended leave the batch: where the others go; `policy/cache_plan.py` says into which stages.
+"""Rows that have ended leave the batch: where the others go; `planning/cache_plan.py` says into which stages.
 
 A decode loop runs in stages of ever fewer places. A stage has slots, each with the prefix of one prompt and the same
-number of places for its completions, since rows attend to a prefix that they share (`policy/attention.py`). When the
-rows that go on fit into the next stage they are gathered there: a prompt takes as many slots as its rows need.
+number of places for its completions, since rows attend to a prefix that they share
+(`policy/network/attention.py`). When the rows that go on fit into the next stage they are gathered there: a prompt takes as many slots as its rows need.
 
 Axes: B prompts, G completions of each, n places of a stage.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from agent_tunix.policy.cache_plan import Stage
+from agent_tunix.planning.cache_plan import Stage
 
 
 def fits(live_BG: Bool[Array, "B G"], stage: Stage) -> Bool[Array, ""]:

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from agent_tunix.policy.cache_plan import Stage
-from agent_tunix.policy.decoder import Prefix, grow_cache
+from agent_tunix.planning.cache_plan import Stage
+from agent_tunix.policy.network.decoder import Prefix, grow_cache
 from agent_tunix.sampling.compaction import Arrangement, arrange, fits
 from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
 
@@ -70,7 +70,7 @@ def generate(
         length_B: Tokens of each prompt.
         key: Of the call; not read when greedy.
         num_generations: G.
-        stages: As `policy/cache_plan.py` has them; they change the work and not what is sampled.
+        stages: As `planning/cache_plan.py` has them; they change the work and not what is sampled.
         sampling: How tokens are chosen.
         pad_id: Stands where there is no token, and is never sampled.
         eos_ids: End a row.

@@ -17,14 +17,14 @@ import jax
 import numpy as np
 from flax import nnx
 
-from agent_tunix.policy.cache_plan import Stage, plan_stages
-from agent_tunix.policy.compiled_function import CompiledFunction
+from agent_tunix.planning.cache_plan import Stage, plan_stages
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
-from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.policy.variables import Parts
 from agent_tunix.sampling.decode_loop import generate
 from agent_tunix.sampling.lengths import bucket
 from agent_tunix.sampling.token_choice import SamplingParams
+from agent_tunix.startup.compiled_function import CompiledFunction
 
 _STATICS = ("num_generations", "stages", "sampling", "pad_id", "eos_ids")
 

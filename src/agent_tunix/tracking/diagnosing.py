@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.rewards.diagnosis import Finding, RolloutView, RunContext, diagnose
 from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.workbench.diagnosis import Finding, RolloutView, RunContext, diagnose
 
 
 def diagnose_run(run: StoredRun) -> list[Finding]:

@@ -5,10 +5,10 @@ A run that resumes cuts the findings past its checkpoint, which the steps done a
 
 from pathlib import Path
 
+from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.rewards.diagnosis import Finding
-from agent_tunix.tracking.closing import Closing
 from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, read_rows
+from agent_tunix.workbench.diagnosis import Finding
 
 
 class FindingsFile(Closing):

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
+from agent_tunix.closing import Closing
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.tracking.closing import Closing
 from agent_tunix.visible_text import SafeFormatter, escape_hidden
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}

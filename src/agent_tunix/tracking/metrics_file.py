@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import open_regular
-from agent_tunix.tracking.closing import Closing
 from agent_tunix.tracking.values import is_metric, to_plain
 
 WRITING_REMEDY = "free some space or correct the permissions, then go on with training.resume=true"

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TextIO
 
+from agent_tunix.closing import Closing
 from agent_tunix.errors import ConfigError
-from agent_tunix.tracking.closing import Closing
 
 MODES = ("auto", "live", "plain", "none")
 PLAIN_INTERVAL_S = 5.0

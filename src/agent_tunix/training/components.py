@@ -15,25 +15,25 @@ from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.optimizers import parameter_groups, summary
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, load_evaluation, load_splits, make_order
+from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
+from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.step import GrpoTrainer, Scorer
 from agent_tunix.grpo.updater import PolicyUpdater
-from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.planning.open_mesh import open_mesh
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.directory import find_model_directory
+from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.model import count_parameters, load_policy
-from agent_tunix.policy.model_digest import digest_model
-from agent_tunix.policy.open_mesh import open_mesh
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import make_schedule
-from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
+from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.sampling.sampler import Sampler
-from agent_tunix.training.batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
-from agent_tunix.training.initial import load_initial
-from agent_tunix.training.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
-from agent_tunix.training.timeline import spend
+from agent_tunix.startup.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 

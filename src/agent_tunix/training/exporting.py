@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Literal
 
 from agent_tunix.errors import ExportError
-from agent_tunix.policy.directory import find_cached_directory
+from agent_tunix.policy.files.directory import find_cached_directory
+from agent_tunix.runs.weights.trained_policy import FoundRun, Step, load_trained_policy
 from agent_tunix.tracking.durable import sync, sync_tree
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.model_card import write_card
-from agent_tunix.training.trained_policy import FoundRun, Step, load_trained_policy
 
 MANIFEST = "export.json"
 
@@ -63,7 +63,7 @@ def export_run(
     _check_place(run, to, overwrite)
     import jax.numpy as jnp
 
-    from agent_tunix.policy.export import write_adapter, write_merged
+    from agent_tunix.policy.files.export import write_adapter, write_merged
 
     trained = load_trained_policy(run, step)
     alpha = run.config.model.lora_alpha

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.data import Example, PromptEncoder, RowError
 from agent_tunix.errors import ConfigError, DataError, RewardError
-from agent_tunix.training.trained_policy import FoundRun, Step, TrainedPolicy, find_run, load_trained_policy
+from agent_tunix.runs.weights.trained_policy import FoundRun, Step, TrainedPolicy, find_run, load_trained_policy
 
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture, Sample, Score
@@ -53,8 +53,8 @@ def find_source(given: Path, step: Step) -> Source:
         raise ConfigError(
             f"{given} is no run, and so has no checkpoint of step {step}; leave --step out", code="step_without_run"
         )
-    from agent_tunix.policy.directory import find_model_directory
     from agent_tunix.policy.families import read_architecture
+    from agent_tunix.policy.files.directory import find_model_directory
 
     directory = find_model_directory(ModelConfig(path=str(given)))
     model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(given))
@@ -200,8 +200,8 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
         RewardError: It cannot be found.
         DataError: An example lacks a column that it asks for.
     """
-    from agent_tunix.training.preflight import settle_rewards
-    from agent_tunix.training.reward_setup import resolve_from_config
+    from agent_tunix.runs.preflight import settle_rewards
+    from agent_tunix.runs.reward_setup import resolve_from_config
 
     mixture = resolve_from_config(config, Path.cwd(), run)
     for example in examples:
@@ -252,8 +252,8 @@ def choose_sampling(
     Raises:
         ConfigError: Greedy is asked for together with a value that it would not heed.
     """
+    from agent_tunix.evaluation.evaluate import INFERENCE_CONFIGS
     from agent_tunix.sampling.token_choice import SamplingParams
-    from agent_tunix.training.evaluation import INFERENCE_CONFIGS
 
     values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
     given = {name: value for name, value in values.items() if value is not None}

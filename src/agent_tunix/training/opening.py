@@ -19,18 +19,20 @@ from agent_tunix.config.schema import Config, DistributedConfig, RewardConfig
 from agent_tunix.data.pinning import pin_data
 from agent_tunix.distributed import Processes, here
 from agent_tunix.errors import LostProcessError, RunDirectoryError
-from agent_tunix.policy.directory import fingerprint_tokenizer, pin_model
+from agent_tunix.policy.files.directory import fingerprint_tokenizer, pin_model
 from agent_tunix.rewards import Fingerprint, Mixture
-from agent_tunix.rewards.diagnosis import RunContext
+from agent_tunix.runs import directory as run_directory
+from agent_tunix.runs import uploaded_rewards
+from agent_tunix.runs.directory import RunDirectory
+from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.stopping import StopRequest
+from agent_tunix.runs.trust import sign_run
+from agent_tunix.runs.weights.initial import describe_initial, pin_initial
+from agent_tunix.startup import timeline
 from agent_tunix.tracking import RunLog
 from agent_tunix.tracking.outcome import Attempt, record_failure, recorded_outcome
-from agent_tunix.training import run_directory, timeline, uploaded_rewards
 from agent_tunix.training.components import TrainingComponents
-from agent_tunix.training.initial import describe_initial, pin_initial
-from agent_tunix.training.preflight import Checked
-from agent_tunix.training.run_directory import RunDirectory
-from agent_tunix.training.run_trust import sign_run
-from agent_tunix.training.stopping import StopRequest
+from agent_tunix.workbench.diagnosis import RunContext
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 

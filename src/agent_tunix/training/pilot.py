@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, load_examples, make_order
-from agent_tunix.policy.directory import find_model_directory
+from agent_tunix.data.prompting import Prompts, encode_examples, settle_prompts
+from agent_tunix.data.step_batches import StreamedBatches
+from agent_tunix.planning.open_mesh import open_mesh
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.open_mesh import open_mesh
-from agent_tunix.policy.tokenizer import Tokenizer
 from agent_tunix.rewards import Mixture
+from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
-from agent_tunix.training.batches import StreamedBatches
 from agent_tunix.training.components import check_eos_tokens
-from agent_tunix.training.initial import load_initial
-from agent_tunix.training.prompting import Prompts, encode_examples, settle_prompts
 
 # Completions generated at once; it bounds the memory of the key-value cache.
 _COMPLETIONS_AT_ONCE = 512

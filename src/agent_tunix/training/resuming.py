@@ -9,12 +9,12 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError
+from agent_tunix.runs.early_stopping import BestSoFar
+from agent_tunix.runs.weights.base_model import METADATA_KEY, check_base
+from agent_tunix.runs.weights.checkpoints import Restored
+from agent_tunix.runs.weights.state import changed_since, reward_changed_since
 from agent_tunix.tracking import missing_steps
-from agent_tunix.training.base_model import METADATA_KEY, check_base
-from agent_tunix.training.checkpoints import Restored
 from agent_tunix.training.components import TrainingComponents
-from agent_tunix.training.early_stopping import BestSoFar
-from agent_tunix.training.state import changed_since, reward_changed_since
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 GRPO = "grpo"  # The method of a checkpoint that names none.

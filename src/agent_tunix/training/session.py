@@ -16,26 +16,26 @@ from typing import Any
 
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
+from agent_tunix.evaluation.evaluate import evaluate
+from agent_tunix.evaluation.judging import Evaluation
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint
+from agent_tunix.runs.directory import RunDirectory
+from agent_tunix.runs.early_stopping import BestSoFar
+from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.reporting import report
+from agent_tunix.runs.telling import Quiet, Teller, open_teller
+from agent_tunix.runs.watching import describe_run
+from agent_tunix.runs.weights.checkpoints import Checkpoints, State
+from agent_tunix.runs.weights.saving import CheckpointSaver
+from agent_tunix.runs.weights.state import make_metadata, read_state, write_state
+from agent_tunix.startup import garbage
+from agent_tunix.startup.profiling import Profiling, phase
+from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
-from agent_tunix.training import garbage
-from agent_tunix.training.checkpoints import Checkpoints, State
 from agent_tunix.training.components import TrainingComponents
-from agent_tunix.training.early_stopping import BestSoFar
-from agent_tunix.training.evaluation import evaluate
-from agent_tunix.training.judging import Evaluation
 from agent_tunix.training.opening import Opened, record_start
-from agent_tunix.training.preflight import Checked
-from agent_tunix.training.profiling import Profiling, phase
-from agent_tunix.training.reporting import report
 from agent_tunix.training.resuming import GRPO, check_resumable, is_due, judge_again, resume_command, tell_gaps
-from agent_tunix.training.run_directory import RunDirectory
-from agent_tunix.training.saving import CheckpointSaver
-from agent_tunix.training.state import make_metadata, read_state, write_state
-from agent_tunix.training.telling import Quiet, Teller, open_teller
-from agent_tunix.training.timeline import spend
-from agent_tunix.training.watching import describe_run
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")

@@ -13,9 +13,9 @@ from typing import Any
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.errors import DataError
+from agent_tunix.runs.preflight import Checked
 from agent_tunix.training.components import TrainingComponents, build_components
 from agent_tunix.training.opening import Opened, open_run
-from agent_tunix.training.preflight import Checked
 from agent_tunix.training.session import Learned, RunSession, Summary
 from agent_tunix.training.supervised import SupervisedTrainer
 

@@ -22,8 +22,8 @@ from agent_tunix.errors import DataError
 from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.grpo.update_metrics import describe_norms
 from agent_tunix.grpo.updater import PolicyUpdater
-from agent_tunix.policy.decoder import Decoder
 from agent_tunix.policy.mesh import place_rows
+from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.training.targets import make_targets
 

@@ -15,7 +15,7 @@ from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import peek_examples
 from agent_tunix.errors import ConfigError, DataError
-from agent_tunix.training.preflight import Checked
+from agent_tunix.runs.preflight import Checked
 
 if TYPE_CHECKING:
     from agent_tunix.data.prompt_batch import PromptBatch

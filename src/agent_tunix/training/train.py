@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.data.prompt_batch import PromptBatch
-from agent_tunix.distributed.sharing import share_scoring, shared_rewards
 from agent_tunix.errors import DataError
 from agent_tunix.grpo.step import StepResult
+from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.storing import scoring_settings, to_stored
+from agent_tunix.startup.timeline import spend
 from agent_tunix.training.components import TrainingComponents, build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.opening import Opened, open_run
-from agent_tunix.training.preflight import Checked
 from agent_tunix.training.resuming import GRPO, check_reward
+from agent_tunix.training.score_sharing import share_scoring, shared_rewards
 from agent_tunix.training.session import Learned, RunSession, Summary
-from agent_tunix.training.storing import scoring_settings, to_stored
-from agent_tunix.training.timeline import spend
 from agent_tunix.training.warm_up import warm_up
 
 _LOGGER = logging.getLogger("agent_tunix.run")

@@ -12,8 +12,8 @@ from typing import Any
 
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.rewards.builtin import BUILTINS
-from agent_tunix.rewards.checks import Budget, CheckReport, check_reward
-from agent_tunix.rewards.checks.report import Status
+from agent_tunix.workbench.checks import Budget, CheckReport, check_reward
+from agent_tunix.workbench.checks.report import Status
 from tests.rewards.checks.support import capitals, choices, sums
 
 PAGE = Path(__file__).parents[3] / "docs" / "testing-rewards.md"

@@ -1,6 +1,6 @@
 """Problems for the tests of checks, made here so that they depend on no data set."""
 
-from agent_tunix.rewards.checks import Problem
+from agent_tunix.workbench.checks import Problem
 
 NAMES = ("Ann", "Bob", "Cid", "Dora")
 

@@ -3,8 +3,8 @@ import math
 import pytest
 
 from agent_tunix.rewards import Sample, resolve_reward
-from agent_tunix.rewards.checks import Completion, Problem, calibrate, generate_completions, wilson_interval
-from agent_tunix.rewards.checks.calibration import Calibration, Verdict
+from agent_tunix.workbench.checks import Completion, Problem, calibrate, generate_completions, wilson_interval
+from agent_tunix.workbench.checks.calibration import Calibration, Verdict
 from tests.rewards.checks.support import sums
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome
-from agent_tunix.rewards.checks import Case, load_cases, run_cases
+from agent_tunix.workbench.checks import Case, load_cases, run_cases
 from tests.raising import raises
 
 YAML = """\

@@ -9,8 +9,8 @@ import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome, resolve_reward
-from agent_tunix.rewards.checks import Budget, CheckReport, Kind, Problem, check_reward, measure_speed
-from agent_tunix.rewards.checks.scoring import Scorer
+from agent_tunix.workbench.checks import Budget, CheckReport, Kind, Problem, check_reward, measure_speed
+from agent_tunix.workbench.checks.scoring import Scorer
 from tests.raising import raises
 from tests.rewards.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
 from tests.rewards.checks.planted import PLANTED

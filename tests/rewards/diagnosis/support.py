@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from agent_tunix.rewards.diagnosis import Finding, RunContext, diagnose
 from agent_tunix.rewards.resolve import read_components, resolve_reward
+from agent_tunix.workbench.diagnosis import Finding, RunContext, diagnose
 
 SETTINGS = {
     "generation.max_generation_steps": 32,

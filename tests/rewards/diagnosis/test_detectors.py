@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.rewards.diagnosis import NAMES, Severity, diagnose
+from agent_tunix.workbench.diagnosis import NAMES, Severity, diagnose
 from tests.rewards.diagnosis.support import (
     MIXTURE,
     Row,

@@ -9,8 +9,8 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.config.schema import Config
 from agent_tunix.rewards import resolve_reward
-from agent_tunix.rewards.diagnosis import RunContext, diagnose
-from agent_tunix.rewards.diagnosis.edits import add_component, assign, change_component, write
+from agent_tunix.workbench.diagnosis import RunContext, diagnose
+from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component, write
 from tests.rewards.diagnosis.support import SETTINGS, make_context
 from tests.rewards.diagnosis.test_detectors import SICK
 

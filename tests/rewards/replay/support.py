@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from agent_tunix.rewards import Mixture, Sample
-from agent_tunix.rewards.replay import RecordedStep
+from agent_tunix.workbench.replay import RecordedStep
 
 G = 4
 

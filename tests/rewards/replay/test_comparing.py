@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_tunix.rewards import Mixture
-from agent_tunix.rewards.replay import Comparison, compare, replay
-from agent_tunix.rewards.replay.comparing import spearman
+from agent_tunix.workbench.replay import Comparison, compare, replay
+from agent_tunix.workbench.replay.comparing import spearman
 from tests.rewards.replay.support import G, record
 from tests.rewards.support import by_column
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.rewards import Mixture
-from agent_tunix.rewards.replay import repeat
+from agent_tunix.workbench.replay import repeat
 from tests.rewards.replay.support import G, record
 from tests.rewards.support import by_column, component
 

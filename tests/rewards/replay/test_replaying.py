@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, Outcome
 from agent_tunix.rewards.mixture.schedules import Schedule, read_weight
-from agent_tunix.rewards.replay import Unreplayable, compare, replay
+from agent_tunix.workbench.replay import Unreplayable, compare, replay
 from tests.raising import raises
 from tests.rewards.replay.support import G, record
 from tests.rewards.support import by_column, component

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.policy.directory import EMBEDDED_MODEL
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.rewards.replay import Unreplayable
 from agent_tunix.service.replaying.stored_reward import choose_counterpart
+from agent_tunix.workbench.replay import Unreplayable
 from tests.raising import raises
 from tests.service.replaying.support import saved
 

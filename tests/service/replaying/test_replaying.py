@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from agent_tunix.errors import AgentTunixError, RewardError, UploadError
-from agent_tunix.rewards.replay import Unreplayable
 from agent_tunix.service import ReplayLimits
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying import Replayed, ReplayRequest, Replays, StepRange, replay_source, running
 from agent_tunix.service.runs.view import RunView
+from agent_tunix.workbench.replay import Unreplayable
 from tests.raising import raises
 from tests.service.replaying.support import DOUBLED, MIXED, POLITENESS, REVERSED, G, saved, write_run
 

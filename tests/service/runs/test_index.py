@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from agent_tunix.runs.directory import hold
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs import index
 from agent_tunix.service.runs.index import RunIndex
-from agent_tunix.training.run_directory import hold
 from tests.tracking.report.support import write_run
 
 

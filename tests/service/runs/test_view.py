@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.rewards.diagnosis import Finding, Severity
 from agent_tunix.service.runs import metrics
 from agent_tunix.service.runs.metrics import MetricsTail
 from agent_tunix.service.runs.view import RunView
 from agent_tunix.tracking.findings_file import FindingsFile
 from agent_tunix.tracking.metrics_file import MetricsFile, cut_after
+from agent_tunix.workbench.diagnosis import Finding, Severity
 from tests.tracking.report.support import write_run
 
 

@@ -23,9 +23,9 @@ from typing import Any
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.execution.isolation.requirements import REMEDY_FOR_UPLOADS, unavailable
 from agent_tunix.rewards.execution import plain_wire, wire
-from agent_tunix.rewards.execution.connection import Connection
 from agent_tunix.rewards.execution.executor import Job
-from agent_tunix.rewards.execution.nursery_client import NurseryClient
+from agent_tunix.rewards.execution.processes.connection import Connection
+from agent_tunix.rewards.execution.processes.nursery_client import NurseryClient
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, renumber
 from agent_tunix.rewards.execution.traces import last_frame

@@ -29,9 +29,10 @@ import numpy as np
 from agent_tunix.execution.isolation import lock
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
 from agent_tunix.rewards.calling import Reward
-from agent_tunix.rewards.execution import linux, plain_wire, wire
+from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
+from agent_tunix.rewards.execution.processes import linux
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score

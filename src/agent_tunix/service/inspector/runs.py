@@ -8,7 +8,6 @@ from fastapi import FastAPI, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_tunix.rewards.diagnosis import Finding
 from agent_tunix.service.answers import Json
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import anchor_of, place_of
@@ -16,6 +15,7 @@ from agent_tunix.service.runs.curves import Look
 from agent_tunix.service.runs.files import finite
 from agent_tunix.service.state import service_of
 from agent_tunix.tracking.report.pictures import chart_to_data
+from agent_tunix.workbench.diagnosis import Finding
 
 _RUNS_A_PAGE = 50
 _SEVERITIES = ("error", "warning", "info")

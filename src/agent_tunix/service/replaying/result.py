@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.rewards import Outcome, Score
-from agent_tunix.rewards.replay import Comparison, ReplayedStep
-from agent_tunix.rewards.replay.comparing import spearman
 from agent_tunix.service.replaying.stored_reward import Counterpart
+from agent_tunix.workbench.replay import Comparison, ReplayedStep
+from agent_tunix.workbench.replay.comparing import spearman
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,6 @@ from typing import Any, TypedDict, cast
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards import Component, Mixture
-from agent_tunix.rewards.replay import RecordedStep, ReplayedStep, compare, contrast, replay
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying.result import Replayed, Tally
@@ -22,6 +21,7 @@ from agent_tunix.service.runs.view import RunView
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.store import Format
 from agent_tunix.store.uploads import check_upload
+from agent_tunix.workbench.replay import RecordedStep, ReplayedStep, compare, contrast, replay
 
 # Scalings of the advantage that look at more than the group.
 _OVER_THE_BATCH = ("batch", "component")

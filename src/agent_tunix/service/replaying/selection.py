@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from agent_tunix.rewards.mixture import totals_that_train
-from agent_tunix.rewards.replay import RecordedStep, Unreplayable
 from agent_tunix.service.runs.rollouts import StoredRollouts
 from agent_tunix.service.runs.selection import Reading
 from agent_tunix.tracking.rollouts import StoredStep
+from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 
 
 @dataclass(frozen=True, slots=True)

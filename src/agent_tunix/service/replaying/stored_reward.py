@@ -14,9 +14,9 @@ from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.mixture.gates import read_requires
 from agent_tunix.rewards.mixture.routes import read_route
 from agent_tunix.rewards.mixture.schedules import read_weight
-from agent_tunix.rewards.replay import RecordedStep, Unreplayable
 from agent_tunix.rewards.transforms import read_transforms
 from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 
 # What may be asked for besides the name of a component.
 TOTAL = "total"

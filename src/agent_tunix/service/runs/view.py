@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.rewards.diagnosis import Finding
 from agent_tunix.service.runs.curves import LiveCurves
 from agent_tunix.service.runs.files import open_plain, parse_object
 from agent_tunix.service.runs.metrics import MetricsPage, MetricsTail
 from agent_tunix.service.runs.rollouts import StoredRollouts
 from agent_tunix.service.runs.summary import read_config
+from agent_tunix.workbench.diagnosis import Finding
 
 _COMPONENT = re.compile(r"rewards/([^/]+)/mean")
 _MAX_FINDINGS_BYTES = 4 * 2**20

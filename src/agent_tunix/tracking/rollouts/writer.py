@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent_tunix.closing import Closing
 from agent_tunix.config.schema import RolloutsConfig
 from agent_tunix.tracking.background import MOMENT_S
-from agent_tunix.tracking.closing import Closing
 from agent_tunix.tracking.rollouts.files import FileInProgress
 from agent_tunix.tracking.rollouts.rows import to_table
 from agent_tunix.tracking.rollouts.schema import StoredStep

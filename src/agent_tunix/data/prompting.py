@@ -1,0 +1,152 @@
+"""Examples → prompts that fit, as the token ids that the model sees."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.schema import Config, PromptConfig
+from agent_tunix.data import (
+    Dropped,
+    Example,
+    PromptEncoder,
+    RowError,
+    draw_few_shot,
+    few_shot_messages,
+    filter_over_long,
+    iter_examples,
+    load_examples,
+    shown_problems,
+)
+from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.errors import DataError, ModelError
+from agent_tunix.policy.chat.chat_template import read_chat_template
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+
+# Rows at the beginning of a stream among which worked examples are drawn.
+_DRAWN_FROM = 1000
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Examples whose prompts fit, encoded.
+
+    Attributes:
+        examples: In the order of their source.
+        messages: The conversation of each, before the model's turn.
+        token_ids: One list for each.
+        dropped: Those that did not fit, or of which no prompt can be made.
+    """
+
+    examples: Sequence[Example]
+    messages: Sequence[Sequence[dict[str, str]]]
+    token_ids: Sequence[Sequence[int]]
+    dropped: Dropped
+
+    def batch(self, rows: Sequence[int] | np.ndarray) -> PromptBatch:
+        """The prompts of some rows."""
+        chosen = [self.examples[row] for row in rows]
+        return PromptBatch(
+            prompts=[example.prompt for example in chosen],
+            messages=[self.messages[row] for row in rows],
+            token_ids=[self.token_ids[row] for row in rows],
+            columns=[example.columns for example in chosen],
+        )
+
+
+def settle_prompts(config: Config) -> Config:
+    """The configuration whose prompts depend on nothing outside it.
+
+    A chat template's file is read, and worked examples are drawn from the training rows, which are read for it.
+
+    Raises:
+        ConfigError, DataError: The file or the rows cannot be read, or there are too few rows to draw from.
+    """
+    prompt = config.prompt
+    if prompt.num_few_shot:
+        prompt = draw_few_shot(prompt, _rows_to_draw_from(config), config.seed)
+    if prompt.chat_template is not None:
+        prompt = dataclasses.replace(prompt, chat_template=read_chat_template(prompt.chat_template))
+    return dataclasses.replace(config, prompt=prompt)
+
+
+def _rows_to_draw_from(config: Config) -> Sequence[Example]:
+    """The training rows; of a stream, the first ones of each set."""
+    if not config.data.streaming:
+        return load_examples(config, "train").examples
+    parts: list[tuple[str | None, Config]] = [(name, one.config) for name, one in data_sets(config).items()]
+    streams = (iter_examples(part, "train", Dropped(), name) for name, part in parts or [(None, config)])
+    return [example for stream in streams for example in itertools.islice(stream, _DRAWN_FROM)]
+
+
+def fingerprint_prompts(prompt: PromptConfig, tokenizer: Tokenizer) -> str:
+    """A hash of all that makes token ids of a row: settled prompts, the chat template as it renders, the tokenizer."""
+    plain = PromptEncoder(tokenizer, dataclasses.replace(prompt, template=None, few_shot=[]))
+    probe = plain.encode(plain.messages(Example("How many are 1,234 + 5?", {}, 1)))
+    decisive = [probe, few_shot_messages(prompt), prompt.template, tokenizer.fingerprint]
+    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:16]
+
+
+def encode_examples(
+    examples: Sequence[Example], tokenizer: Tokenizer, config: Config, *, may_be_empty: bool = False
+) -> Prompts:
+    """Encode every example, and leave out the prompts that are too long or refuse them, as configured.
+
+    Left out, too, are the problems of the worked examples, and conversations that the model or its chat template cannot
+    continue.
+
+    Args:
+        examples: Training or held-out ones.
+        tokenizer: The policy's, made with the same `prompt`.
+        config: What `settle_prompts` gave.
+        may_be_empty: Whether none may be left, as of a few rows of a stream.
+
+    Raises:
+        DataError: A prompt is too long and `generation.over_long` is refuse, or none is left.
+        ConfigError, ModelError: Prompts cannot be made at all, whatever the example.
+    """
+    encoder = PromptEncoder(tokenizer, config.prompt)
+    shown = shown_problems(config.prompt)
+    asked, conversations, parts = [], [], []
+    refused = Dropped()
+    for example in examples:
+        if example.prompt.strip() in shown:
+            refused.add("shown as a worked example", example.index)
+            continue
+        try:
+            messages = encoder.messages(example)
+            parts.append(encoder.split(messages))
+        except RowError as error:
+            refused.add(error.reason, example.index, error.detail)
+            continue
+        except ModelError as error:
+            refused.add("refused by the chat template", example.index, str(error))
+            continue
+        asked.append(example)
+        conversations.append(messages)
+    if not asked and not may_be_empty:
+        raise DataError(
+            f"no prompt can be made of the {len(examples)} examples: {refused.describe()}", code="no_prompts"
+        )
+    token_ids = tokenizer.encode_prompts(parts)
+    generation = config.generation
+    _, too_long = filter_over_long(
+        asked,
+        [len(ids) for ids in token_ids],
+        generation.max_prompt_length,
+        generation.over_long,
+        may_be_empty=may_be_empty,
+    )
+    refused.absorb(too_long)
+    rows = [row for row, ids in enumerate(token_ids) if len(ids) <= generation.max_prompt_length]
+    return Prompts(
+        [asked[row] for row in rows],
+        [conversations[row] for row in rows],
+        [token_ids[row] for row in rows],
+        refused,
+    )

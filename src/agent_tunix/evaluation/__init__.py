@@ -1,0 +1,1 @@
+"""Accuracy, pass@k and their intervals, of a run or a checkpoint."""

@@ -1,0 +1,52 @@
+"""What a run's own reward says of completions of held-out problems."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from agent_tunix.config.schema import Config
+from agent_tunix.evaluation.intervals import mean_interval
+from agent_tunix.rewards import Mixture, Sample
+from agent_tunix.runs.reward_setup import make_reward_runner
+
+
+def score_held_out(
+    mixture: Mixture, config: Config, samples: Sequence[Sequence[Sample]], step: int
+) -> tuple[dict[str, float | None], list[list[float | None]]]:
+    """Score completions with the reward that trained.
+
+    Args:
+        mixture: The reward.
+        config: Says where and within which limits it runs.
+        samples: For each of P problems its N samples, which are a group.
+        step: Of the checkpoint: weights that follow a schedule are those of this step.
+
+    Returns:
+        `eval/rewards/total/mean` with its 95 % interval over the problems, `eval/rewards/<component>/mean` of the raw
+        values, and `eval/rewards/num_unscored`; means are None where nothing was scored. And the totals, [P][N].
+    """
+    flat = [dataclasses.replace(sample, step=step) for of_problem in samples for sample in of_problem]
+    with make_reward_runner(mixture, config.rewards) as runner:
+        scores = runner.reward.score(flat)
+    totals = [score.value for score in scores]
+    metrics: dict[str, float | None] = {
+        "eval/rewards/total/mean": _mean(totals),
+        "eval/rewards/num_unscored": sum(total is None for total in totals),
+    }
+    passes = len(samples[0])
+    rows = [totals[start : start + passes] for start in range(0, len(totals), passes)]
+    means = np.array([mean for row in rows if (mean := _mean(row)) is not None])
+    if means.size:
+        counts = np.array([sum(value is not None for value in row) for row in rows])
+        low, high = mean_interval(means, counts[counts > 0])
+        metrics |= {"eval/rewards/total/mean_low": low, "eval/rewards/total/mean_high": high}
+    for component in mixture.components:
+        metrics[f"eval/rewards/{component.name}/mean"] = _mean([one.components.get(component.name) for one in scores])
+    return metrics, rows
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,173 @@
+"""What `evaluate.py` is asked: which model, on which problems, against which other. Importing it loads no JAX."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.checks import check
+from agent_tunix.config.compose import EVALUATE_GROUPS, compose_overrides, with_values
+from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.errors import ConfigError
+from agent_tunix.regular_files import read_regular
+from agent_tunix.rewards import Mixture
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.trust import data_parts, settle_trust
+from agent_tunix.runs.weights.trained_policy import FoundRun, Step, check_step, find_run
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to be measured.
+
+    Attributes:
+        run: The run, its configuration with the evaluation asked for; of a model as it is, a run's defaults.
+        step: Which checkpoint; None for the latest whole one, 0 for the model before training, `best` for the best.
+        name: The run's directory, or the model's.
+        is_run: Whether there is a run.
+    """
+
+    run: FoundRun
+    step: Step
+    name: str
+    is_run: bool = True
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be measured.
+
+    Attributes:
+        subject: The model.
+        other: One that answers the same problems, to compare with.
+        mixture: The run's reward, if it is to score the completions.
+        replaced: Group → key → value of what replaces the run's own configuration.
+        output: The JSON file to write; None: one in the run's directory, or in the working directory.
+    """
+
+    subject: Subject
+    other: Subject | None = None
+    mixture: Mixture | None = None
+    replaced: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    output: Path | None = None
+
+    @property
+    def root(self) -> Path:
+        """The run's directory, or the working directory where there is none."""
+        return self.subject.run.root
+
+
+def read_request(asked: EvaluateConfig) -> Request:
+    """Find the run and check what can be checked without JAX.
+
+    Raises:
+        ConfigError: `checkpoint_dir` is no run, or a value is out of range.
+        DataError, RewardError: The run's reward is asked for and cannot be had.
+    """
+    replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
+    subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
+    working_directory = Path.cwd()
+    if subject.is_run:
+        working_directory = _working_directory(subject.run.root)
+        config = settle_trust(
+            subject.run.config,
+            subject.run.root,
+            working_directory=working_directory,
+            trust=asked.trust,
+            own_parts=data_parts(with_values(Config(), replaced), subject.run.root),
+            with_reward=asked.with_rewards,
+            with_data=True,
+        )
+        subject = dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
+    other = None
+    if asked.compare_with is not None:
+        # Its own model and prompt; the problems are those of the first.
+        data = {group: values for group, values in replaced.items() if group == "data"}
+        other = _read_subject("compare_with", asked.compare_with, "compare_step", asked.compare_step, asked, data)
+        settled = settle_trust(
+            other.run.config,
+            other.run.root,
+            working_directory=Path.cwd(),
+            trust=asked.trust,
+            own_parts=data_parts(with_values(Config(), data), other.run.root),
+            with_reward=False,
+            with_data=True,
+        )
+        other = dataclasses.replace(other, run=dataclasses.replace(other.run, config=settled))
+    elif asked.compare_step is not None:
+        raise ConfigError("compare_step needs compare_with, the directory of a run", code="compare_step_without_run")
+    mixture = None
+    if asked.with_rewards:
+        if not subject.is_run:
+            raise ConfigError(
+                "with_rewards=true scores with the reward of a run; give one by checkpoint_dir=RUN",
+                code="rewards_without_run",
+            )
+        mixture = preflight(subject.run.config, working_directory, subject.run.root).mixture
+    output = None if asked.output is None else Path(asked.output).expanduser().absolute()
+    if output is not None and output.suffix == ".jsonl":
+        raise ConfigError(
+            f"output={asked.output} should be a JSON file; the problems go into a .jsonl beside it",
+            code="invalid_output",
+        )
+    return Request(subject, other, mixture, replaced, output)
+
+
+def _read_subject(
+    key: str,
+    directory: str | None,
+    step_key: str,
+    step: object,
+    asked: EvaluateConfig,
+    replaced: Mapping[str, Mapping[str, Any]],
+) -> Subject:
+    checked = check_step(step, step_key)
+    if directory is None:
+        return _plain_model(checked, asked, replaced)
+    run = find_run(directory, key)
+    config = _with_evaluation(with_values(run.config, replaced), asked)
+    return Subject(dataclasses.replace(run, config=config), checked, str(run.root))
+
+
+def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
+    """A model directory without a run: all else is a run's defaults."""
+    model = dict(replaced.get("model", {}))
+    path = model.get("path")
+    if not isinstance(path, str):
+        raise ConfigError(
+            "checkpoint_dir is required: the directory of a run, e.g. checkpoint_dir=outputs/…; or model.path=DIR, the"
+            " directory of a model",
+            code="missing_checkpoint_dir",
+        )
+    if step not in (None, 0):
+        raise ConfigError(
+            f"step={step} is that of a run's checkpoint; a model directory has none", code="step_without_run"
+        )
+    model.setdefault("model_family", None)  # whichever its config.json says
+    model.setdefault("model_size", Path(path).name)
+    config = with_values(compose_overrides([]), {**replaced, "model": model})
+    run = FoundRun(Path.cwd(), _with_evaluation(config, asked), Path.cwd() / "checkpoints")
+    return Subject(run, 0, path, is_run=False)
+
+
+def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
+    evaluation = dataclasses.replace(
+        config.evaluation,
+        inference_config=asked.inference_config,
+        num_passes=asked.num_passes,
+        num_samples=config.evaluation.num_samples if asked.num_samples is None else asked.num_samples,
+    )
+    config = dataclasses.replace(config, evaluation=evaluation)
+    check(config)
+    return config
+
+
+def _working_directory(root: Path) -> Path:
+    """Where the run was started, in which its reward's files are looked up; or where we are."""
+    try:
+        recorded = Path(json.loads(read_regular(root / "environment.json"))["working_directory"])
+        return recorded if recorded.is_dir() else Path.cwd()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return Path.cwd()

@@ -1,0 +1,1 @@
+"""Memory, work and time of a run, before it runs."""

@@ -1,0 +1,193 @@
+"""What a run will take: memory of a device, seconds a step, tokens a second, and cost; loads no JAX.
+
+A phase takes as long as the slowest of its three: computing, reading the device's own memory, and sending to others,
+each at a share of what the device's data sheet promises. Rewards, compiling, start and saving come on top.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from agent_tunix.config.mesh_shape import MeshShape
+from agent_tunix.config.schema import Config
+from agent_tunix.planning.accelerators import Accelerator
+from agent_tunix.planning.memory import USABLE_MEMORY, MemoryPlan, plan_memory
+from agent_tunix.planning.work import Work, work_of_sampling, work_of_step
+from agent_tunix.policy.architecture import Architecture
+
+_LARGEST_GROUP = 1 << 14
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What is got of what a data sheet promises, 0 to 1.
+
+    Attributes:
+        utilisation: Of the operations a second.
+        bandwidth_utilisation: Of the bytes a second, of memory and of links.
+    """
+
+    utilisation: float = 0.3
+    bandwidth_utilisation: float = 0.6
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a step.
+
+    Attributes:
+        work: What it does.
+        seconds: How long that takes; None where the device's speed is not known.
+        bound: What takes that long: compute, memory or links; "" where it is not known.
+    """
+
+    work: Work
+    seconds: float | None
+    bound: str
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A run on some devices.
+
+    Attributes:
+        memory: Of one device.
+        available: Bytes of a device that can be used.
+        phases: Of a step, by name.
+        evaluation: All phases of one evaluation, by name.
+        sampled_tokens: Of a step, N × T.
+        steps: Of the run; None: not known before the data is read.
+        evaluations: Of the run.
+        largest_micro_batch: The largest divisor of training.batch_size that fits; None: not even 1 does.
+        largest_group: The largest grpo.num_generations that fits with training.micro_batch_size=1; None: none does.
+    """
+
+    memory: MemoryPlan
+    available: int
+    phases: Mapping[str, Phase]
+    evaluation: Mapping[str, Phase]
+    sampled_tokens: int
+    steps: int | None
+    evaluations: int
+    largest_micro_batch: int | None
+    largest_group: int | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the run fits into a device as it is configured."""
+        return self.memory.total <= self.available
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Of a step, without rewards."""
+        return _total(self.phases)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Sampled tokens over the whole step, on all devices."""
+        return None if self.step_seconds is None else self.sampled_tokens / self.step_seconds
+
+    @property
+    def run_seconds(self) -> float | None:
+        """Of all steps and evaluations."""
+        evaluation = _total(self.evaluation)
+        if self.steps is None or self.step_seconds is None or evaluation is None:
+            return None
+        return self.steps * self.step_seconds + self.evaluations * evaluation
+
+
+def forecast_run(
+    architecture: Architecture,
+    config: Config,
+    device: Accelerator,
+    shape: MeshShape,
+    compute_bytes: int,
+    assumptions: Assumptions | None = None,
+) -> Forecast:
+    """Add up a run.
+
+    Args:
+        architecture: Of the policy.
+        config: The run; its own `model.mesh_shape` is not asked.
+        device: What each device of the mesh is.
+        shape: Of the mesh.
+        compute_bytes: Of a number in the type that the policy computes in: 4 or 2.
+        assumptions: What is got of what the device promises.
+    """
+    assumptions = assumptions or Assumptions()
+    available = round(USABLE_MEMORY * device.memory_bytes)
+
+    def fits(batch: int, micro_batch: int, group: int) -> bool:
+        tried = replace(
+            config,
+            training=replace(
+                config.training,
+                batch_size=batch,
+                micro_batch_size=micro_batch,
+                gradient_accumulation_steps=None,
+            ),
+            grpo=replace(config.grpo, num_generations=group),
+        )
+        return plan_memory(architecture, tried, compute_bytes, shape).total <= available
+
+    def timed(works: Mapping[str, Work]) -> dict[str, Phase]:
+        return {name: _time(work, device, shape, assumptions) for name, work in works.items()}
+
+    batch, group = config.training.batch_size, config.grpo.num_generations
+    steps = config.training.num_batches
+    every = config.training.eval_every_n_steps
+    steps = None if steps is None else steps * config.training.num_epochs
+    return Forecast(
+        memory=plan_memory(architecture, config, compute_bytes, shape),
+        available=available,
+        phases=timed(work_of_step(architecture, config, compute_bytes, shape)),
+        evaluation=timed(
+            work_of_sampling(
+                architecture,
+                config,
+                compute_bytes,
+                shape,
+                prompts=config.evaluation.num_samples * config.evaluation.num_passes,
+                group=1,
+                batches=-(-config.evaluation.num_samples // config.evaluation.batch_size)
+                * config.evaluation.num_passes,
+            )
+        ),
+        sampled_tokens=batch * group * config.generation.max_generation_steps,
+        steps=steps,
+        # Before the first step, after the last, and between.
+        evaluations=2 + ((steps - 1) // every if steps and every else 0),
+        largest_micro_batch=next(
+            (size for size in range(batch, 0, -1) if batch % size == 0 and fits(batch, size, group)), None
+        ),
+        largest_group=_largest(lambda size: fits(batch, 1, size), shape.row_shards),
+    )
+
+
+def _time(work: Work, device: Accelerator, shape: MeshShape, assumptions: Assumptions) -> Phase:
+    if device.flops is None:
+        return Phase(work, None, "")
+    share = assumptions.bandwidth_utilisation
+    seconds = {"compute": work.flops / (shape.size * device.flops * assumptions.utilisation)}
+    if device.bandwidth is not None:
+        seconds["memory"] = work.read / (device.bandwidth * share)
+    if device.link is not None:
+        seconds["links"] = work.sent / (device.link * share)
+    bound = max(seconds, key=lambda name: seconds[name])
+    return Phase(work, seconds[bound], bound)
+
+
+def _total(phases: Mapping[str, Phase]) -> float | None:
+    known = [phase.seconds for phase in phases.values() if phase.seconds is not None]
+    return sum(known) if len(known) == len(phases) else None
+
+
+def _largest(fits: Callable[[int], bool], unit: int) -> int | None:
+    """The largest multiple of a unit, from 2 on, that fits, found by halves: what is more needs no less memory."""
+    first = max(unit, 2)
+    if not fits(first):
+        return None
+    low, high = first // unit, _LARGEST_GROUP // unit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle * unit) else (low, middle - 1)
+    return low * unit

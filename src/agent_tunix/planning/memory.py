@@ -1,0 +1,273 @@
+"""What a run will hold in memory, added up before anything is loaded; loads no JAX.
+
+Weights, adapter, optimiser and cache are exact; what compiled programs hold besides is an estimate, since the compiler
+decides what it keeps and for how long. Its factors were fitted to programs compiled for a CPU in float32
+(`benchmarks/forecast.py` prints how far they are off), where nothing of attention is fused away.
+
+Axes: B prompts, G completions each, N = B × G, P prompt slots, T completion slots; of a micro-batch b and n.
+"""
+
+import math
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.mesh_shape import MeshShape
+from agent_tunix.config.schema import Config, ModelConfig
+from agent_tunix.errors import ConfigError
+from agent_tunix.planning.cache_plan import plan_cache
+from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.files.tensors import CODE_BITS, Tensor, block_size, list_tensors
+from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
+
+ONE_DEVICE = MeshShape(1, 1, 1)
+# Of a device's memory; the rest is left to the compiler's own buffers and to the pieces that memory falls into.
+USABLE_MEMORY = 0.9
+# Numbers that the logits of a chunk of tokens may have (`grpo/logps.py`): 16 MB in float32.
+CHUNK_NUMBERS = 1 << 22
+
+_FLOAT32 = 4
+# What an optimiser keeps, in float32 numbers for each that it trains; of Adafactor's rows and columns there are few.
+_MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
+# Fitted: what a layer keeps of a token for its backward pass, in units of the residual stream, of the queries, of the
+# keys and of the MLP's width, and of each number of attention's shares; how much more there is while a layer that is
+# computed again goes backward; how often logits exist at once, of a chunk in the update and of all rows in sampling.
+_KEPT_HIDDEN, _KEPT_QUERIES, _KEPT_KEYS, _KEPT_INNER, _KEPT_SHARES = 4.5, 6.5, 5.0, 7.0, 1.3
+_REMAT_BACKWARD = 1.25
+_UPDATE_LOGITS, _SAMPLING_LOGITS = 2.0, 4.5
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes of each part, on one device.
+
+    Attributes:
+        weights: The policy's, quantised or not, without adapter.
+        adapter: A and B of every adapted projection.
+        reference: What the reference policy has for itself: a copy of what trains; 0 without a KL penalty.
+        optimizer: Moments of all that trains, as many as the optimiser has, and the sum of gradients where an
+            update has several micro-batches.
+        cache: Sampling: keys and values of the prompts and completions of a step, or of an evaluation where those are
+            more.
+        sampling: Sampling: a layer that reads the prompts, and the logits of the tokens that are drawn.
+        gradients: Update: a gradient of all that trains, and what that was before, in case it is not finite.
+        activations: Update: what the layers keep of a micro-batch for the backward pass.
+        recomputed: Update: with rematerialisation, what the one layer has that is computed again.
+        logits: Update: those of a chunk of tokens and their gradient, and a copy of the matrix they are made with.
+    """
+
+    weights: int
+    adapter: int
+    reference: int
+    optimizer: int
+    cache: int
+    sampling: int
+    gradients: int
+    activations: int
+    recomputed: int
+    logits: int
+
+    @property
+    def held(self) -> int:
+        """What is there throughout the run."""
+        return self.weights + self.adapter + self.reference + self.optimizer
+
+    @property
+    def while_sampling(self) -> int:
+        """What sampling adds."""
+        return self.cache + self.sampling
+
+    @property
+    def while_updating(self) -> int:
+        """What an update adds: of logits, layers and gradients, those of one moment of the backward pass.
+
+        It begins with the logits; then activations go as gradients come.
+        """
+        return max(self.activations + max(self.logits, self.recomputed), self.gradients + self.recomputed)
+
+    @property
+    def total(self) -> int:
+        """The most there is at any time: sampling is over when an update begins."""
+        return self.held + max(self.while_sampling, self.while_updating)
+
+    def for_sampling(self) -> "MemoryPlan":
+        """What is held where nothing trains."""
+        trained = ("reference", "optimizer", "gradients", "activations", "recomputed", "logits")
+        return replace(self, **dict.fromkeys(trained, 0))
+
+    def describe(self) -> str:
+        """One line with every part in GB."""
+        parts = {name: value for name, value in vars(self).items() if value}
+        return ", ".join(f"{name} {gigabytes(value)}" for name, value in parts.items())
+
+
+def plan_memory(
+    architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape = ONE_DEVICE
+) -> MemoryPlan:
+    """Add up what one device of a mesh holds in a run of this configuration.
+
+    Args:
+        architecture: Of the policy.
+        config: The run; its own `model.mesh_shape` is not asked.
+        compute_bytes: Of a number in the type that the policy computes in: 4 or 2.
+        shape: Of the mesh.
+    """
+    a, model = architecture, config.model
+    tensors = list_tensors(a)
+    weights = sum(_weight_bytes(tensor, model, compute_bytes, shape) for tensor in tensors)
+    adapter = sum(_adapter_bytes(tensor, model, shape) for tensor in tensors if _is_adapted(tensor, model))
+    trained = adapter if model.lora_rank > 0 else weights
+    batch, group = config.training.batch_size, config.grpo.num_generations
+    prompt = config.generation.max_prompt_length
+    prompts, completions = _share(batch, shape), _share(batch * group, shape)
+    numbers_read = prompts * prompt * _numbers_read(a, shape) + prompts * _part(a.num_heads, shape.tp) * prompt**2
+    layer = _layer_bytes(a, config, compute_bytes, shape)
+    accumulates = micro_batch_size(config) < batch
+    return MemoryPlan(
+        weights=weights,
+        adapter=adapter,
+        reference=trained if config.grpo.beta != 0.0 else 0,
+        optimizer=(_MOMENTS[config.optimizer.kind] + accumulates) * trained,
+        cache=plan_cache(a, config, compute_bytes, shape).bytes,
+        sampling=numbers_read * compute_bytes
+        + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32),
+        gradients=2 * trained,
+        activations=a.num_layers * (_input_bytes(a, config, compute_bytes, shape) if model.remat else layer),
+        recomputed=round(_REMAT_BACKWARD * layer) if model.remat else 0,
+        logits=_logits_bytes(a, config, compute_bytes, shape),
+    )
+
+
+def _share(rows: int, shape: MeshShape) -> int:
+    """Rows that a device has: of all that rows are divided over where that is even, else of the copies alone."""
+    for shards in (shape.row_shards, shape.data):
+        if rows % shards == 0:
+            return rows // shards
+    return rows
+
+
+def _part(size: int, devices: int) -> int:
+    """A size divided over devices, where that is even."""
+    return size // devices if size % devices == 0 else size
+
+
+def _is_adapted(tensor: Tensor, model: ModelConfig) -> bool:
+    return (
+        model.lora_rank > 0
+        and tensor.path[-1] == "kernel"
+        and matches(model.lora_module_path or DEFAULT_PATTERN, tensor.name.removesuffix(".weight"))
+    )
+
+
+def _weight_bytes(tensor: Tensor, model: ModelConfig, compute_bytes: int, shape: MeshShape) -> int:
+    # Vectors are not divided.
+    count = math.prod(tensor.shape) // (shape.fsdp * shape.tp if len(tensor.shape) == 2 else 1)
+    if model.lora_rank == 0:
+        return count * _FLOAT32
+    if model.quantization is None or tensor.path[-1] != "kernel" or tensor.path[0] != "layers":
+        return count * compute_bytes
+    inputs = tensor.shape[1]
+    return count * CODE_BITS[model.quantization] // 8 + count // block_size(inputs) * _FLOAT32
+
+
+def _adapter_bytes(tensor: Tensor, model: ModelConfig, shape: MeshShape) -> int:
+    """A is divided as the inputs of its projection are, B as the outputs."""
+    outputs, inputs = tensor.shape
+    # `tp` divides the inputs of what leads back to the residual stream, and the outputs of what leads away from it.
+    leads_back = tensor.path[-2] in ("o_proj", "down_proj")
+    of_inputs, of_outputs = (shape.tp, shape.fsdp) if leads_back else (shape.fsdp, shape.tp)
+    return model.lora_rank * (inputs // of_inputs + outputs // of_outputs) * _FLOAT32
+
+
+def _widths(a: Architecture, shape: MeshShape) -> tuple[int, int, int]:
+    """Widths of a device's queries, keys and MLP."""
+    heads, kv_heads = _part(a.num_heads, shape.tp), _part(a.num_kv_heads, shape.tp)
+    return heads * a.head_dim, kv_heads * a.head_dim, _part(a.intermediate_size, shape.tp)
+
+
+def _numbers_read(a: Architecture, shape: MeshShape) -> int:
+    """Numbers of a token that exist at once while a layer reads it."""
+    queries, keys, inner = _widths(a, shape)
+    return 2 * a.hidden_size + 2 * queries + 2 * keys + 3 * inner
+
+
+def _layer_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
+    """What a layer keeps of a micro-batch: what goes in and out of its parts, and attention's shares in float32.
+
+    A prompt is read once and its completions attend to it.
+    """
+    queries, keys, inner = _widths(a, shape)
+    of_token = _KEPT_HIDDEN * a.hidden_size + _KEPT_QUERIES * queries + _KEPT_KEYS * keys + _KEPT_INNER * inner
+    prompts, completions, prompt, completion = _micro_batch(config, shape)
+    tokens = prompts * prompt + completions * completion
+    shares = prompts * prompt**2 + completions * completion * (completion + prompt)
+    return round(tokens * of_token * compute_bytes + _KEPT_SHARES * shares * _part(a.num_heads, shape.tp) * _FLOAT32)
+
+
+def _micro_batch(config: Config, shape: MeshShape) -> tuple[int, int, int, int]:
+    """A device's b and n, and P and T."""
+    size = micro_batch_size(config)
+    lengths = config.generation.max_prompt_length, config.generation.max_generation_steps
+    return _share(size, shape), _share(size * config.grpo.num_generations, shape), *lengths
+
+
+def _input_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
+    """The residual stream of a micro-batch before a layer."""
+    prompts, completions, prompt, completion = _micro_batch(config, shape)
+    return (prompts * prompt + completions * completion) * a.hidden_size * compute_bytes
+
+
+def _logits_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
+    _, completions, _, completion = _micro_batch(config, shape)
+    numbers = completions * completion * a.vocab_size
+    chunk = round(_UPDATE_LOGITS * min(CHUNK_NUMBERS, numbers) * _FLOAT32)
+    # In one piece no copy is made.
+    return chunk + (_part(a.vocab_size, shape.tp) * a.hidden_size * compute_bytes if numbers > CHUNK_NUMBERS else 0)
+
+
+def check_memory(plan: MemoryPlan, available: int) -> str | None:
+    """What to warn of where the plan is more than there is; None where it fits.
+
+    Args:
+        plan: Of the run.
+        available: Bytes of a device.
+
+    Raises:
+        ConfigError: The weights alone are more than there is.
+    """
+    if plan.weights + plan.reference > available:
+        raise ConfigError(
+            f"the weights alone need {gigabytes(plan.weights + plan.reference)}, and there are {gigabytes(available)}:"
+            f" {plan.describe()}. {_ADVICE}",
+            code="weights_too_large",
+        )
+    if plan.total > available:
+        return (
+            f"the run may need about {gigabytes(plan.total)}, and there are {gigabytes(available)}: {plan.describe()}."
+            f" {_ADVICE}"
+        )
+    return None
+
+
+_ADVICE = (
+    "Less: model.lora_rank=16 (no optimiser state or reference of the base), model.quantization=nf4,"
+    " model.dtype=bfloat16, model.remat=true, a smaller training.micro_batch_size, or more devices"
+    " along fsdp or tp of model.mesh_shape"
+)
+
+
+def host_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or less where a control group allows less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, int(Path(file).read_text()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def gigabytes(count: int) -> str:
+    """1.19 GB; small numbers in MB."""
+    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.2f} MB"

@@ -1,0 +1,84 @@
+"""The mesh that a configuration asks for, refused or chosen before a weight is loaded."""
+
+import logging
+
+import jax
+
+from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import ConfigError
+from agent_tunix.planning.cache_plan import check_cache, plan_cache
+from agent_tunix.planning.memory import MemoryPlan, check_memory, host_memory, plan_memory
+from agent_tunix.planning.mesh_choice import Devices, choose_mesh_shape, shape_problems
+from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.mesh import make_mesh, shape_of
+from agent_tunix.policy.model import compute_dtype
+
+_LOGGER = logging.getLogger("agent_tunix.model")
+
+
+def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | None) -> jax.sharding.Mesh:
+    """The mesh that `model.mesh_shape` asks for; what is chosen, and too little memory, are logged.
+
+    Args:
+        config: The run.
+        architecture: Of the policy.
+        num_rows: Rows of a micro-batch, which must be divided evenly; None: nothing trains. Then rows of any number are
+            sampled, and the mesh of a run that had more devices than there are here is chosen anew.
+
+    Raises:
+        ConfigError: There are too few devices, the model cannot be divided so, or its weights alone, or its keys and
+            values beside them, are more than the devices have.
+    """
+    shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
+    compute_bytes = compute_dtype(config.model.dtype).itemsize
+
+    def plan(shape: MeshShape) -> MemoryPlan:
+        whole = plan_memory(architecture, config, compute_bytes, shape)
+        return whole.for_sampling() if num_rows is None else whole
+
+    if num_rows is None and shape is not None and shape.size > jax.device_count():
+        _LOGGER.info("the mesh %s of the run needs more than the %d devices here", shape, jax.device_count())
+        shape = None
+    if shape is None:
+        choice = choose_mesh_shape(
+            architecture,
+            lambda shape: plan(shape).total,
+            _devices(),
+            num_rows=num_rows,
+            quantization=quantization,
+        )
+        shape = choice.shape
+        if jax.device_count() > 1:
+            _LOGGER.info("model.mesh_shape=auto: [data,fsdp,tp] = %s: %s", shape, choice.reason)
+    elif problems := shape_problems(architecture, shape, quantization):
+        raise ConfigError("\n".join(problems))
+    mesh = make_mesh(shape)
+    if warning := check_memory(plan(shape), available_memory(mesh) // shape.size):
+        _LOGGER.warning("%s", warning)
+    if num_rows is not None:
+        cache = plan_cache(architecture, config, compute_bytes, shape)
+        check_cache(cache, plan(shape).held, available_memory(mesh) // shape.size)
+    return mesh
+
+
+def available_memory(mesh: jax.sharding.Mesh) -> int:
+    """Bytes that the devices of a mesh have; on CPU they share what the machine has."""
+    each = _device_memory()
+    return host_memory() if each is None else each * shape_of(mesh).size
+
+
+def _devices() -> Devices:
+    memory = _device_memory()
+    return Devices(
+        count=jax.device_count(),
+        per_process=jax.local_device_count(),
+        memory=host_memory() // jax.local_device_count() if memory is None else memory,
+    )
+
+
+def _device_memory() -> int | None:
+    """Bytes of the smallest device of this process; None where they have none of their own."""
+    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.local_devices()]
+    known = [int(limit) for limit in limits if limit is not None]
+    return min(known) if len(known) == len(limits) else None

@@ -1,0 +1,158 @@
+"""What a step computes, reads and sends: operations and bytes of each phase; loads no JAX.
+
+As the program does it: a prompt is read once for its G completions, in sampling, in the reference's pass and in the
+update; attention is computed for all slots, those not to be seen included; an update goes through frozen matrices
+twice, forward and back, and through those that train three times; logits are computed again in the backward pass.
+
+Lengths are the longest there may be, `generation.max_prompt_length` and `max_generation_steps`; what is shorter is cut
+away, so that a step with shorter texts does less.
+
+Axes: B prompts, G completions each, N = B × G, P prompt slots, T completion slots.
+"""
+
+import math
+from dataclasses import dataclass
+
+from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.mesh_shape import MeshShape
+from agent_tunix.config.schema import Config
+from agent_tunix.planning.cache_plan import slot_bytes
+from agent_tunix.planning.memory import plan_memory
+from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.files.tensors import list_tensors
+
+_FLOAT32 = 4
+# Of the logits that a token is drawn from: written, and read for the choice and for its log-probability.
+_LOGITS_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Work:
+    """One phase.
+
+    Attributes:
+        flops: Floating-point operations, of all devices; a multiplication with its addition is two.
+        read: Bytes that a device reads of its memory.
+        sent: Bytes that a device sends to others.
+    """
+
+    flops: float
+    read: float
+    sent: float
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Operations of a model by what grows with them.
+
+    Attributes:
+        of_token: Through the matrices of the layers, for each token.
+        of_pair: Of attention, for each pair of a token and one it may see.
+        of_logits: For each token that logits are made of.
+    """
+
+    of_token: float
+    of_pair: float
+    of_logits: float
+
+
+def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
+    """Of one forward pass; an adapter of this rank is taken to be beside every matrix."""
+    a = architecture
+    matrices = [t.shape for t in list_tensors(a) if t.path[0] == "layers" and len(t.shape) == 2]
+    return Counts(
+        of_token=2.0 * sum(math.prod(shape) + lora_rank * sum(shape) for shape in matrices),
+        of_pair=4.0 * a.num_layers * a.num_heads * a.head_dim,
+        of_logits=2.0 * a.hidden_size * a.vocab_size,
+    )
+
+
+def work_of_sampling(
+    a: Architecture, config: Config, compute_bytes: int, shape: MeshShape, *, prompts: int, group: int, batches: int = 1
+) -> dict[str, Work]:
+    """Reading B prompts (`prefill`), and drawing G completions of each, token by token (`decode`).
+
+    Args:
+        a: Architecture of the policy.
+        config: The run, for its lengths.
+        compute_bytes: Of a number in the type that the policy computes in.
+        shape: Of the mesh.
+        prompts: B.
+        group: G.
+        batches: That these are sampled in, one after another; each goes through all weights.
+    """
+    counts = count_operations(a, config.model.lora_rank)
+    P, T = config.generation.max_prompt_length, config.generation.max_generation_steps
+    N = prompts * group
+    gathered = _gathered_weights(a, config, compute_bytes, shape)
+    cache = (prompts * P + N * T) / shape.row_shards * slot_bytes(a, compute_bytes, shape)
+    logits = _LOGITS_PASSES * N / shape.row_shards * a.vocab_size / shape.tp * _FLOAT32
+    return {
+        "prefill": Work(
+            flops=prompts * P * counts.of_token + prompts * P**2 * counts.of_pair + N * counts.of_logits,
+            read=batches * gathered,
+            sent=batches * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, prompts * P),
+        ),
+        "decode": Work(
+            flops=N * T * (counts.of_token + counts.of_logits + (P + T) * counts.of_pair),
+            read=T * (batches * gathered + cache + logits),
+            sent=T * batches * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, N * T),
+        ),
+    }
+
+
+def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> dict[str, Work]:
+    """Each phase of a step: prefill, decode, reference (with a KL penalty), and update."""
+    model = config.model
+    B, G = config.training.batch_size, config.grpo.num_generations
+    P, T = config.generation.max_prompt_length, config.generation.max_generation_steps
+    N = B * G
+    counts = count_operations(a, model.lora_rank)
+    frozen = model.lora_rank > 0
+    micro_batches = B // micro_batch_size(config)
+    tokens = B * P + N * T
+    layers, attention = tokens * counts.of_token, (B * P**2 + N * T * (P + T)) * counts.of_pair
+    logits = N * T * counts.of_logits
+    gathered = _gathered_weights(a, config, compute_bytes, shape)
+    one_way = _sent_tokens(a, compute_bytes, shape, tokens)
+    phases = work_of_sampling(a, config, compute_bytes, shape, prompts=B, group=G)
+    if config.grpo.beta != 0.0:
+        phases["reference"] = Work(
+            flops=layers + attention + logits,
+            read=micro_batches * gathered,
+            sent=micro_batches * _sent_weights(gathered, shape) + one_way,
+        )
+    passes = 3 if model.remat else 2
+    trained = plan_memory(a, config, compute_bytes, shape).gradients / 2
+    updates = config.grpo.num_iterations
+    phases["update"] = Work(
+        flops=updates
+        * (
+            layers * ((2 if frozen else 3) + model.remat)
+            + attention * (3 + model.remat)
+            + logits * (3 if frozen else 4)
+        ),
+        read=updates * micro_batches * passes * gathered,
+        sent=updates
+        * (
+            micro_batches * (passes * _sent_weights(gathered, shape) + 2 * trained * (shape.row_shards > 1))
+            + passes * one_way
+        ),
+    )
+    return phases
+
+
+def _gathered_weights(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> float:
+    """Bytes of weights that a device goes through in a pass: all but what `tp` leaves to others."""
+    return plan_memory(a, config, compute_bytes, MeshShape(1, 1, shape.tp)).weights
+
+
+def _sent_weights(gathered: float, shape: MeshShape) -> float:
+    """Bytes that come from the other devices of `fsdp` in a pass."""
+    return gathered * (shape.fsdp - 1) / shape.fsdp
+
+
+def _sent_tokens(a: Architecture, compute_bytes: int, shape: MeshShape, tokens: int) -> float:
+    """Bytes of the sums over `tp`, after attention and after the MLP of each layer."""
+    of_sum = 2 * (shape.tp - 1) / shape.tp * a.hidden_size * compute_bytes
+    return 2 * a.num_layers * of_sum * tokens / shape.row_shards

@@ -1,0 +1,277 @@
+"""The tokenizer of a Hugging Face directory: `tokenizer.json`, its special tokens and its chat template.
+
+Built on the `tokenizers` library alone, which reads every `tokenizer.json`; importing transformers for it would cost
+more than a second at every start.
+
+Two copies of the tokenizer are kept. `_special` reads "<|im_end|>" as that token. `_plain` reads it as twelve
+characters, and so must read whatever a user or a dataset wrote. A prompt holds both kinds of text, and must be encoded
+in one piece, because what a tokenizer makes of a text may depend on what stands before it (a word joined to its space,
+"▁" put before the first piece alone). So `_plain` also knows a guard for each special token: an added token with a text
+that nobody can have written, which stands in for the special token where the chat template wrote it.
+"""
+
+import functools
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as FastTokenizer
+
+from agent_tunix.config.schema import PromptConfig
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.chat.chat_template import ChatTemplate, find_chat_template, read_chat_template
+from agent_tunix.policy.files.directory import fingerprint_tokenizer
+from agent_tunix.regular_files import read_regular
+
+_NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+# Bounds the memory of what the library gives back besides ids.
+_ENCODED_AT_ONCE = 4096
+
+
+class Tokenizer:
+    """Text to token ids and back, as Tunix and the prompts room expect it.
+
+    Attributes:
+        eos_ids: Every token id that ends a completion, the tokenizer's own first.
+        vocab_size: Number of token ids, special tokens included.
+    """
+
+    def __init__(self, directory: Path, prompt: PromptConfig | None = None) -> None:
+        """Read the tokenizer of a model directory.
+
+        Args:
+            directory: The model directory.
+            prompt: Brings a chat template in place of the directory's own, its arguments and its date.
+
+        Raises:
+            ModelError: `tokenizer.json` is missing or damaged, the chat template is not Jinja, or no end-of-sequence
+                token is known.
+            ConfigError: The file of `prompt.chat_template` cannot be read.
+        """
+        self._directory = directory
+        path = directory / "tokenizer.json"
+        if not path.is_file():
+            raise ModelError(
+                f"{directory} has no tokenizer.json; save the tokenizer there in its fast form",
+                code="missing_tokenizer",
+            )
+        try:
+            self._plain = FastTokenizer.from_file(str(path))
+            self._special = FastTokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exception
+            raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="damaged_tokenizer") from error
+        self._plain.encode_special_tokens = True
+        for fast in (self._plain, self._special):
+            fast.no_padding()
+            fast.no_truncation()
+        self._settings = _read_json(directory / "tokenizer_config.json")
+        self._bos = self._token_id("bos_token")
+        eos = self._token_id("eos_token")
+        listed = _read_json(directory / "generation_config.json").get("eos_token_id")
+        extra = listed if isinstance(listed, list) else [listed]
+        self.eos_ids: list[int] = list(dict.fromkeys(i for i in [eos, *extra] if isinstance(i, int)))
+        if not self.eos_ids:
+            raise ModelError(
+                f"{directory}: neither tokenizer_config.json nor generation_config.json names an eos token",
+                code="missing_eos_token",
+            )
+        pad = self._token_id("pad_token")
+        self._pad: int = self.eos_ids[0] if pad is None else pad
+        self.vocab_size: int = self._plain.get_vocab_size(with_added_tokens=True)
+        self._template = self._read_template(prompt or PromptConfig())
+        # Special token → its guard, and the guard's id → the special token's. Guards are drawn anew in each process, so
+        # that no dataset can hold one; no id that leaves this class depends on them.
+        self._guards: dict[str, str] = {}
+        self._guarded: dict[int, int] = {}
+        self._guard_prefix = f"\U0010fffd{secrets.token_hex(8)}."
+
+    def _read_template(self, prompt: PromptConfig) -> ChatTemplate | None:
+        if prompt.chat_template is not None:
+            found: tuple[str, str] | None = (read_chat_template(prompt.chat_template), "prompt.chat_template")
+        else:
+            found = find_chat_template(self._directory, self._settings)
+        if found is None:
+            return None
+        source, origin = found
+        variables = {**self._named_tokens(), **prompt.template_args}
+        return ChatTemplate(source, origin=origin, variables=variables, date=prompt.date)
+
+    def _named_tokens(self) -> dict[str, str]:
+        """The texts of the special tokens that have a name, by it; those that are null are left out."""
+        texts = {name: _text_of(self._settings.get(name)) for name in _NAMED}
+        return {name: text for name, text in texts.items() if text is not None}
+
+    def _token_id(self, name: str) -> int | None:
+        token = _text_of(self._settings.get(name))
+        return None if token is None else self._special.token_to_id(token)
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A short hash of `tokenizer.json`."""
+        return fingerprint_tokenizer(self._directory)
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja text in force, the configuration's or the directory's own; None where there is none."""
+        return None if self._template is None else self._template.source
+
+    @functools.cached_property
+    def special_texts(self) -> tuple[str, ...]:
+        """The texts that are single tokens and that only a chat template may write.
+
+        They are the tokens that `tokenizer.json` marks as special, those that the directory's configuration names, and
+        those with which the template begins and ends a user's turn, however they are marked.
+        """
+        added: Mapping[int, AddedToken] = self._special.get_added_tokens_decoder()
+        named = set(self._named_tokens().values())
+        listed = self._settings.get("additional_special_tokens") or self._settings.get("extra_special_tokens") or []
+        named |= {text for token in listed if (text := _text_of(token)) is not None}
+        turn = self._render_one_turn()
+        found = [
+            token
+            for number, token in added.items()
+            if token.special or token.content in named or number in self.eos_ids or token.content in turn
+        ]
+        # White space is text, whatever it is marked as: Gemma has tokens for several line breaks.
+        texts = [token for token in found if token.content.strip()]
+        # What `tokenizer.json` does not mark as special is so for `_plain` from here on; its id stays.
+        unmarked = [_copy(token, token.content, special=True) for token in texts if not token.special]
+        self._plain.add_special_tokens(unmarked)
+        return tuple(token.content for token in texts)
+
+    def _render_one_turn(self) -> str:
+        if self._template is None:
+            return ""
+        try:
+            return self._template.render([{"role": "user", "content": "x"}], add_generation_prompt=False)
+        except ModelError:  # told when a prompt is made with it
+            return ""
+
+    def encode(self, text: str, *, allow_special: bool = True) -> list[int]:
+        """The token ids of a text, without any added at its ends.
+
+        Args:
+            text: Any text.
+            allow_special: Whether "<|im_end|>" in the text is that token, or just characters.
+        """
+        fast = self._special if allow_special else self._plain
+        ids: list[int] = fast.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_prompts(self, prompts: Sequence[Sequence[str]]) -> list[list[int]]:
+        """The token ids of many prompts, each with the beginning-of-sequence token once where the tokenizer wants it.
+
+        Args:
+            prompts: Each one as its parts: text, special token, text, special token, …, text. A text may be empty, and
+                nothing in it is a special token.
+        """
+        guards = {text: self._guard(text) for text in {special for parts in prompts for special in parts[1::2]}}
+        texts = ["".join(guards[part] if place % 2 else part for place, part in enumerate(parts)) for parts in prompts]
+        encoded = []
+        for start in range(0, len(texts), _ENCODED_AT_ONCE):
+            part = texts[start : start + _ENCODED_AT_ONCE]
+            encodings = self._plain.encode_batch_fast(part, add_special_tokens=False)
+            encoded += [self._finish(encoding.ids) for encoding in encodings]
+        return encoded
+
+    def _finish(self, ids: Sequence[int]) -> list[int]:
+        """Special tokens in place of their guards, and the beginning of the sequence where the template left it out."""
+        whole = [self._guarded.get(token, token) for token in ids]
+        if self.adds_bos and whole[:1] != [self._bos]:
+            assert self._bos is not None
+            whole.insert(0, self._bos)
+        return whole
+
+    @functools.cached_property
+    def adds_bos(self) -> bool:
+        """Whether the tokenizer puts the beginning-of-sequence token before a text, by its own files.
+
+        `add_bos_token` of `tokenizer_config.json` decides where it is given, else the post-processor of
+        `tokenizer.json`.
+        """
+        if self._bos is None:
+            return False
+        said = self._settings.get("add_bos_token")
+        if isinstance(said, bool):
+            return said
+        first: list[int] = self._special.encode("", add_special_tokens=True).ids[:1]
+        return first == [self._bos]
+
+    def _guard(self, special: str) -> str:
+        if special not in self._guards:
+            guard = f"{self._guard_prefix}{len(self._guards)}\U0010fffd"
+            number = self._special.token_to_id(special)
+            self._plain.add_tokens([_copy(self._special.get_added_tokens_decoder()[number], guard, special=False)])
+            self._guarded[self._plain.token_to_id(guard)] = number
+            self._guards[special] = guard
+        return self._guards[special]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, special tokens left out."""
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, ids_of_rows: Sequence[Sequence[int]]) -> list[str]:
+        """The texts of many rows of token ids, special tokens left out."""
+        hidden = self._hidden_ids
+        rows = [[int(token) for token in ids if int(token) not in hidden] for ids in ids_of_rows]
+        texts: list[str] = self._special.decode_batch(rows, skip_special_tokens=True)
+        return texts
+
+    @functools.cached_property
+    def _hidden_ids(self) -> set[int]:
+        """Ids of special tokens, also of those that `tokenizer.json` does not mark so."""
+        return {self._special.token_to_id(text) for text in self.special_texts} | set(self.eos_ids)
+
+    def render_chat(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The chat template over the messages, up to where the model is to go on.
+
+        Raises:
+            ModelError: The directory has no chat template, or the template refuses the messages.
+        """
+        if self._template is None:
+            raise ModelError(
+                f"{self._directory} has no chat template, as base models have none; set prompt.chat_template to a"
+                f" Jinja text or a .jinja file, or choose prompt=plain",
+                code="missing_chat_template",
+            )
+        return self._template.render(messages)
+
+    def bos_id(self) -> int | None:
+        """The beginning-of-sequence id; None where the tokenizer has none."""
+        return self._bos
+
+    def eos_id(self) -> int:
+        """The end-of-sequence id."""
+        return self.eos_ids[0]
+
+    def pad_id(self) -> int:
+        """The padding id; the end-of-sequence id where the tokenizer has none of its own."""
+        return self._pad
+
+
+def _text_of(token: Any) -> str | None:
+    """The text of a special token, which is written plainly or as an object."""
+    if isinstance(token, Mapping):
+        token = token.get("content")
+    return token if isinstance(token, str) else None
+
+
+def _copy(token: AddedToken, content: str, *, special: bool) -> AddedToken:
+    """A token that takes the white space around it as another does."""
+    return AddedToken(content, lstrip=token.lstrip, rstrip=token.rstrip, normalized=False, special=special)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        loaded = json.loads(read_regular(path))
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
+    if not isinstance(loaded, dict):
+        raise ModelError(f"{path} must hold an object, not {type(loaded).__name__}", code="damaged_config")
+    return loaded

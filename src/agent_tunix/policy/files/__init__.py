@@ -1,0 +1,1 @@
+"""Files of a model: where they are, what they hold, export."""

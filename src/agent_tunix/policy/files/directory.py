@@ -1,0 +1,135 @@
+"""Where a model lies, and which tokenizer it has; loads no JAX."""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from agent_tunix.config.schema import ModelConfig
+from agent_tunix.errors import ModelError
+from agent_tunix.hubs import google_storage, huggingface, kaggle
+from agent_tunix.hubs.request import Request
+from agent_tunix.policy.files.location import Location, parse_location
+from agent_tunix.policy.files.model_files import check_files, check_weights, choose_files, is_whole
+
+EMBEDDED_MODEL = Path(__file__).resolve().parents[2] / "assets" / "tiny_qwen3"
+
+
+def find_model_directory(config: ModelConfig) -> Path:
+    """The directory of the model that `model.path` names, downloaded where it is not on this disk; or the embedded one.
+
+    Raises:
+        ModelError: It cannot be had, or a file of it is missing or damaged.
+    """
+    location = parse_location(config.path)
+    if location is not None:
+        directory = _fetch(location if location.is_exact else _resolve(location))
+    else:
+        directory = EMBEDDED_MODEL if config.path is None else Path(config.path).expanduser()
+        if not directory.is_dir():
+            raise ModelError(
+                f"model.path {directory} is not a directory{_advice(config.path or '')}", code="missing_directory"
+            )
+        check_files(f"model.path {directory}", [path.name for path in directory.iterdir()])
+    check_weights(directory)
+    return directory
+
+
+def is_on_hub(config: ModelConfig) -> bool:
+    """Whether the model may have to be downloaded.
+
+    Raises:
+        ModelError: `model.path` is an address of no model.
+    """
+    return parse_location(config.path) is not None
+
+
+def find_cached_directory(config: ModelConfig) -> Path | None:
+    """As `find_model_directory`, but asks no hub: None where the model is not on this disk, or not whole."""
+    location = parse_location(config.path)
+    if location is None:
+        directory = EMBEDDED_MODEL if config.path is None else Path(config.path).expanduser()
+    elif not location.is_exact:
+        return None
+    else:
+        name, revision = location.name, str(location.revision)
+        directory = {
+            "hf": lambda: huggingface.cached_snapshot(name, revision),
+            "gs": lambda: google_storage.cache_directory(name) / revision,
+            "kaggle": lambda: kaggle.cached_version(f"{name}/{revision}", "model"),
+        }[location.scheme]()
+    return directory if is_whole(directory) else None
+
+
+def pin_model(config: ModelConfig, recorded: ModelConfig | None = None) -> ModelConfig:
+    """The configuration whose `path` means the same bytes for ever: a model of a hub with its commit.
+
+    Args:
+        config: As the user gave it.
+        recorded: As a run that goes on was started; its model is kept where `config` may mean it.
+
+    Raises:
+        ModelError: The hub cannot be asked, or has no such model.
+    """
+    location = parse_location(config.path)
+    if location is None or location.is_exact:
+        return config
+    before = parse_location(recorded.path) if recorded is not None else None
+    exact = before if before is not None and location.may_become(before) else _resolve(location)
+    return dataclasses.replace(config, path=str(exact))
+
+
+def _resolve(location: Location) -> Location:
+    """The exact state that a location means now."""
+    request = _request(location)
+    if location.scheme == "hf":
+        return location.at(huggingface.resolve(request, location.name, location.revision).sha)
+    if location.scheme == "gs":
+        return location.at(google_storage.resolve(request, location.name, choose_files))
+    directory = kaggle.download(request, location.name, "model")
+    return location.at(directory.name)
+
+
+def _fetch(location: Location) -> Path:
+    """The directory with the files of an exact location."""
+    request = _request(location)
+    assert location.revision is not None
+
+    def choose(names: Collection[str]) -> list[str]:
+        check_files(request.setting, names)
+        return choose_files(names)
+
+    if location.scheme == "hf":
+        return huggingface.download(request, location.name, location.revision, choose, _has_all)
+    if location.scheme == "gs":
+        return google_storage.download(request, location.name, location.revision, choose)
+    directory = kaggle.download(request, f"{location.name}/{location.revision}", "model")
+    check_files(request.setting, [path.name for path in directory.iterdir()])
+    return directory
+
+
+def _has_all(directory: Path) -> bool:
+    """Whether nothing is left to fetch; other programs may have left a model there without its tokenizer."""
+    return is_whole(directory) and (directory / "tokenizer.json").is_file()
+
+
+def _request(location: Location) -> Request:
+    return Request(f"model.path={location}", "set model.path to a model directory on this disk", ModelError)
+
+
+def _advice(path: str) -> str:
+    """What a path that is not there may have meant."""
+    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):
+        return f"; give a Hugging Face model directory on disk, or hf://{path} for the model of the hub"
+    return "; give a Hugging Face model directory on disk"
+
+
+def fingerprint_tokenizer(directory: Path) -> str | None:
+    """A short hash of the tokenizer of a directory, which decides token ids and counts; None where it has none."""
+    path = directory / "tokenizer.json"
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    return digest.hexdigest()[:16]

@@ -1,0 +1,222 @@
+"""A policy → the files of a Hugging Face directory: merged weights, or the adapter alone as PEFT stores it.
+
+Tensors keep the names that they have in the directory the policy was loaded from, and whatever else lies there (a
+vision tower, the tokenizer, a licence) goes along unchanged. Weights are written file by file, so that no second copy
+of the model is held.
+"""
+
+import functools
+import json
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from huggingface_hub import split_state_dict_into_shards_factory
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.files.tensor_files import list_files, locate_tensors
+from agent_tunix.policy.files.tensors import WeightPath
+from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.policy.network.projection import Projection
+
+MAX_FILE_BYTES = 5 * 10**9
+# Files of a model directory that hold weights in one form or another, or that speak of the model it was.
+_NOT_COPIED = (
+    *("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json", "*.pt", "*.pth", "*.h5", "*.msgpack"),
+    *("*.gguf", "*.onnx", "README.md", ".*", "config.json"),
+)
+# transformers marks its files so, and refuses those without a mark.
+_FORMAT = {"format": "pt"}
+
+
+def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, dtype: jnp.dtype | None = None) -> None:
+    """Write a directory that transformers and vLLM load: configuration, weights with the adapter in them, tokenizer.
+
+    Args:
+        policy: With or without an adapter.
+        source: The model directory it was loaded from.
+        directory: Exists and is empty.
+        alpha: The adapter's output is multiplied by alpha / rank.
+        dtype: What weights are stored in; None: what the policy computes in, with which the logits are its own.
+    """
+    dtype = jnp.dtype(policy.dtype if dtype is None else dtype)
+    _write_weights(_merged_tensors(policy, source, alpha, dtype), directory)
+    _copy_others(source, directory)
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    write_json(directory / "config.json", _with_dtype(config, dtype.name))
+
+
+def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, base_model: str) -> None:
+    """Write a directory that PEFT loads: the adapter's matrices in float32, its configuration, the tokenizer.
+
+    Args:
+        policy: With an adapter.
+        source: The model directory it was loaded from.
+        directory: Exists and is empty.
+        alpha: The adapter's output is multiplied by alpha / rank.
+        base_model: What PEFT loads the rest from: a repository's name or a path.
+
+    Raises:
+        ModelError: There is no adapter.
+    """
+    pairs = _adapter_pairs(policy)
+    if not pairs:
+        raise ModelError(
+            "the policy has no adapter, since all its weights were trained (model.lora_rank=0); export it whole"
+        )
+    tensors = {}
+    for module, (a, b) in pairs.items():
+        name = f"base_model.model.{_place_in_transformers(module, policy)}"
+        tensors[f"{name}.lora_A.weight"] = _to_host(a, jnp.dtype("float32"), transposed=True)
+        tensors[f"{name}.lora_B.weight"] = _to_host(b, jnp.dtype("float32"), transposed=True)
+    save_file(tensors, directory / "adapter_model.safetensors", metadata=_FORMAT)
+    write_json(
+        directory / "adapter_config.json",
+        {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": base_model,
+            "r": next(iter(pairs.values()))[0].shape[1],
+            "lora_alpha": alpha,
+            "lora_dropout": 0.0,
+            "bias": "none",
+            "fan_in_fan_out": False,
+            "inference_mode": True,
+            "target_modules": _target_modules(pairs, policy),
+        },
+    )
+    _copy_others(source, directory)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A JSON file as transformers writes it."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A tensor that is made as it is written.
+
+    Attributes:
+        num_bytes: What it takes in the file.
+        make: Gives it.
+    """
+
+    num_bytes: int
+    make: Callable[[], np.ndarray]
+
+
+def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtype) -> dict[str, _Pending]:
+    """Name → tensor, for everything that the files of the source hold."""
+    weights: dict[Any, jax.Array] = {
+        tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(nnx.state(policy, nnx.Param))
+    }
+    pairs = _adapter_pairs(policy)
+    projections = {path: module for path, module in nnx.iter_modules(policy) if isinstance(module, Projection)}
+    pending = {}
+    for tensor, stored in locate_tensors(source, policy.config).items():
+        module, pair = tensor.path[:-1], pairs.get(tensor.path[:-1])
+        if tensor.path[-1] == "kernel":
+            make = functools.partial(_merge, projections[module], pair, alpha, dtype)
+        else:
+            make = functools.partial(_to_host, weights[tensor.path], dtype, transposed=tensor.transposed)
+        pending[stored.name] = _Pending(math.prod(tensor.shape) * dtype.itemsize, make)
+    for file in list_files(source):
+        with safe_open(file, framework="numpy") as tensors:
+            for name in tensors.keys():  # noqa: SIM118
+                # A head that is stored although it is the embedding would be the one from before training.
+                if name not in pending and not (policy.config.tied_embeddings and name.endswith("lm_head.weight")):
+                    kept = tensors.get_tensor(name)
+                    pending[name] = _Pending(kept.nbytes, functools.partial(_read, file, name))
+    return pending
+
+
+def _merge(
+    projection: Projection, pair: tuple[jax.Array, jax.Array] | None, alpha: float, dtype: jnp.dtype
+) -> np.ndarray:
+    """W + (alpha / rank) A B in float32, as a file has it; W alone where there is no adapter.
+
+    Where the base is quantised, W is what its codes stand for, which is what the adapter was trained beside.
+    """
+    base = projection.base_weight()
+    if pair is None:
+        return _to_host(base, dtype, transposed=True)
+    whole, left, right = (_to_host(x, jnp.dtype("float32")) for x in (base, *pair))
+    merged = whole + (alpha / left.shape[1]) * (left @ right)
+    return np.ascontiguousarray(merged.T.astype(dtype))
+
+
+def _to_host(array: jax.Array, dtype: jnp.dtype, *, transposed: bool = False) -> np.ndarray:
+    host = np.asarray(jax.device_get(array)).astype(dtype)
+    return np.ascontiguousarray(host.T if transposed else host)
+
+
+def _read(file: Path, name: str) -> np.ndarray:
+    with safe_open(file, framework="numpy") as tensors:
+        kept: np.ndarray = tensors.get_tensor(name)
+        return kept
+
+
+def _write_weights(pending: Mapping[str, _Pending], directory: Path) -> None:
+    split = split_state_dict_into_shards_factory(
+        dict(pending),
+        get_storage_size=lambda tensor: tensor.num_bytes,
+        filename_pattern="model{suffix}.safetensors",
+        max_shard_size=MAX_FILE_BYTES,
+    )
+    for file, names in split.filename_to_tensors.items():
+        save_file({name: pending[name].make() for name in names}, directory / file, metadata=_FORMAT)
+    if split.is_sharded:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+        write_json(directory / "model.safetensors.index.json", index)
+
+
+def _adapter_pairs(policy: Decoder) -> dict[WeightPath, tuple[jax.Array, jax.Array]]:
+    """Module → its A [in, rank] and B [rank, out]."""
+    found: dict[Any, dict[str, jax.Array]] = {}
+    for path, leaf in nnx.to_flat_state(nnx.state(policy, nnx.LoRAParam)):
+        found.setdefault(tuple(path[:-1]), {})[str(path[-1])] = leaf.get_value()
+    return {module: (pair["kernel_lora_a"], pair["kernel_lora_b"]) for module, pair in found.items()}
+
+
+def _dotted(path: WeightPath) -> str:
+    return ".".join(map(str, path))
+
+
+def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
+    """The name that transformers gives a module, whatever the files call it; the head stands beside the decoder."""
+    if module[0] == "lm_head":
+        return _dotted(module)
+    return ("model.language_model." if policy.config.model_type == "gemma3" else "model.") + _dotted(module)
+
+
+def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[str]:
+    """The names by which PEFT finds the adapted modules again, and no others.
+
+    The last name of each is enough where every layer has it adapted; a vision tower may have modules of that name too.
+    """
+    leaves = sorted({str(module[-1]) for module in pairs})
+    if len(pairs) == len(leaves) * policy.config.num_layers and policy.config.model_type != "gemma3":
+        return leaves
+    return sorted(_place_in_transformers(module, policy).removeprefix("model.") for module in pairs)
+
+
+def _with_dtype(config: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """The configuration with the type that the weights have now, by its newer and its older name."""
+    changed = {name: _with_dtype(value, dtype) if name == "text_config" else value for name, value in config.items()}
+    return {name: dtype if name in ("dtype", "torch_dtype") else value for name, value in changed.items()}
+
+
+def _copy_others(source: Path, directory: Path) -> None:
+    for path in sorted(source.iterdir()):
+        if path.is_file() and not any(path.match(pattern) for pattern in _NOT_COPIED):
+            shutil.copyfile(path, directory / path.name)

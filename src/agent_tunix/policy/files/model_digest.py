@@ -1,0 +1,88 @@
+"""What tells one model from another without reading all of it; loads no JAX.
+
+A model is what its `config.json` makes of its weights. Of each tensor a few KiB are read, at places that its length
+alone decides: a fine-tuned or merged copy differs in every tensor that was trained, and so somewhere in what is read. A
+change that leaves all of these places alone, as one of a single row of the embedding may, is not seen.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.tensor_files import list_files
+
+_SAMPLE = 4096  # Bytes, at the start, the middle and the end of a tensor; a shorter tensor is read as a whole.
+_HEX_DIGITS = 16  # Of each half.
+
+
+def digest_model(directory: Path) -> str:
+    """A hash of the model in a directory, wherever that lies and however its tensors are divided among files.
+
+    Returns:
+        `ARCHITECTURE-WEIGHTS`, 16 hexadecimal digits each; `architecture_of` takes the first.
+
+    Raises:
+        ModelError: `config.json` or a file of weights cannot be read.
+    """
+    described = json.dumps(_decisive(read_architecture(directory)), sort_keys=True)
+    architecture = hashlib.sha256(described.encode()).hexdigest()
+    # By name: the same tensors in other files are the same model.
+    tensors = sorted(line for file in list_files(directory) for line in _describe_tensors(file))
+    weights = hashlib.sha256("\n".join(tensors).encode()).hexdigest()
+    return f"{architecture[:_HEX_DIGITS]}-{weights[:_HEX_DIGITS]}"
+
+
+def architecture_of(digest: str) -> str:
+    """The half of a model's digest that says what is computed, whatever the weights."""
+    return digest.partition("-")[0]
+
+
+def _decisive(value: Any) -> Any:
+    """A dataclass as JSON data, without fields at their defaults: one added later leaves older digests as they are."""
+    if isinstance(value, Mapping):
+        return {str(name): _decisive(each) for name, each in value.items()}
+    if not dataclasses.is_dataclass(value):
+        return value
+    return {
+        field.name: _decisive(getattr(value, field.name))
+        for field in dataclasses.fields(value)
+        if getattr(value, field.name) != field.default
+    }
+
+
+def _describe_tensors(path: Path) -> list[str]:
+    """Name, type, shape and a hash of the samples of each tensor in a safetensors file, a line each."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+            header.pop("__metadata__", None)
+            lines = []
+            for name, entry in header.items():
+                begin, end = entry["data_offsets"]
+                sampled = _sample(file, 8 + length + begin, 8 + length + end)
+                lines.append(json.dumps([name, entry["dtype"], entry["shape"], sampled]))
+            return lines
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+        raise ModelError(
+            f"{path} is damaged or half downloaded ({error!r}); fetch it again", code="damaged_weights"
+        ) from error
+
+
+def _sample(file: BinaryIO, begin: int, end: int) -> str:
+    """A hash of the bytes from `begin` to `end`, or of three samples of them."""
+    size = end - begin
+    digest = hashlib.sha256()
+    if size <= 3 * _SAMPLE:
+        file.seek(begin)
+        digest.update(file.read(size))
+    else:
+        for place in (begin, begin + (size - _SAMPLE) // 2, end - _SAMPLE):
+            file.seek(place)
+            digest.update(file.read(_SAMPLE))
+    return digest.hexdigest()

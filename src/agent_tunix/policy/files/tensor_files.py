@@ -1,0 +1,204 @@
+"""Where the tensors of a decoder lie in the files of a Hugging Face directory; loads no JAX."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.files.tensors import Tensor, list_tensors
+from agent_tunix.regular_files import read_regular
+
+# What a whole file of weights may be stored in; quantised types need scales that nobody reads here.
+_TYPES = ("F64", "F32", "F16", "BF16")
+_EMBEDDING = "embed_tokens.weight"
+_HEAD = "lm_head.weight"
+_COMPARED_ROWS = 4096  # At once, so that two large matrices are not in memory as a whole.
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor as it lies in a file.
+
+    Attributes:
+        file: Its file.
+        name: Its whole name there.
+        shape: Its shape there.
+        kind: Its type, as safetensors calls it.
+    """
+
+    file: Path
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+
+
+def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, Stored]:
+    """Each tensor of the architecture in the files of a directory.
+
+    What precedes the names differs: `model.` in a causal model, nothing in a bare one, `language_model.model.` or
+    `model.language_model.` in one with a vision tower. It is taken from the embedding's name. An output projection that
+    is stored although `config.json` ties it to the embedding is a copy of that, and is not read.
+
+    Raises:
+        ModelError: A file is missing or damaged; a tensor is missing, is there twice, or has another shape or a type
+            that cannot be read; or there is a tensor that `config.json` does not account for, so that the model would
+            not be computed as it was trained.
+    """
+    found = _read_heads(directory)
+    embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
+    if not embeddings:
+        raise ModelError(
+            f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; are all files downloaded?",
+            code="missing_tensor",
+        )
+    if len(embeddings) > 1:
+        raise ModelError(
+            f"{directory} has {' and '.join(embeddings)}; only models of one decoder are supported",
+            code="several_decoders",
+        )
+    prefix = embeddings[0].removesuffix(_EMBEDDING)
+    heads = [name for name in found if name == _HEAD or name.endswith(f".{_HEAD}")]
+    located = {}
+    missing = []
+    for tensor in list_tensors(architecture):
+        # The head stands beside the decoder, wherever that is.
+        name = prefix + tensor.name if tensor.name != _HEAD else heads[0] if heads else _HEAD
+        if name in found:
+            located[tensor] = found[name]
+        else:
+            missing.append(name)
+    known = {stored.name for stored in located.values()} | set(heads[:1])
+    unknown = [name for name in found if name not in known and not _is_set_aside(name, architecture)]
+    if unknown:
+        raise ModelError(
+            f"{directory} has {_some(unknown)}, which its config.json, of model_type {architecture.model_type},"
+            " does not account for; the model would not be computed as it was trained",
+            code="unknown_tensor",
+        )
+    if missing:
+        raise ModelError(
+            f"{directory} has no {_some(missing)} in its *.safetensors; are all files downloaded?",
+            code="missing_tensor",
+        )
+    for tensor, stored in located.items():
+        _check_stored(directory, tensor, stored)
+    if architecture.tied_embeddings and heads:
+        _check_copy(directory, found[heads[0]], found[embeddings[0]])
+    return located
+
+
+def _is_set_aside(name: str, architecture: Architecture) -> bool:
+    """Whether a tensor has no part in the decoder: a table that is computed anew, or what sees pictures."""
+    parts = name.split(".")
+    sees = architecture.model_type == "gemma3" and not {"vision_tower", "multi_modal_projector"}.isdisjoint(parts)
+    return sees or parts[-2:] == ["rotary_emb", "inv_freq"]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"tensor {names[0]}{more}"
+
+
+def _check_stored(directory: Path, tensor: Tensor, stored: Stored) -> None:
+    if stored.shape != tensor.shape:
+        raise ModelError(
+            f"{directory}: {stored.name} has the shape {stored.shape}, but config.json asks for {tensor.shape}",
+            code="wrong_tensor_shape",
+        )
+    if stored.kind not in _TYPES:
+        raise ModelError(
+            f"{directory}: {stored.name} is stored as {stored.kind}, but weights must be one of {', '.join(_TYPES)}",
+            code="unsupported_tensor_type",
+        )
+
+
+def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
+    """Refuse an output projection that `config.json` ties to the embedding and that differs from it.
+
+    Transformers before version 5 would use the embedding in its place, and later versions what is stored.
+    """
+    same = (head.shape, head.kind) == (embedding.shape, embedding.kind)
+    if same:
+        with open_tensors(head.file) as of_head, open_tensors(embedding.file) as of_embedding:
+            one, other = of_head.get_slice(head.name), of_embedding.get_slice(embedding.name)
+            spans = [
+                slice(row, min(row + _COMPARED_ROWS, head.shape[0])) for row in range(0, head.shape[0], _COMPARED_ROWS)
+            ]
+            same = all(np.array_equal(one[span], other[span]) for span in spans)
+    if not same:
+        raise ModelError(
+            f"{directory}: {head.name} differs from {embedding.name}, but config.json has tie_word_embeddings = true;"
+            " set it to false if the model was trained with an output projection of its own, and else remove the"
+            " tensor",
+            code="untied_projection",
+        )
+
+
+def _read_heads(directory: Path) -> dict[str, Stored]:
+    """What the files hold, by whole name."""
+    found: dict[str, Stored] = {}
+    for file in list_files(directory):
+        with open_tensors(file) as tensors:
+            for name in tensors.keys():  # noqa: SIM118  # it is no dictionary
+                if name in found:
+                    raise ModelError(
+                        f"{directory} has {name} in {found[name].file.name} and in {file.name}; remove the files that"
+                        " are not of this model",
+                        code="duplicate_tensor",
+                    )
+                part = tensors.get_slice(name)
+                found[name] = Stored(file, name, tuple(part.get_shape()), part.get_dtype())
+    return found
+
+
+def list_files(directory: Path) -> list[Path]:
+    """The files that hold the model: the one, those that an index names, or those there are.
+
+    Raises:
+        ModelError: The index is damaged, or names a file that is not there.
+    """
+    whole = directory / "model.safetensors"
+    if whole.is_file():
+        return [whole]
+    index = directory / "model.safetensors.index.json"
+    if not index.is_file():
+        # `consolidated` is a second copy that some repositories keep, and an adapter is no part of the model.
+        names = sorted(directory.glob("*.safetensors"))
+        return [file for file in names if not file.name.startswith(("adapter_", "consolidated"))]
+    try:
+        weight_map: dict[str, str] = json.loads(read_regular(index))["weight_map"]
+        files = [directory / name for name in sorted(set(weight_map.values()))]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"{index} cannot be read as an index of tensors: {error!r}; fetch it again", code="damaged_index"
+        ) from error
+    if missing := [file.name for file in files if not file.is_file()]:
+        raise ModelError(
+            f"{index} names {len(files)} files, but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+            " not there; the download is not complete",
+            code="missing_weights",
+        )
+    return files
+
+
+@contextlib.contextmanager
+def open_tensors(file: Path) -> Iterator[Any]:
+    """A file of tensors, of which parts can be read.
+
+    Raises:
+        ModelError: It cannot be opened or read.
+    """
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            yield tensors
+    except (SafetensorError, OSError) as error:
+        raise ModelError(
+            f"{file} is damaged or half downloaded ({error}); fetch it again", code="damaged_weights"
+        ) from error

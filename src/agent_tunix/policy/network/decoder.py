@@ -1,0 +1,323 @@
+"""The decoder of every family, in Flax NNX, as an `Architecture` describes it.
+
+One decoder rather than Tunix's model for each family: those ignore the rotary base or its stretch (Qwen 3, Llama 3),
+take slots for positions in sliding windows (Gemma 2), compute in the type of the weights alone (Llama, Gemma), and none
+can be rematerialised with Flax 0.12.8. It answers to what Tunix asks of a model: `model(tokens, positions, cache,
+attention_mask) -> (logits, cache)`, and a `config`. Names are those of a Hugging Face directory, and an adapter's A and
+B are the matrices that PEFT stores.
+
+What several rows begin with is computed once: a `Prefix` holds the keys and values of B texts, and N = B × R rows that
+each continue one of them, R side by side, attend to it without a copy of their own. Gradients flow through it. Where
+the rows are known when their texts are read, both go through the layers at once (`read_groups`).
+
+Axes: B rows (N where they continue a prefix), T tokens given, S tokens attended to (T, or the slots of the cache), P
+tokens of a prefix, D hidden, K key-value heads, H width of a head, V words.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from agent_tunix.policy.architecture import Architecture, LayerKind
+from agent_tunix.policy.mesh import TENSOR, divide, row_parts
+from agent_tunix.policy.network.attention import Groups, wide
+from agent_tunix.policy.network.layers import DecoderLayer
+from agent_tunix.policy.network.norms import RMSNorm
+from agent_tunix.policy.network.projection import Projection, Quantization
+from agent_tunix.policy.network.rotation import Angles, rotation
+
+Cache = dict[str, Any]
+
+
+class Prefix(NamedTuple):
+    """What B texts have left in the decoder, for rows that continue them.
+
+    Attributes:
+        layers: Keys and values of each layer, [B, K, P, H].
+        positions: [B, P], of each token in its text.
+        mask: [B, P], True where there is a token.
+    """
+
+    layers: Any
+    positions: Int[Array, "B P"]
+    mask: Bool[Array, "B P"]
+
+
+class Decoder(nnx.Module):
+    """Tokens in, logits out.
+
+    Attributes:
+        config: The architecture.
+        dtype: What it computes in; norms, rotations, the softmax and logits are float32.
+        remat: Whether each layer recomputes its activations in the backward pass.
+        mesh: Where it lies; None: wherever its input is.
+    """
+
+    def __init__(
+        self,
+        config: Architecture,
+        *,
+        dtype: jnp.dtype,
+        param_dtype: jnp.dtype,
+        rngs: nnx.Rngs,
+        quantization: Quantization | None = None,
+    ) -> None:
+        """Random weights; `nnx.eval_shape` makes a decoder of shapes alone.
+
+        Args:
+            config: The architecture.
+            dtype: What it computes in.
+            param_dtype: What weights are kept in.
+            rngs: The keys of random weights.
+            quantization: What the projections of the layers are kept in instead; embeddings, head and norms never are.
+        """
+        self.config = config
+        self.dtype = dtype
+        self.remat = False
+        self.mesh: jax.sharding.Mesh | None = None
+        kinds: dict[str, Any] = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        few_bits: dict[str, Any] = {"quantization": quantization, **kinds}
+        self.embed_tokens = nnx.Embed(
+            config.vocab_size, config.hidden_size, embedding_init=_sharded("tp", "fsdp"), **kinds
+        )
+        self.layers = nnx.List([DecoderLayer(config, kind, few_bits, **kinds) for kind in config.layer_kinds])
+        self.norm = RMSNorm(config.hidden_size, config, **kinds)
+        self.lm_head = (
+            None
+            if config.tied_embeddings
+            else Projection(config.hidden_size, config.vocab_size, ("fsdp", "tp"), **kinds)
+        )
+
+    def __call__(
+        self,
+        input_tokens: Int[Array, "B T"],
+        positions: Int[Array, "B T"],
+        cache: Cache | None,
+        attention_mask: Bool[Array, "B T S"],
+        *,
+        prefix: Prefix | None = None,
+        output_hidden: bool = False,
+    ) -> tuple[Float[Array, "B T V"] | Float[Array, "B T D"], Cache | None]:
+        """Logits in float32, and the cache with these tokens in it.
+
+        Args:
+            input_tokens: Ids.
+            positions: Of each token in its own text, from 0; padding may have any.
+            cache: What `init_cache` gave, or a call before this one; None: the tokens see one another alone.
+            attention_mask: Which tokens each may see, causality included. Sliding windows are applied here, by
+                positions.
+            prefix: What the rows continue; its texts come before all that `attention_mask` speaks of.
+            output_hidden: Give the normed hidden states instead, of which `project` makes logits.
+        """
+        x = self._embed(input_tokens)
+        key_positions = positions = positions.astype(jnp.int32)
+        if cache is not None:
+            slot = cache["length"][0]
+            key_positions = jax.lax.dynamic_update_slice_in_dim(cache["positions"], positions, slot, axis=1)
+        kinds = set(self.config.layer_kinds)
+        masks = {kind: attention_mask & self._near(kind, positions, key_positions) for kind in kinds}
+        prefix_masks = {}
+        if prefix is not None:
+            prefix_masks = {kind: self._see_text(kind, prefix.mask, prefix.positions, positions) for kind in kinds}
+        angles = self._angles(positions)
+        layers = []
+        for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
+            before = None if cache is None else (*cache["layers"][number], slot)
+            shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
+            x, after = self._run(layer, x, angles[kind], masks[kind], before, shared)
+            layers.append(after)
+        if cache is not None:
+            length = cache["length"] + input_tokens.shape[1]
+            cache = {"layers": layers, "positions": key_positions, "length": length}
+        hidden = self.norm(x)
+        return (hidden if output_hidden else self.project(hidden)), cache
+
+    def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
+        """Logits of normed hidden states, in float32."""
+        return self._finish(_multiply_head(self._head, hidden))
+
+    def project_in_parts(self, num_parts: int) -> Callable[[Float[Array, "S C D"]], Float[Array, "S C V"]]:
+        """`project` for a loop over chunks of rows that lie in S parts on devices of their own.
+
+        Each part has its own copy of the matrix, one on each device. So the loop gathers no matrix that is divided over
+        fsdp, and the gradients of the parts, a matrix for each, are added once after it instead of after each chunk.
+        """
+        graphdef, state = nnx.split(self._head)
+        copies = []
+        for path, leaf in nnx.to_flat_state(state):
+            axes = [TENSOR if axis == TENSOR else None for axis in leaf.get_metadata().get("out_sharding") or ()]
+            array = leaf.get_value()
+            copy = divide(self.mesh, jnp.broadcast_to(array, (num_parts, *array.shape)), *axes)
+            copies.append((path, leaf, copy))
+
+        def multiply(arrays: list[jax.Array], hidden_CD: jax.Array) -> jax.Array:
+            own = [(path, leaf.replace(array)) for (path, leaf, _), array in zip(copies, arrays, strict=True)]
+            return _multiply_head(nnx.merge(graphdef, nnx.from_flat_state(own)), hidden_CD)
+
+        def project(hidden_SCD: Float[Array, "S C D"]) -> Float[Array, "S C V"]:
+            return self._finish(jax.vmap(multiply)([copy for _, _, copy in copies], hidden_SCD))
+
+        return project
+
+    @property
+    def _head(self) -> nnx.Module:
+        return self.embed_tokens if self.lm_head is None else self.lm_head
+
+    def _finish(self, logits: Float[Array, "... V"]) -> Float[Array, "... V"]:
+        logits = divide(self.mesh, logits.astype(wide(logits.dtype)), *[None] * (logits.ndim - 2), TENSOR)
+        cap = self.config.final_softcap
+        return logits if cap is None else jnp.tanh(logits / cap) * cap
+
+    def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype) -> Cache:
+        """An empty cache of keys and values, [B, K, S, H] each, with the positions of what is in it."""
+        shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim)
+
+        def empty() -> jax.Array:
+            return divide(self.mesh, jnp.zeros(shape, dtype), TENSOR)
+
+        return {
+            "layers": [(empty(), empty()) for _ in self.config.layer_kinds],
+            "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
+            # The same for all rows; an array of rows, so that rows of a cache can be repeated as a whole.
+            "length": jnp.zeros((batch_size,), jnp.int32),
+        }
+
+    def read_prefix(self, texts: Int[Array, "B P"], lengths: Int[Array, " B"]) -> tuple[Float[Array, "B D"], Prefix]:
+        """Read texts that rows will continue.
+
+        Args:
+            texts: Ids, padded on the left.
+            lengths: Tokens of each.
+
+        Returns:
+            The normed hidden state after each text's last token; and what is left of the texts.
+        """
+        B, P = texts.shape
+        mask, positions, causal = _read_from_left(lengths, P)
+        # Written into a cache, keys and values have the layout in which a loop of decode steps reads them.
+        hidden, cache = self(texts, positions, self.init_cache(B, P, self.dtype), causal, output_hidden=True)
+        assert cache is not None
+        return hidden[:, -1], Prefix(cache["layers"], positions, mask)
+
+    def read_groups(
+        self, texts: Int[Array, "B P"], lengths: Int[Array, " B"], rows: Int[Array, "N T"]
+    ) -> tuple[Float[Array, "B D"], Float[Array, "N T D"]]:
+        """Read texts and the rows that continue them, each text once.
+
+        What `read_prefix` gives, and then a call with that prefix. But what has no regard to other tokens, all of a
+        layer but its attention, is done for texts and rows at once: less to compile, and fewer and larger products.
+
+        Args:
+            texts: Ids, padded on the left.
+            lengths: Tokens of each text.
+            rows: Ids, padded on the right; R = N / B to each text, side by side.
+
+        Returns:
+            The normed hidden state after each text's last token, and those of the rows' tokens.
+        """
+        (B, P), (N, T) = texts.shape, rows.shape
+        if T == 0:
+            last, _ = self.read_prefix(texts, lengths)
+            return last, jnp.zeros((N, 0, last.shape[-1]), last.dtype)
+        row_positions = jnp.repeat(lengths, N // B)[:, None] + jnp.arange(T)
+        own = jnp.broadcast_to(jnp.tril(jnp.ones((T, T), jnp.bool_)), (N, T, T))
+        if self.remat or row_parts(self.mesh, B) < row_parts(self.mesh, N):
+            # A layer that is computed again holds both at once; and beside its text a row would lie where that does, on
+            # fewer devices than rows alone are divided over.
+            last, prefix = self.read_prefix(texts, lengths)
+            return last, self(rows, row_positions, None, own, prefix=prefix, output_hidden=True)[0]
+        mask, text_positions, causal = _read_from_left(lengths, P)
+        groups = {}
+        for kind in set(self.config.layer_kinds):
+            groups[kind] = Groups(
+                causal & self._near(kind, text_positions, text_positions),
+                own & self._near(kind, row_positions, row_positions),
+                self._see_text(kind, mask, text_positions, row_positions),
+            )
+        x = self._embed(jnp.concatenate([texts, rows.reshape(B, -1)], axis=1))
+        angles = self._angles(jnp.concatenate([text_positions, row_positions.reshape(B, -1)], axis=1))
+        for layer, kind in zip(self.layers, self.config.layer_kinds, strict=True):
+            x, _ = self._run(layer, x, angles[kind], groups[kind], None, None)
+        hidden = self.norm(x[:, P - 1 :])
+        return hidden[:, 0], hidden[:, 1:].reshape(N, T, -1)
+
+    def _embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+        x = self.embed_tokens(tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
+        # The table has its width over fsdp, and so has what was looked up in it; from there rows take fsdp over.
+        x = divide(self.mesh, x, None, "fsdp", rows=("data",))
+        return divide(self.mesh, x)
+
+    def _angles(self, positions: Int[Array, "B T"]) -> dict[LayerKind, Angles]:
+        return {kind: rotation(rope, self.config.head_dim, positions) for kind, rope in self.config.rope.items()}
+
+    def _run(self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any) -> tuple[Float[Array, "B T D"], Any]:
+        """A layer, and what its attention leaves in a cache."""
+        run = jax.checkpoint(_run_layer) if self.remat else _run_layer
+        x, after = run(*nnx.split(layer), x, *args)
+        return divide(self.mesh, x), after
+
+    def _near(
+        self, kind: LayerKind, positions_BT: Int[Array, "B T"], key_positions_BS: Int[Array, "B S"]
+    ) -> Bool[Array, "B T S"] | bool:
+        """Which keys are in the window of a kind of layer."""
+        if kind == "full_attention":
+            return True
+        assert self.config.window is not None
+        return positions_BT[:, :, None] - key_positions_BS[:, None, :] < self.config.window
+
+    def _see_text(
+        self,
+        kind: LayerKind,
+        mask_BP: Bool[Array, "B P"],
+        text_positions_BP: Int[Array, "B P"],
+        positions_NT: Int[Array, "N T"],
+    ) -> Bool[Array, "B R T P"]:
+        """Which tokens of its text each token of a row may see; R and T are 1 where it is the same for all."""
+        (B, P), (N, T) = mask_BP.shape, positions_NT.shape
+        near = self._near(kind, positions_NT.reshape(B, -1), text_positions_BP)
+        if near is True:
+            return mask_BP[:, None, None, :]
+        return (mask_BP[:, None, :] & near).reshape(B, N // B, T, P)
+
+
+def _read_from_left(
+    lengths_B: Int[Array, " B"], num_slots: int
+) -> tuple[Bool[Array, "B P"], Int[Array, "B P"], Bool[Array, "B P P"]]:
+    """Of texts that are padded on the left: which slots hold a token, its position, and which others it may see."""
+    mask = jnp.arange(num_slots) >= num_slots - lengths_B[:, None]
+    positions = jnp.maximum(jnp.arange(num_slots) - (num_slots - lengths_B[:, None]), 0).astype(jnp.int32)
+    return mask, positions, jnp.tril(jnp.ones((num_slots, num_slots), jnp.bool_)) & mask[:, None, :]
+
+
+def grow_cache(cache: Cache, cache_size: int) -> Cache:
+    """The cache with empty slots added at its end."""
+    more = cache_size - cache["positions"].shape[1]
+    return {
+        "layers": jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))), cache["layers"]),
+        "positions": jnp.pad(cache["positions"], ((0, 0), (0, more))),
+        "length": cache["length"],
+    }
+
+
+def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
+    logits: jax.Array = head.attend(hidden) if isinstance(head, nnx.Embed) else head(hidden)
+    return logits
+
+
+def _sharded(*axes: str) -> Any:
+    """Small random weights with the mesh axes they are divided over noted beside them."""
+    return nnx.with_partitioning(jax.nn.initializers.normal(0.02), axes)
+
+
+@jax.jit
+def _run_layer(graphdef: Any, state: Any, *args: Any) -> Any:
+    """A layer as a function, which is traced once for all layers that differ in nothing but their weights.
+
+    Checkpointed, it recomputes its activations; `nnx.remat` fails with Flax 0.12.8.
+    """
+    module: Any = nnx.merge(graphdef, state)
+    return module(*args)

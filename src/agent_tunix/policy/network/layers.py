@@ -1,0 +1,123 @@
+"""A layer of the decoder: attention and MLP, each on a normed copy of the residual stream.
+
+Axes: B rows (N where they continue a prefix), T tokens given, S tokens attended to, D hidden.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float
+
+from agent_tunix.policy.architecture import Architecture, LayerKind
+from agent_tunix.policy.mesh import TENSOR, divide
+from agent_tunix.policy.network.attention import Groups, attend, attend_after, attend_in_groups
+from agent_tunix.policy.network.norms import RMSNorm
+from agent_tunix.policy.network.projection import Projection
+from agent_tunix.policy.network.rotation import Angles, rotate
+
+_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "silu": jax.nn.silu,
+    "gelu_tanh": functools.partial(jax.nn.gelu, approximate=True),
+}
+
+
+class DecoderLayer(nnx.Module):
+    """Attention and MLP, each on a normed copy of the residual stream."""
+
+    def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
+        """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
+        self.self_attn = Attention(config, kind, matrices, **kinds)
+        self.mlp = MLP(config, matrices)
+        self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+        # In Gemma the norm of this name follows attention; elsewhere it precedes the MLP, as files have it.
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+        self.sandwich = config.sandwich_norms
+        if config.sandwich_norms:
+            self.pre_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+            self.post_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+
+    def __call__(
+        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
+    ) -> tuple[Float[Array, "B T D"], Any]:
+        """The residual stream after this layer, and its keys and values."""
+        attended, cache = self.self_attn(self.input_layernorm(x), angles, mask, cache, prefix)
+        if self.sandwich:
+            x = x + self.post_attention_layernorm(attended)
+            return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x))), cache
+        x = x + attended
+        return x + self.mlp(self.post_attention_layernorm(x)), cache
+
+
+class Attention(nnx.Module):
+    """Grouped-query attention (https://arxiv.org/abs/2305.13245) with rotary positions."""
+
+    def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
+        """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
+        self.config = config
+        self.kind = kind
+        self.mesh: jax.sharding.Mesh | None = None
+        hidden, queries = config.hidden_size, config.num_heads * config.head_dim
+        keys = config.num_kv_heads * config.head_dim
+        self.q_proj = Projection(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        self.k_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        self.o_proj = Projection(queries, hidden, ("tp", "fsdp"), **matrices)
+        if config.qk_norm:
+            self.q_norm = RMSNorm(config.head_dim, config, **kinds)
+            self.k_norm = RMSNorm(config.head_dim, config, **kinds)
+
+    def __call__(
+        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
+    ) -> tuple[Float[Array, "B T D"], Any]:
+        """What the tokens take from those they see, and all keys and values where there is a cache."""
+        B, T, _ = x.shape
+        head_dim = self.config.head_dim
+        q = self._by_heads(self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim))
+        k = self._by_heads(self.k_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
+        v = self._by_heads(self.v_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
+        if self.config.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = rotate(q, angles), rotate(k, angles)
+        q = q * jnp.asarray(self.config.query_scale, q.dtype)
+        if isinstance(mask, Groups):
+            out = attend_in_groups(q, k, v, mask, self.config.attention_softcap)
+            return self.o_proj(out.reshape(B, T, -1)), None
+        k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
+        if cache is not None:
+            keys, values, slot = cache
+            k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=2)
+            v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=2)
+        if prefix is None:
+            out = attend(q, k, v, mask, self.config.attention_softcap)
+        else:
+            out = attend_after(q, k, v, mask, prefix, self.config.attention_softcap)
+        return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
+
+    def _by_heads(self, x: jax.Array) -> jax.Array:
+        """Each device of `tp` has whole heads, all of them where `tp` does not divide their number.
+
+        Projections are divided by width, which may cut a head in two; fewer key-value heads than devices are so on
+        each of them, and each has of the queries its own.
+        """
+        return divide(self.mesh, x, None, TENSOR)
+
+
+class MLP(nnx.Module):
+    """A gated linear unit (https://arxiv.org/abs/2002.05202)."""
+
+    def __init__(self, config: Architecture, matrices: dict[str, Any]) -> None:
+        """Args: the architecture, the types and keys of matrices."""
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self.gate_proj = Projection(hidden, inner, ("fsdp", "tp"), **matrices)
+        self.up_proj = Projection(hidden, inner, ("fsdp", "tp"), **matrices)
+        self.down_proj = Projection(inner, hidden, ("tp", "fsdp"), **matrices)
+        self.activation = config.activation
+
+    def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """down(act(gate(x)) * up(x))."""
+        out: jax.Array = self.down_proj(_ACTIVATIONS[self.activation](self.gate_proj(x)) * self.up_proj(x))
+        return out

@@ -1,0 +1,1 @@
+"""Worker processes: how they start and how they are reached."""

@@ -1,0 +1,293 @@
+"""The nursery: one small process from which workers are forked and in which they are buried.
+
+It is started afresh (never forked from the trainer, so that it holds neither JAX nor a device), imports what workers
+need, and then forks a worker in a few milliseconds whenever the trainer asks. As the parent of all workers it alone
+kills them, so no number of a process that has ended is ever signalled; and as the adopter of their orphans it finds
+every process that a worker's code has started, in whatever session it may hide.
+
+It ends with the trainer: when its connection closes, or when it has another parent than at the start.
+"""
+
+import contextlib
+import errno
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from agent_tunix.execution.isolation import scratch
+from agent_tunix.rewards.execution import worker
+from agent_tunix.rewards.execution.processes import linux
+from agent_tunix.rewards.execution.worker import MOST_FILES, Isolation, WorkerLimits
+
+# A worker with more processes than this is killed, wherever the kernel does not refuse them itself.
+MOST_PROCESSES = 64
+# How many new threads on the machine make the nursery count its own at once; it counts now and then in any case.
+_SUSPICIOUS_RISE = 48
+_COUNT_EVERY_S = 1.0
+_MEASURE_EVERY_S = 0.1
+_TICK_S = 0.05
+_BURIAL_S = 10.0
+_TRACE_S = 0.2
+LARGEST_MESSAGE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The first message: how modules are found, what workers may use, and how they are isolated, if they are."""
+
+    sys_path: list[str]
+    limits: WorkerLimits
+    isolation: Isolation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Fork a worker; two descriptors come along: its connection and where its output goes."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Kill a worker and all its descendants; `trace` asks where it is first."""
+
+    number: int
+    trace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A worker has ended: how, for a person, and where it was if that was asked."""
+
+    number: int
+    how: str
+    trace: str = ""
+
+
+@dataclass(slots=True)
+class _Child:
+    number: int
+    trace_file: int
+    directory: str = ""
+    trace: str = ""
+    why: str = ""
+
+
+def main(descriptor: int) -> NoReturn:
+    """Serve the trainer at the other end of a connection until it closes."""
+    control = socket.socket(fileno=descriptor)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    linux.adopt_orphans()
+    _Nursery(control).serve()
+    os._exit(0)
+
+
+class _Nursery:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._parent = os.getppid()
+        self._children: dict[int, _Child] = {}
+        self._limits: WorkerLimits
+        self._isolation: Isolation | None = None
+        self._num_tasks = linux.count_tasks()
+        self._next_count = 0.0
+        self._next_measurement = 0.0
+        self._wakeup, wakeup_write = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        os.set_blocking(wakeup_write, False)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def serve(self) -> None:
+        watched: list[Any] = [self._control, self._wakeup]
+        try:
+            while os.getppid() == self._parent:
+                ready = select.select(watched, [], [], _TICK_S)[0]
+                if self._wakeup in ready:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._wakeup, 4096)
+                if self._control in ready and not self._obey():
+                    break
+                self._reap()
+                self._look_for_bombs()
+                self._look_for_floods()
+        finally:
+            for pid, child in list(self._children.items()):
+                self._bury(pid, child)
+            self._kill_orphans()
+            if self._isolation is not None:
+                scratch.remove(self._isolation.scratch)
+
+    def _obey(self) -> bool:
+        """Do what the trainer asks; False once it is gone."""
+        data, descriptors, _, _ = socket.recv_fds(self._control, LARGEST_MESSAGE_BYTES, 2)
+        if not data:
+            return False
+        match pickle.loads(data):
+            case Begin(sys_path, limits, isolation):
+                sys.path[:] = sys_path
+                self._limits, self._isolation = limits, isolation
+            case Spawn(number):
+                self._spawn(number, *descriptors)
+            case Kill(number, trace):
+                for pid, child in list(self._children.items()):
+                    if child.number == number:
+                        if trace:
+                            child.trace = _trace(pid, child.trace_file)
+                        _kill_group(pid)
+        return True
+
+    def _spawn(self, number: int, connection: int, output: int) -> None:
+        trace_file = os.memfd_create("trace") if linux.IS_LINUX else os.open(os.devnull, os.O_RDWR)
+        parent = os.getpid()
+        directory = ""
+        try:
+            if self._isolation is not None:
+                directory = os.path.join(self._isolation.scratch, str(number))
+                os.mkdir(directory, 0o700)
+            pid = os.fork()
+        except OSError as error:
+            self._tell(Ended(number, f"could not be started: {os.strerror(error.errno or errno.EAGAIN)}"))
+            if directory:
+                scratch.remove(directory)
+            for descriptor in (connection, output, trace_file):
+                os.close(descriptor)
+            return
+        if pid == 0:
+            try:
+                self._become_worker(parent, connection, output, trace_file, directory)
+            finally:
+                os._exit(1)
+        os.close(connection)
+        os.close(output)
+        self._children[pid] = _Child(number, trace_file, directory)
+
+    def _become_worker(self, parent: int, connection: int, output: int, trace_file: int, directory: str) -> None:
+        linux.die_with_parent()
+        if os.getppid() != parent:
+            return
+        os.setsid()
+        linux.adopt_orphans()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        self._control.close()
+        os.close(self._wakeup)
+        for child in self._children.values():
+            os.close(child.trace_file)
+        place = None if self._isolation is None else worker.Place(self._isolation, directory, parent)
+        worker.main(socket.socket(fileno=connection), output, trace_file, self._limits, place)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None:
+                return
+            child = self._children.get(found.si_pid)
+            if child is None:  # an orphan
+                os.waitpid(found.si_pid, 0)
+            else:
+                self._bury(found.si_pid, child)
+
+    def _bury(self, pid: int, child: _Child) -> None:
+        """End a worker and everything that it started, and tell the trainer."""
+        _kill_group(pid)  # not waited for yet, so the number is still its own
+        _, status = os.waitpid(pid, 0)
+        del self._children[pid]
+        os.close(child.trace_file)
+        self._kill_orphans()
+        if child.directory:
+            scratch.remove(child.directory)
+        self._tell(Ended(child.number, child.why or _describe_status(status), child.trace))
+
+    def _kill_orphans(self) -> None:
+        """Kill what dead workers' code left: children of this process that are no workers."""
+        deadline = time.monotonic() + _BURIAL_S
+        while time.monotonic() < deadline:
+            if not linux.has_children():
+                return
+            orphans = [pid for pid in linux.children_of(os.getpid()) if pid not in self._children]
+            if not orphans:
+                return
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in orphans:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            worker.wait_a_moment()
+
+    def _look_for_bombs(self) -> None:
+        """Kill a worker whose code starts process after process."""
+        now = time.monotonic()
+        num_tasks = linux.count_tasks()
+        if not self._children or (num_tasks - self._num_tasks < _SUSPICIOUS_RISE and now < self._next_count):
+            self._num_tasks = min(self._num_tasks, num_tasks)
+            return
+        self._num_tasks, self._next_count = num_tasks, now + _COUNT_EVERY_S
+        sessions = [session for _, _, session in linux.processes()]
+        for pid, child in self._children.items():
+            if sessions.count(pid) > MOST_PROCESSES:
+                child.why = f"started more than {MOST_PROCESSES} processes"
+                _kill_group(pid)
+
+    def _look_for_floods(self) -> None:
+        """Kill an isolated worker that fills the disk; where it has a root of its own, the system stops it first."""
+        now = time.monotonic()
+        if self._isolation is None or now < self._next_measurement:
+            return
+        self._next_measurement = now + _MEASURE_EVERY_S
+        size_bytes = self._isolation.disk_bytes
+        for pid, child in self._children.items():
+            if not child.why and scratch.holds_more(child.directory, size_bytes, MOST_FILES):
+                child.why = f"wrote more than {size_bytes // 2**20} MB or {MOST_FILES} files"
+                _kill_group(pid)
+
+    def _tell(self, event: Ended) -> None:
+        with contextlib.suppress(OSError):
+            self._control.send(pickle.dumps(event))
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # before it has a group of its own
+        os.kill(pid, signal.SIGKILL)
+
+
+def _trace(pid: int, trace_file: int) -> str:
+    """Where a worker's code is; "" if it does not say."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, worker.TRACE_SIGNAL)
+    deadline = time.monotonic() + _TRACE_S
+    text = ""
+    while time.monotonic() < deadline:
+        size = os.fstat(trace_file).st_size
+        text = os.pread(trace_file, 16_000, 0).decode("utf-8", "replace")
+        if size and len(text) == size and text.endswith("\n"):
+            break
+        worker.wait_a_moment()
+    return text
+
+
+def _describe_status(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        with contextlib.suppress(ValueError):
+            return f"died of {signal.Signals(number).name}"
+        return f"died of signal {number}"
+    return f"exited with status {os.waitstatus_to_exitcode(status)}"
+
+
+def unpack(data: bytes) -> Any:
+    """What the nursery said."""
+    return pickle.loads(data)

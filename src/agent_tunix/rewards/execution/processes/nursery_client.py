@@ -1,0 +1,135 @@
+"""The trainer's side of the nursery: start it, ask for workers, hear how they end, leave nothing behind."""
+
+import contextlib
+import os
+import pickle
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agent_tunix.execution.isolation import library_paths, module_directories, scratch
+from agent_tunix.rewards.execution.output import OutputPipe
+from agent_tunix.rewards.execution.processes import linux, nursery
+from agent_tunix.rewards.execution.processes.environment import isolated_environment, worker_environment
+from agent_tunix.rewards.execution.settings import ExecutionSettings
+from agent_tunix.rewards.execution.worker import Isolation, WorkerLimits
+
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.rewards.execution import nursery;"
+    " nursery.main(int(sys.argv[1]))"
+)
+_PACKAGE_ROOT = str(Path(__file__).parents[4])
+_CLOSE_S = 15.0
+_MOST_SWEEPS = 100
+
+
+class NurseryClient:
+    """A nursery, from its start to its end.
+
+    Args:
+        settings: What workers may use.
+        selector: By which the owner waits; its entries hold what to call with the events.
+        listen: Called when there may be something to `hear`.
+    """
+
+    def __init__(
+        self, settings: ExecutionSettings, selector: selectors.BaseSelector, listen: Callable[[], None]
+    ) -> None:
+        self._selector = selector
+        self._mark = f"AGENT_TUNIX_WORKERS={os.getpid()}-{uuid.uuid4().hex}"
+        self._is_open = True
+        self._isolation = _isolation(settings) if settings.sandboxed else None
+        environment = (worker_environment if self._isolation is None else isolated_environment)(os.environ)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._output = OutputPipe("nursery", selector)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, str(theirs.fileno()), _PACKAGE_ROOT],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output.remote_end,
+                stderr=self._output.remote_end,
+                env=environment | dict([self._mark.split("=")]),
+                cwd=None if self._isolation is None else self._isolation.scratch,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        os.close(self._output.remote_end)
+        selector.register(self._control, selectors.EVENT_READ, lambda _: listen())
+        limits = WorkerLimits(settings.memory_mb * 2**20, settings.recycle_after, linux.most_processes())
+        path = [entry for entry in sys.path if entry]
+        if self._isolation is not None:
+            path = module_directories(path)
+        self._ask(nursery.Begin(path, limits, self._isolation))
+
+    def spawn(self, number: int, ends: Sequence[int]) -> None:
+        """Have a worker forked.
+
+        Args:
+            number: By which it is known.
+            ends: Descriptors of its connection and of where its output goes.
+        """
+        self._ask(nursery.Spawn(number), ends)
+
+    def kill(self, number: int, trace: bool = False) -> None:
+        """Have a worker killed, and be told where it was if `trace`."""
+        self._ask(nursery.Kill(number, trace))
+
+    def hear(self) -> nursery.Ended | None:
+        """Which worker has ended; None: the nursery itself has."""
+        try:
+            data = self._control.recv(nursery.LARGEST_MESSAGE_BYTES)
+        except ConnectionResetError:
+            data = b""
+        return nursery.unpack(data) if data else None
+
+    def close(self) -> None:
+        """End it, and every worker with it."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._selector.unregister(self._control)
+        self._control.close()
+        try:
+            self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            self.sweep()
+        self._output.close()
+        if self._isolation is not None:
+            scratch.remove(self._isolation.scratch)
+
+    def sweep(self) -> None:
+        """Kill what a nursery that was killed can no longer bury."""
+        for _ in range(_MOST_SWEEPS):
+            left = linux.marked_processes(self._mark)
+            if not left:
+                return
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _ask(self, request: object, descriptors: Sequence[int] = ()) -> None:
+        if self._is_open:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is heard elsewhere
+                socket.send_fds(self._control, [pickle.dumps(request)], descriptors)
+
+
+def _isolation(settings: ExecutionSettings) -> Isolation:
+    # Workers are other users than this one where it is root: they pass through, and list nothing.
+    place = tempfile.mkdtemp(prefix="agent-tunix-")
+    os.chmod(place, 0o711)
+    return Isolation(
+        place,
+        library_paths(),
+        settings.memory_mb * 2**20,
+        settings.disk_mb * 2**20,
+        settings.cpu_s,
+        linux.most_processes(),
+    )

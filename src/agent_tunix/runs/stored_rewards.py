@@ -1,0 +1,210 @@
+"""The reward of a run, as it was or changed, and the completions that the run stored for it; loads no JAX."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.compose import with_overrides
+from agent_tunix.config.schema import Config, RewardConfig, RewardsConfig
+from agent_tunix.errors import ConfigError, ModelError, RewardError
+from agent_tunix.policy.files.directory import find_cached_directory, fingerprint_tokenizer
+from agent_tunix.rewards import Component, Mixture, fingerprint, settle_completions
+from agent_tunix.rewards.code_parts import CodePart
+from agent_tunix.rewards.fingerprint import changes
+from agent_tunix.rewards.judges.base import Judge
+from agent_tunix.rewards.mixture import totals_that_train
+from agent_tunix.rewards.registry import is_shipped
+from agent_tunix.runs.reward_setup import make_reward_runner, resolve_from_config
+from agent_tunix.runs.trust import parts_of
+from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.workbench.replay import RecordedStep, Unreplayable
+
+# What decides a completion's total and advantage once it is there; all else decides which completions there are, or
+# what becomes of the advantages.
+_REPLAYABLE = ("training.reward_function", "reward", "rewards", "grpo.advantage_scaling")
+
+
+def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Config:
+    """A run's configuration with another reward.
+
+    Args:
+        config: The run's.
+        reward: What stands in for `training.reward_function` and the components of `reward=`; None: nothing does.
+        overrides: Further ones, KEY=VALUE; `reward=NAME` is a file of `conf/reward/`.
+
+    Raises:
+        Unreplayable: An override changes what a replay cannot show.
+        ConfigError: An override cannot be read, or names no key.
+    """
+    kept = []
+    for override in overrides:
+        # `+` and `++` are for composing, where keys may be new; here all are known.
+        key, _, value = override.lstrip("+").partition("=")
+        if key == "reward":
+            reward = value
+        elif any(key == allowed or key.startswith(f"{allowed}.") for allowed in _REPLAYABLE):
+            kept.append(override)
+        else:
+            raise Unreplayable(
+                f"{override}: {key.lstrip('~')} decides which completions are sampled, or what is made of their"
+                f" advantages; stored completions cannot show its effect. A replay can change training.reward_function,"
+                f" reward, rewards.* and grpo.advantage_scaling; anything else takes a new run"
+            )
+    if reward is not None:
+        config = dataclasses.replace(
+            config,
+            training=dataclasses.replace(config.training, reward_function=reward),
+            reward=dataclasses.replace(config.reward, components={}),
+        )
+    return with_overrides(config, kept)
+
+
+def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[Config, list[CodePart]]:
+    """Return what the user changes of a run's configuration, apart from what the run says.
+
+    Args:
+        config: The run's.
+        reward: As in `change_reward`.
+        overrides: As there.
+
+    Returns:
+        The changes, in a configuration that is otherwise the default; and what the reward would use by them alone,
+        which needs no trust in the run.
+    """
+    own = change_reward(Config(), reward, overrides)
+    parts = parts_of(own, Path.cwd())
+    # Arguments that are given of a judge that the run names: the judge as it is written, without the run's arguments.
+    named = dataclasses.replace(
+        config,
+        training=dataclasses.replace(config.training, reward_function=_named_alone(config.training.reward_function)),
+        rewards=RewardsConfig(),
+        reward=RewardConfig(_named_alone(config.reward.components)),
+    )
+    changed = parts_of(change_reward(named, reward, overrides), Path.cwd(), with_defaults=False)
+    return own, [*parts, *(part for part in changed if part.kind == "judge")]
+
+
+def _named_alone(spec: Any) -> Any:
+    """Return what names rewards of this package, without any arguments."""
+    if isinstance(spec, Mapping):
+        functions = {name: one.get("function") if isinstance(one, Mapping) else one for name, one in spec.items()}
+        return {name: {"function": function} for name, function in functions.items()}
+    return spec if isinstance(spec, str) and is_shipped(spec) else "math"
+
+
+def check_tokenizer(stored: StoredRun) -> None:
+    """Refuse a run whose tokenizer is no longer the one that its completions were sampled with.
+
+    Token counts and ids of stored completions, which rewards are given, are the old one's. Where the model is no longer
+    on this machine nothing can have changed, and nothing is refused.
+
+    Raises:
+        Unreplayable: With the directory.
+    """
+    before = stored.environment.get("tokenizer_fingerprint")
+    directory = None
+    with contextlib.suppress(ModelError):
+        directory = find_cached_directory(stored.config.model)
+    now = fingerprint_tokenizer(directory) if directory is not None else None
+    if before is not None and now is not None and now != before:
+        raise Unreplayable(
+            f"the tokenizer of {directory} has changed since the run ({before} then, {now} now): the stored token"
+            " counts and ids are no longer what it would give; restore it, or train anew"
+        )
+
+
+def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[RecordedStep]:
+    """What a run stored, one step at a time.
+
+    Args:
+        stored: The run.
+        steps: `FIRST:LAST`, both included and either left out; None for all.
+
+    Raises:
+        ConfigError: `steps` is no range.
+        RunDirectoryError: A file is damaged.
+    """
+    first, last = _range(steps)
+    wanted = [step for step in stored.rollouts.steps() if first <= step and (last is None or step <= last)]
+    for found in stored.rollouts.iterate(steps=wanted):
+        totals = totals_that_train(found.scores, found.settings.on_failure)
+        yield RecordedStep(found.step, found.samples, found.scores, totals, found.advantages, found.is_whole)
+
+
+def _range(steps: str | None) -> tuple[int, int | None]:
+    if steps is None:
+        return 0, None
+    first, colon, last = steps.partition(":")
+    if not all(end.isdecimal() or not end for end in (first, last)) or not (first or last):
+        raise ConfigError(f"steps must be FIRST:LAST, as 10:20, 10: or :20, not {steps!r}", code="invalid_step_range")
+    low = int(first) if first else 0
+    return low, (int(last) if last else None) if colon else low
+
+
+def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True) -> Mixture:
+    """The reward of a configuration, ready to score a run's completions.
+
+    Args:
+        config: The configuration.
+        stored: The run.
+        is_own: Whether the reward that it names is the run's, so that an uploaded one is what the run was trained on,
+            rather than what its name means today.
+
+    Raises:
+        RewardError: It cannot be found.
+        Unreplayable: It asks for a column that the completions do not have.
+    """
+    mixture = resolve_from_config(config, Path.cwd(), stored.root if is_own else None)
+    sample = next((step.samples[0] for step in stored.rollouts.iterate(steps=stored.rollouts.steps()[:1])), None)
+    if sample is not None:
+        try:
+            mixture.check_parameters(sample.columns)
+        except RewardError as error:
+            raise Unreplayable(f"the stored completions cannot be scored with it: {error}") from error
+        rewards = [component.reward for component in mixture.components]
+        settle_completions(rewards, sample, allow_unsandboxed=config.rewards.allow_unsandboxed)
+    return mixture
+
+
+@contextlib.contextmanager
+def placed(mixtures: Sequence[Mixture], config: Config) -> Iterator[list[Mixture]]:
+    """Mixtures that run where and within which limits the configuration says."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(make_reward_runner(mixture, config.rewards)).reward for mixture in mixtures]
+
+
+def without_cache(mixture: Mixture) -> Mixture:
+    """The same reward, whose judges ask anew rather than remember what they said."""
+    return Mixture(
+        [_without_cache(component) for component in mixture.components],
+        on_failure=mixture.on_failure,
+        name=mixture.name,
+    )
+
+
+def _without_cache(component: Component) -> Component:
+    reward = component.reward
+    if not isinstance(reward, Judge):
+        return component
+    return dataclasses.replace(component, reward=reward.bind(reward.name, {**reward.args, "cache": False}))
+
+
+def unchanged_components(stored: StoredRun, mixture: Mixture) -> list[str]:
+    """The components that say today what they said in the run: same source, files, arguments and calling."""
+    before, now = stored.fingerprint, fingerprint(mixture).to_data()
+    if before.get("versions") != now["versions"]:
+        return []
+    deciding = ("function", "source", "files", "called", "args")
+    old = before.get("components", {})
+    return [
+        name
+        for name, component in now["components"].items()
+        if name in old and all(old[name].get(key) == component[key] for key in deciding)
+    ]
+
+
+def changed_since_run(stored: StoredRun, mixture: Mixture) -> list[str]:
+    """One line for each thing in which a reward is not that of the run."""
+    return changes(stored.fingerprint, fingerprint(mixture).to_data())

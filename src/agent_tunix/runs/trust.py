@@ -1,0 +1,415 @@
+"""Runs that are the user's own, and runs that somebody else made.
+
+A run's configuration names the code that scores, the endpoints that judges ask, and files to load. A run that begins,
+or is resumed, signs its configuration and the files of its rewards with a key that only this installation has: it is
+then the user's own. Whatever another run names is used only where the user allows it, which is remembered until the
+run changes. Nothing of a run is executed to find that out.
+"""
+
+import contextlib
+import dataclasses
+import glob
+import hashlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.schema import Config, RewardsConfig
+from agent_tunix.data.sources.remote import source_of_scheme
+from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, UntrustedRunError
+from agent_tunix.regular_files import read_regular
+from agent_tunix.rewards.code_parts import CodePart, digest_code, find_code_parts
+from agent_tunix.runs.directory import write_json
+from agent_tunix.runs.reward_setup import reward_directories, reward_spec
+from agent_tunix.store.home import home, make_home
+from agent_tunix.visible_text import escape_hidden
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+
+SIGNATURE = "signature.json"
+_KEY = "run_key"
+_KEY_BYTES = 32
+_TRUSTED = "trusted_runs"
+_VERSION = 1
+# Where and within which limits rewards run is the user's business, whoever made the run.
+_OF_THE_REWARD = ("modules", "args", "max_failure_rate", "on_failure", "convention", "completions", "reward_key")
+# Sources of data that import code by the name of a dataset.
+_SOURCES_WITH_CODE = ("tfds",)
+
+
+def sign_run(root: Path, config: Config, working_directory: Path) -> None:
+    """Mark a run that begins or is resumed as the user's own.
+
+    Nothing depends on it but being asked later, so that what hinders it is only a warning.
+
+    Args:
+        root: The run's directory, with its `config.yaml`.
+        config: What stands there.
+        working_directory: Where its rewards were looked up.
+    """
+    try:
+        key = _read_key() or _make_key()
+        parts = parts_of(config, working_directory)
+        signed = {
+            "version": _VERSION,
+            "root": os.path.realpath(root),
+            "config": _sha256((root / "config.yaml").read_bytes()),
+            "parts": [[part.kind, part.text, _named(part), _digest(part, root)] for part in parts],
+        }
+        write_json(root / SIGNATURE, {"signed": signed, "hmac_sha256": _mac(key, signed)})
+    except (OSError, StoreError, ValueError) as error:
+        _LOGGER.warning(
+            "the run is not marked as yours, so that commands will ask before they run its rewards: %s", error
+        )
+
+
+def settle_trust(
+    config: Config,
+    root: Path,
+    *,
+    working_directory: Path,
+    trust: bool = False,
+    own: Config | None = None,
+    own_parts: Collection[CodePart] = (),
+    with_reward: bool = True,
+    with_data: bool = False,
+) -> Config:
+    """Return the configuration of a run as far as it may be used, or refuse the run.
+
+    Of a run that is neither the user's own nor trusted, the limits within which rewards run are the user's.
+
+    Args:
+        config: The run's, with what the user changed of it.
+        root: The run's directory.
+        working_directory: Where its rewards are looked up.
+        trust: Whether the user says to trust the run.
+        own: What the user changed, in a configuration that is otherwise the default.
+        own_parts: What would be used by the user's own wish, which needs no trust.
+        with_reward: Whether the run's reward is to score.
+        with_data: Whether the run's data is to be read.
+
+    Raises:
+        UntrustedRunError: It would run code or send text, and is neither the user's own nor trusted.
+    """
+    own = own or Config()
+    content = _read_config(root)
+    parts = [part for part in (parts_of(config, working_directory) if with_reward else ()) if part not in own_parts]
+    doubts = _doubts(root, content, parts)
+    if doubts.is_foreign:
+        # Of a run of the user's own only the code is compared with what was signed.
+        parts += [part for part in (data_parts(config, root) if with_data else ()) if part not in own_parts]
+        doubts = dataclasses.replace(doubts, strange=parts)
+        rewards = dataclasses.replace(config.rewards, allow_unsandboxed=own.rewards.allow_unsandboxed)
+        config = dataclasses.replace(config, rewards=rewards)
+    if not trust and not _is_remembered(root, content, parts):
+        strange = [part for part in doubts.strange if part.kind != "uploaded" or config.rewards.allow_unsandboxed]
+        if not strange:
+            return _with_own_limits(config, own) if doubts.is_foreign else config
+        if not _ask(root, doubts.reason, strange):
+            raise _refusal(root, doubts.reason, strange)
+    if doubts.is_foreign or doubts.strange:
+        _remember(root, content, parts)
+    return config
+
+
+def with_own_limits(config: Config, root: Path) -> Config:
+    """Return the configuration of a run with the user's limits on rewards, unless the run is the user's own."""
+    return _with_own_limits(config, Config()) if _doubts(root, _read_config(root), []).is_foreign else config
+
+
+def is_own(root: Path) -> bool:
+    """Return True if this installation signed the run's configuration."""
+    return not _doubts(root, _read_config(root), []).is_foreign
+
+
+def check_resumable_directory(root: Path, config: Config) -> None:
+    """Refuse to go on in a directory of somebody else's whose files are links, or whose uploads would not be isolated.
+
+    Args:
+        root: The directory; it may hold no run yet.
+        config: The user's own configuration.
+
+    Raises:
+        RunDirectoryError: What is written there would be written elsewhere.
+        UntrustedRunError: Uploaded code that lies there would run without isolation.
+    """
+    if not (root / "config.yaml").is_file() or is_own(root):
+        return
+    links = [path for path in (*root.iterdir(), *(root / "checkpoints").glob("*")) if path.is_symlink()]
+    if links:
+        names = ", ".join(str(path.relative_to(root)) for path in links[:5])
+        raise RunDirectoryError(
+            f"{root} is not marked as a run of yours, and {names} in it would have the run write elsewhere; replace"
+            " links by what they lead to",
+            code="links_in_run",
+        )
+    if config.rewards.allow_unsandboxed and any((root / "rewards").glob("*.py")):
+        raise UntrustedRunError(
+            f"{root} is not marked as a run of yours, and the uploaded rewards that it holds would run without"
+            f" isolation; remove {root / 'rewards'}, so that they are fetched again, or set"
+            " rewards.allow_unsandboxed=false"
+        )
+
+
+def parts_of(config: Config, working_directory: Path, *, with_defaults: bool = True) -> list[CodePart]:
+    """Return what the reward of a configuration would use beyond the built-in rewards."""
+    return find_code_parts(
+        reward_spec(config),
+        modules=config.rewards.modules,
+        args=config.rewards.args,
+        reward_directories=reward_directories(working_directory),
+        working_directory=working_directory,
+        with_defaults=with_defaults,
+    )
+
+
+def data_parts(config: Config, root: Path) -> list[CodePart]:
+    """Return the datasets that are code, and the files outside the run's directory that others may not read.
+
+    What is evaluated is written into the run's directory, where whoever made the run may read it.
+    """
+    parts = []
+    sets = {f"data.mixture.{name}": one.config for name, one in data_sets(config).items()} or {"data": config}
+    for key, of_set in sets.items():
+        source = of_set.training.data_source or of_set.data.source
+        paths = (of_set.data.path, of_set.training.train_data_dir, of_set.training.test_data_dir)
+        for path in filter(None, paths):
+            if source in _SOURCES_WITH_CODE or source_of_scheme(path) in _SOURCES_WITH_CODE:
+                parts.append(CodePart("dataset", key, path))
+            parts += [CodePart("private", key, str(file), file) for file in _private_files(path, root)]
+    for key, given in (("model.path", config.model.path), ("prompt.chat_template", config.prompt.chat_template)):
+        if given and "\n" not in given:
+            parts += [CodePart("private", key, str(file), file) for file in _private_files(given, root)]
+    return parts
+
+
+def _private_files(path: str, root: Path) -> list[Path]:
+    """Return the files that a path or pattern means, outside a directory, that not everybody may read."""
+    try:
+        found = [Path(os.path.realpath(one)) for one in glob.glob(os.path.expanduser(path))]
+        files = [file for one in found for file in ([one, *one.iterdir()] if one.is_dir() else [one])]
+        inside = Path(os.path.realpath(root))
+        return [file for file in dict.fromkeys(files) if not file.is_relative_to(inside) and _is_private(file)]
+    except (OSError, ValueError):
+        return []
+
+
+def _is_private(file: Path) -> bool:
+    needed = stat.S_IROTH | stat.S_IXOTH if file.is_dir() else stat.S_IROTH
+    closed = any(not above.stat().st_mode & stat.S_IXOTH for above in file.parents)
+    return closed or file.stat().st_mode & needed != needed
+
+
+@dataclass(frozen=True)
+class _Doubts:
+    """Why a run is not simply the user's own.
+
+    Attributes:
+        reason: In words; "" where the signature is good.
+        is_foreign: Whether the signature is missing or wrong.
+        strange: The parts that it does not cover.
+    """
+
+    reason: str
+    is_foreign: bool
+    strange: Sequence[CodePart]
+
+
+def _doubts(root: Path, content: bytes, parts: Sequence[CodePart]) -> _Doubts:
+    signed, reason = _verified(root, content)
+    if signed is None:
+        return _Doubts(reason, True, parts)
+    known = {(kind, text): (file, digest) for kind, text, file, digest in signed["parts"]}
+    here = os.path.realpath(root)
+    is_in_place = signed["root"] == here
+    strange = []
+    for part in parts:
+        file, digest = known.get((part.kind, part.text), (None, ""))
+        # Files of the user's own may change where they are; nobody else's may come in their place.
+        is_users = is_in_place and part.file is not None and _named(part) == file and not part.file.is_relative_to(here)
+        if not is_users and digest != _digest(part, root):
+            strange.append(part)
+    moved = "" if is_in_place else f" and was begun in {signed['root']}"
+    return _Doubts(f"is a run of yours{moved}, but what follows is not what it was begun with", False, strange)
+
+
+def _verified(root: Path, content: bytes) -> tuple[dict[str, Any] | None, str]:
+    """Return what a good signature covers; else None, and why it is not good."""
+    foreign = "was not made by this installation of agent_tunix"
+    try:
+        stored = json.loads(_read_plain(root / SIGNATURE, 2**24))
+        signed, given = stored["signed"], stored["hmac_sha256"]
+        key = _read_key()
+        if key is None or not isinstance(given, str) or not hmac.compare_digest(_mac(key, signed), given):
+            return None, foreign
+        if signed["version"] != _VERSION:
+            return None, "was signed by another version of agent_tunix"
+        if signed["config"] != _sha256(content):
+            return None, "was changed since it was signed: its config.yaml is another"
+        verified: dict[str, Any] = signed
+        return verified, ""
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, StoreError):
+        return None, foreign
+
+
+def _named(part: CodePart) -> str | None:
+    return None if part.file is None else str(part.file)
+
+
+def _digest(part: CodePart, root: Path) -> str | None:
+    """Return a digest of the code of a part; None where it has no file."""
+    if part.kind == "uploaded":
+        files = sorted((root / "rewards").glob("*.py"))
+        return _sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files))
+    return None if part.file is None else digest_code(part.file, root)
+
+
+def _with_own_limits(config: Config, own: Config) -> Config:
+    kept = {name: getattr(config.rewards, name) for name in _OF_THE_REWARD}
+    rewards: RewardsConfig = dataclasses.replace(own.rewards, **kept)
+    return dataclasses.replace(config, rewards=rewards)
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+def _ask(root: Path, reason: str, parts: Iterable[CodePart]) -> bool:
+    """Return the user's answer; False where there is no terminal to ask on."""
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(escape_hidden(_told(root, reason, parts)), file=sys.stderr)
+    print("Allow this, until the run changes? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _told(root: Path, reason: str, parts: Iterable[CodePart]) -> str:
+    return "\n".join([f"{root} {reason}, and would", *(f"  - {part.describe()}" for part in parts)])
+
+
+def _refusal(root: Path, reason: str, parts: Iterable[CodePart]) -> UntrustedRunError:
+    return UntrustedRunError(
+        f"{_told(root, reason, parts)}\nRead what is named. Then allow it by --trust (of evaluate.py: trust=true),"
+        " which is remembered until the run changes, or name a reward of your own, where the command takes one"
+    )
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def _state(root: Path, content: bytes, parts: Sequence[CodePart]) -> str:
+    """Return a digest of all that trusting a run was about."""
+    named = [[part.kind, part.component, part.text, _named(part), _digest(part, root)] for part in parts]
+    return _sha256(_canonical([os.path.realpath(root), _sha256(content), sorted(named, key=str)]))
+
+
+def _remembered_path(root: Path) -> Path:
+    return home() / _TRUSTED / f"{_sha256(os.fsencode(os.path.realpath(root)))[:32]}.json"
+
+
+def _is_remembered(root: Path, content: bytes, parts: Sequence[CodePart]) -> bool:
+    try:
+        return bool(json.loads(_read_private(_remembered_path(root)))["state"] == _state(root, content, parts))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _remember(root: Path, content: bytes, parts: Sequence[CodePart]) -> None:
+    try:
+        make_home()
+        path = _remembered_path(root)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_json(path, {"root": os.path.realpath(root), "state": _state(root, content, parts)})
+        path.chmod(0o600)
+    except (OSError, StoreError) as error:
+        _LOGGER.warning("that the run is trusted is not remembered: %s", error)
+
+
+def _read_config(root: Path) -> bytes:
+    try:
+        return read_regular(root / "config.yaml")
+    except OSError as error:
+        raise ConfigError(
+            f"{root / 'config.yaml'} cannot be read: {error.strerror}", code="missing_run_config"
+        ) from error
+
+
+def _make_key() -> bytes:
+    """Return the key of this installation, made once, whichever process is the first."""
+    directory = make_home()
+    partial = directory / f".{_KEY}.{os.getpid()}.{secrets.token_hex(8)}"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(partial, directory / _KEY)
+    finally:
+        partial.unlink(missing_ok=True)
+    key = _read_key()
+    if key is None:
+        raise StoreError(f"{directory / _KEY} is not a key; remove it")
+    return key
+
+
+def _read_key() -> bytes | None:
+    """Return the key of this installation; None where there is none.
+
+    Raises:
+        StoreError: Others can read or write it, so that it proves nothing.
+    """
+    path = home() / _KEY
+    try:
+        key = _read_private(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"the key {path}, by which your runs are known, cannot be used: {error}") from error
+    return key if len(key) == _KEY_BYTES else None
+
+
+def _read_private(path: Path) -> bytes:
+    """Return the content of a file that only this user can have written.
+
+    Raises:
+        OSError: It cannot be read, or others can read or write it.
+    """
+    content, status = _read_plain_with_status(path, 2**20)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{path} must be yours alone; remove it, or: chown {os.geteuid()}, chmod 600")
+    return content
+
+
+def _read_plain(path: Path, most: int) -> bytes:
+    return _read_plain_with_status(path, most)[0]
+
+
+def _read_plain_with_status(path: Path, most: int) -> tuple[bytes, os.stat_result]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            raise OSError(f"{path} is no regular file, or too large")
+        return file.read(most), status
+
+
+def _mac(key: bytes, value: Any) -> str:
+    return hmac.new(key, _canonical(value), hashlib.sha256).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

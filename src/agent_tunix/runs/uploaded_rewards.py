@@ -1,0 +1,113 @@
+"""Uploaded rewards in a run: fetched once, kept in its directory, and taken from there when it goes on."""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.regular_files import read_regular
+from agent_tunix.rewards import Mixture
+from agent_tunix.rewards.uploaded import Fetch, UploadedSource, uploaded_source_of
+from agent_tunix.runs.directory import write_bytes
+from agent_tunix.store.fetching import fetch_uploaded, remembering
+from agent_tunix.store.identifiers import is_function_id
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+
+KEY = "uploaded_rewards"  # of environment.json
+DIRECTORY = "rewards"
+
+
+def make_fetch(run: Path | None = None) -> Fetch:
+    """Where the uploaded rewards of a configuration come from.
+
+    Args:
+        run: The run whose configuration it is; what it was trained on is taken from there. None, or what the run does
+            not have: from the store.
+    """
+    pinned = [] if run is None else list(_read_pinned(run))
+
+    def fetch(spec: str) -> UploadedSource | None:
+        meant = [source for source in pinned if spec in (source.id, source.name)]
+        if meant:
+            return max(meant, key=lambda source: source.version)
+        return fetch_uploaded(spec)
+
+    return remembering(fetch)
+
+
+def pin_uploaded(mixture: Mixture, root: Path) -> list[dict[str, Any]]:
+    """Keep the files of a run's uploaded rewards in its directory.
+
+    Returns:
+        What `environment.json` says of them, under `uploaded_rewards`.
+
+    Raises:
+        RunDirectoryError: They cannot be written.
+    """
+    sources = {source.id: source for source in _sources_of(mixture)}
+    for source in sources.values():
+        file = root / DIRECTORY / source.file
+        if not file.exists() or file.read_bytes() != source.content:
+            write_bytes(file, source.content)
+    return [
+        {
+            "id": source.id,
+            "name": source.name,
+            "version": source.version,
+            "format": source.format,
+            "sha256": source.sha256,
+            "origin": source.origin,
+            "file": f"{DIRECTORY}/{source.file}",
+        }
+        for source in sources.values()
+    ]
+
+
+def _sources_of(mixture: Mixture) -> Iterator[UploadedSource]:
+    for component in mixture.components:
+        source = uploaded_source_of(component.reward)
+        if source is not None:
+            yield source
+
+
+def _read_pinned(run: Path) -> Iterator[UploadedSource]:
+    """What a run keeps; of a file that is gone nothing, so that the store is asked."""
+    for entry in _entries(run / "environment.json"):
+        # Not by the path that the entry gives, which could lead anywhere.
+        file = run / DIRECTORY / f"{entry['id']}.py"
+        try:
+            content = read_regular(file)
+        except FileNotFoundError:
+            _LOGGER.warning("%s is gone; the reward is fetched again", file)
+            continue
+        except OSError as error:
+            raise RunDirectoryError(f"{file} cannot be read: {error}", code="unreadable_file") from error
+        source = UploadedSource(entry["id"], entry["name"], entry["format"], entry["version"], content, entry["origin"])
+        if source.sha256 != entry["sha256"]:
+            _LOGGER.warning("%s is no longer the file that was fetched from %s", file, source.origin)
+        yield source
+
+
+def _entries(environment: Path) -> Sequence[dict[str, Any]]:
+    try:
+        found = json.loads(read_regular(environment)).get(KEY, [])
+        if not isinstance(found, list) or not all(map(_is_entry, found)):
+            raise ValueError(f"{KEY} is not a list of uploaded rewards")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise RunDirectoryError(f"{environment} cannot be read: {error}", code="unreadable_file") from error
+    return found
+
+
+def _is_entry(entry: object) -> bool:
+    texts = ("id", "name", "format", "sha256", "origin")
+    return (
+        isinstance(entry, dict)
+        and all(isinstance(entry.get(name), str) for name in texts)
+        and isinstance(entry.get("version"), int)
+        and is_function_id(entry["id"])
+    )

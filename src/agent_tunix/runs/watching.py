@@ -1,0 +1,94 @@
+"""A run under observation: what is found is logged as it happens, and kept in `findings.jsonl`.
+
+A watch is a function of the rows it was shown. Resuming shows it the rows that are kept, so that a run that was killed
+makes the findings of one that was not.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent_tunix.closing import Closing
+from agent_tunix.config.schema import Config
+from agent_tunix.grpo.step import StepResult
+from agent_tunix.policy.schedules import count_warmup
+from agent_tunix.runs.directory import RunDirectory
+from agent_tunix.runs.preflight import Checked
+from agent_tunix.tracking import FindingsFile, read_findings, read_rows
+from agent_tunix.workbench.diagnosis import RolloutView, RunContext, Severity, Watch
+from agent_tunix.workbench.diagnosis.context import SETTINGS
+
+_LOGGER = logging.getLogger("agent_tunix.diagnosis")
+_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
+
+
+class Watching(Closing):
+    """Watches the rows of a run.
+
+    Args:
+        context: The run.
+        places: Where it leaves things; findings past `kept_step` are cut here, and rows past it passed over.
+        kept_step: The last step that a resumed run keeps; None for a new run.
+
+    Raises:
+        RunDirectoryError: What the run kept cannot be read.
+    """
+
+    def __init__(self, context: RunContext, places: RunDirectory, kept_step: int | None) -> None:
+        self._watch = Watch(context)
+        self._places = places
+        self._file = FindingsFile(places.findings, kept_step)
+        if kept_step is not None:
+            for row in read_rows(places.metrics):
+                if row["step"] <= kept_step:
+                    self._watch.observe(row["step"], row)
+
+    def observe(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
+        """Look at a row that was recorded; log what it shows, and keep it.
+
+        Args:
+            step: From 1; 0 for the evaluation before training.
+            row: The metrics.
+            result: The step, for completions that show what is found.
+        """
+        for finding in self._watch.observe(step, row, () if result is None else _views(result)):
+            self._file.write(finding)
+            _LOGGER.log(_LEVELS[finding.severity], "%s", finding.describe())
+
+    def summary(self) -> dict[str, str]:
+        """The run's findings above info, for its last table: the file, and their names, the first found first."""
+        names = [f.title for f in read_findings(self._places.findings) if f.severity is not Severity.INFO]
+        if not names:
+            return {}
+        return {"findings": f"{self._places.findings}: {', '.join(dict.fromkeys(names))}"}
+
+    def close(self) -> None:
+        """Close the file; another call does nothing."""
+        self._file.close()
+
+
+def _views(result: StepResult) -> Iterable[RolloutView]:
+    return (RolloutView.of(sample, score) for sample, score in zip(result.samples, result.scores, strict=True))
+
+
+def describe_run(checked: Checked, num_steps: int) -> RunContext:
+    """What a diagnosis must know of a run.
+
+    Args:
+        checked: Its configuration, and its reward as it was resolved.
+        num_steps: Steps of the whole run.
+    """
+    config = checked.config
+    return RunContext.of(
+        checked.mixture,
+        written=checked.components,
+        reward_key="reward.components" if config.reward.components else "training.reward_function",
+        num_steps=num_steps,
+        warmup_steps=count_warmup(config.optimizer, num_steps),
+        settings={key: _value(config, key) for key in SETTINGS},
+    )
+
+
+def _value(config: Config, key: str) -> Any:
+    group, _, name = key.partition(".")
+    return getattr(getattr(config, group), name)

@@ -1,0 +1,162 @@
+"""`training.init_checkpoint`: a run that begins with the weights of another, policy and reference alike.
+
+What is given is `RUN`, `RUN:STEP` or `RUN:best`. Before training it becomes an absolute path with the number of a step,
+and so it stands in config.yaml: a resumed run begins with the same weights, though the other run may have gone on.
+"""
+
+import dataclasses
+import hashlib
+import logging
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_tunix.config.compose import from_yaml
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import CheckpointError, ConfigError
+from agent_tunix.runs.weights.trained_policy import FoundRun, find_run
+
+if TYPE_CHECKING:
+    from flax import nnx
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+_KEY = "training.init_checkpoint"
+_WITH_STEP = re.compile(r"(?P<run>.+):(?P<step>\d+|best)")
+
+
+def pin_initial(config: Config, root: Path) -> Config:
+    """The configuration with the run and the step written out.
+
+    Args:
+        config: The run's.
+        root: Its directory; where it is resumed, what it began with stands there.
+
+    Raises:
+        ConfigError: What is named is no run.
+        CheckpointError: The run has no such checkpoint, or none at all.
+    """
+    given = config.training.init_checkpoint
+    if given is None:
+        return config
+    run, step = _find(given)
+    if step is None and config.training.resume and (root / "config.yaml").is_file():
+        before = from_yaml(root / "config.yaml").training.init_checkpoint
+        if before is not None and before.rpartition(":")[0] == str(run.root):
+            return _with(config, before)
+    return _with(config, f"{run.root}:{_choose_step(run, step)}")
+
+
+def _with(config: Config, initial: str) -> Config:
+    return dataclasses.replace(config, training=dataclasses.replace(config.training, init_checkpoint=initial))
+
+
+def _find(given: str) -> tuple[FoundRun, str | None]:
+    """The run, and the step as it is written; a directory may have a colon in its name."""
+    found = _WITH_STEP.fullmatch(given)
+    if found is None or Path(given).expanduser().exists():
+        return find_run(given, _KEY), None
+    return find_run(found["run"], _KEY), found["step"]
+
+
+def _choose_step(run: FoundRun, step: str | None) -> int:
+    from agent_tunix.runs.weights.checkpoints import Checkpoints
+
+    checkpoints = Checkpoints(run.checkpoints, run.config.training.max_checkpoints_to_keep)
+    steps = checkpoints.steps()
+    if not steps:
+        raise CheckpointError(f"{_KEY}={run.root}: the run has no checkpoint", code="no_checkpoint")
+    if step is None:
+        return steps[-1]
+    if step == "best":
+        best = checkpoints.best_step()
+        if best is None:
+            raise CheckpointError(
+                f"{_KEY}={run.root}:best: the run has no best checkpoint; there are {steps}", code="no_best_checkpoint"
+            )
+        return best
+    if int(step) not in steps:
+        raise CheckpointError(
+            f"{_KEY}={run.root}:{step}: the run has no checkpoint of this step; there are {steps}",
+            code="no_such_checkpoint",
+        )
+    return int(step)
+
+
+def load_initial(config: Config, policy: "nnx.Module") -> None:
+    """Put the weights of `training.init_checkpoint`, if there is one, into a policy just built.
+
+    Raises:
+        ConfigError: The adapter of the other run is of another scale.
+        CheckpointError: The checkpoint is gone or damaged, or its weights are not those of this policy.
+    """
+    given = config.training.init_checkpoint
+    if given is None:
+        return
+    from agent_tunix.runs.weights.checkpoints import Checkpoints
+    from agent_tunix.runs.weights.state import read_weights, write_weights
+
+    run, step = _find(given)
+    _check_same_model(config, run)
+    checkpoints = Checkpoints(run.checkpoints, run.config.training.max_checkpoints_to_keep)
+    try:
+        restored = checkpoints.restore(_choose_step(run, step), {"weights": read_weights(policy)})
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{_KEY}={given}: {error}. What trained there must be what trains here: the same model and model.lora_rank;"
+            f" else `agent-tunix export {run.root} --to DIR`, then begin with it by model.path=DIR",
+            code=error.code,
+        ) from error
+    write_weights(policy, restored.state["weights"])
+
+
+def _check_same_model(config: Config, run: FoundRun) -> None:
+    """An adapter means nothing without the scale and the frozen weights that it was trained with."""
+    from agent_tunix.policy.files.directory import find_model_directory
+    from agent_tunix.policy.files.model_digest import digest_model
+    from agent_tunix.runs.weights.base_model import recorded_digest
+
+    here, there = config.model, run.config.model
+    if (here.lora_rank > 0) != (there.lora_rank > 0):
+        raise ConfigError(
+            f"{_KEY}={run.root} has model.lora_rank={there.lora_rank}, and here it is {here.lora_rank}: an adapter"
+            " cannot begin as a whole model, nor the other way round; `agent-tunix export"
+            f" {run.root} --to DIR`, then begin with it by model.path=DIR",
+            code="adapter_and_whole_weights",
+        )
+    if here.lora_rank == 0:
+        return
+    if here.lora_alpha != there.lora_alpha:
+        raise ConfigError(
+            f"{_KEY}={run.root} has model.lora_alpha={there.lora_alpha:g}, and here it is {here.lora_alpha:g}; set"
+            f" model.lora_alpha={there.lora_alpha:g}",
+            code="adapter_scale_differs",
+        )
+    if here.quantization != there.quantization:
+        _LOGGER.warning(
+            "%s=%s was trained on a base with model.quantization=%s, and here it is %s: rounded otherwise, the base"
+            " is not quite the one that the adapter was trained on",
+            _KEY,
+            run.root,
+            there.quantization or "null",
+            here.quantization or "null",
+        )
+    # What the other run recorded, since its model may have been replaced; earlier versions recorded nothing.
+    theirs = recorded_digest(run.root) or digest_model(find_model_directory(there))
+    if (ours := digest_model(find_model_directory(here))) != theirs:
+        raise ConfigError(
+            f"{_KEY}={run.root} is an adapter of another model: {there.path or 'the embedded one'}, not"
+            f" {here.path or 'the embedded one'} (their digests are {theirs} and {ours}); give the model that it was"
+            " trained on",
+            code="adapter_of_another_model",
+        )
+
+
+def describe_initial(config: Config) -> dict[str, Any] | None:
+    """For `environment.json`: which weights the run began with; None for those of the model itself."""
+    given = config.training.init_checkpoint
+    if given is None:
+        return None
+    run, step = _find(given)
+    manifest = run.checkpoints / f"step_{int(step or 0):06d}" / "manifest.json"
+    digest = hashlib.sha256(manifest.read_bytes()).hexdigest()[:16] if manifest.is_file() else None
+    return {"run": str(run.root), "step": None if step is None else int(step), "manifest": digest}

@@ -1,0 +1,107 @@
+"""What a checkpoint holds of the learner, as flat names → arrays, and back.
+
+Weights that train, the optimiser's state (its counters are the schedule's position), and the reference policy where it
+moves, are the whole of it: the data position and the sampling key follow from the step and the seed, frozen weights and
+a reference that stays from the model directory.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from flax import nnx
+
+from agent_tunix.config.schema import Config
+from agent_tunix.grpo.optimizer_state import read_optimizer, write_optimizer
+from agent_tunix.grpo.reference import ReferencePolicy, trained_kind
+from agent_tunix.grpo.updater import PolicyUpdater
+from agent_tunix.rewards import Fingerprint
+from agent_tunix.rewards.fingerprint import changes
+from agent_tunix.runs.weights.base_model import METADATA_KEY
+from agent_tunix.runs.weights.checkpoints import State
+
+_PROMPTS_CHANGED = (
+    "the prompts are no longer the same tokens: the chat template, prompt.system, prompt.template, prompt.few_shot or"
+    " the tokenizer changed"
+)
+
+
+def read_state(updater: PolicyUpdater, reference: ReferencePolicy | None) -> dict[str, dict[str, jax.Array]]:
+    """Return the arrays of a checkpoint by name: `weights` that train, `optimizer`, and `reference` if it moves.
+
+    Args:
+        updater: Trains the policy.
+        reference: The reference policy if it moves, else None.
+    """
+    state = {"weights": read_weights(updater.policy), "optimizer": _named(read_optimizer(updater.optimizer))}
+    if reference is not None:
+        state["reference"] = read_weights(reference.model)
+    return state
+
+
+def write_state(updater: PolicyUpdater, reference: ReferencePolicy | None, state: State) -> None:
+    """Restore what `read_state` returned."""
+    write_weights(updater.policy, state["weights"])
+    read = _unnamed(read_optimizer(updater.optimizer), state["optimizer"])
+    write_optimizer(updater.optimizer, read, updater.accumulation)
+    if reference is not None:
+        write_weights(reference.model, state["reference"])
+
+
+def read_weights(model: nnx.Module) -> dict[str, jax.Array]:
+    """Name → array of every weight that trains."""
+    return _named(nnx.state(model, trained_kind(model)))
+
+
+def write_weights(model: nnx.Module, arrays: Mapping[str, jax.Array]) -> None:
+    """Put what `read_weights` gave into the model."""
+    nnx.update(model, _unnamed(nnx.state(model, trained_kind(model)), arrays))
+
+
+def _named(tree: Any) -> dict[str, jax.Array]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    return jax.tree_util.tree_unflatten(structure, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
+
+
+def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str, max_steps: int) -> dict[str, Any]:
+    """What a checkpoint says of its run, besides its rows and the reward's state; `changed_since` reads it.
+
+    Args:
+        config: The run's.
+        reward: Its reward's.
+        prompts: The fingerprint of what makes the prompts.
+        model: The digest of the model that it began with.
+        max_steps: Of the whole run.
+    """
+    return {
+        "seed": config.seed,
+        "batch_size": config.training.batch_size,
+        "num_generations": config.grpo.num_generations,
+        "advantage_scaling": config.grpo.advantage_scaling,
+        "reference_sync_steps": config.grpo.reference_sync_steps,
+        "max_steps": max_steps,
+        "prompts": prompts,
+        METADATA_KEY: model,
+        "reward": reward.to_data(),
+    }
+
+
+def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """One line for each thing, reward and model apart, that is not as it was when the checkpoint was written."""
+    # Older checkpoints say nothing of these.
+    before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
+    return [
+        _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r}, is {value!r}"
+        for name, value in now.items()
+        if name not in ("reward", METADATA_KEY) and before.get(name) != value
+    ]
+
+
+def reward_changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """One line for each thing in which the reward is not that of the checkpoint."""
+    return changes(metadata.get("reward"), now["reward"])

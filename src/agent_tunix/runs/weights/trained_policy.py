@@ -1,0 +1,149 @@
+"""The policy that a run has trained, for whoever measures it, writes with it or takes it home.
+
+`find_run` loads no JAX; `load_trained_policy` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from agent_tunix.config.compose import from_yaml
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    import jax
+
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
+    from agent_tunix.policy.network.decoder import Decoder
+
+Step = int | Literal["best"] | None
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run on the disk.
+
+    Attributes:
+        root: Its directory.
+        config: What it was started with.
+        checkpoints: Where its checkpoints lie.
+    """
+
+    root: Path
+    config: Config
+    checkpoints: Path
+
+
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """A policy as it was after a step.
+
+    Attributes:
+        policy: With the weights of the checkpoint, adapter and all.
+        tokenizer: Of the model it began as.
+        directory: Where that model lies.
+        mesh: Where the policy is.
+        step: After which step; 0 is the model before training.
+    """
+
+    policy: Decoder
+    tokenizer: Tokenizer
+    directory: Path
+    mesh: jax.sharding.Mesh
+    step: int
+
+
+def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
+    """The run whose directory, or whose directory of checkpoints, is given.
+
+    Args:
+        given: The path.
+        key: What the user calls it, for the error.
+
+    Raises:
+        ConfigError: There is no config.yaml, or it is damaged.
+    """
+    path = Path(given).expanduser().absolute()
+    root = path if (path / "config.yaml").is_file() else path.parent
+    if not (root / "config.yaml").is_file():
+        raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml", code="not_a_run")
+    config = _with_own_programs(from_yaml(root / "config.yaml"))
+    checkpoints = config.training.checkpoint_dir
+    return FoundRun(root, config, Path(checkpoints) if checkpoints else root / "checkpoints")
+
+
+def _with_own_programs(config: Config) -> Config:
+    """Return the configuration with the user's own cache of compiled programs: its entries are code."""
+    cache = None if config.distributed.compilation_cache is None else "auto"
+    return replace(config, distributed=replace(config.distributed, compilation_cache=cache))
+
+
+def check_step(step: object, key: str = "step") -> Step:
+    """What may be asked for: the number of a step, `best`, or None for the latest.
+
+    Args:
+        step: What the user gave.
+        key: What the user calls it, for the error.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if step is None or step == "best":
+        return step
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise ConfigError(f"{key} must be the step of a checkpoint, 0, best or null, not {step!r}", code="invalid_step")
+    return step
+
+
+def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
+    """The model of a run with the weights of one of its checkpoints.
+
+    Args:
+        run: The run.
+        step: Which checkpoint; None for the latest whole one, `best` for the best, 0 for the model before training.
+
+    Raises:
+        CheckpointError: There is no such checkpoint, or it is damaged.
+        ModelError: The model that the run began with is not there any more, or another is in its place.
+    """
+    from agent_tunix.planning.open_mesh import open_mesh
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
+    from agent_tunix.policy.families import read_architecture
+    from agent_tunix.policy.files.directory import find_model_directory
+    from agent_tunix.policy.files.model_digest import digest_model
+    from agent_tunix.policy.model import load_policy
+    from agent_tunix.runs.weights.base_model import METADATA_KEY, check_base, recorded_digest
+    from agent_tunix.runs.weights.checkpoints import Checkpoints
+    from agent_tunix.runs.weights.initial import load_initial
+    from agent_tunix.runs.weights.state import read_weights, write_weights
+
+    config = run.config
+    directory = find_model_directory(config.model)
+    now = digest_model(directory)
+    if step == 0:
+        check_base(config, directory, recorded_digest(run.root), now, weights_matter=True)
+    tokenizer = Tokenizer(directory, config.prompt)
+    mesh = open_mesh(config, read_architecture(directory), num_rows=None)
+    policy = load_policy(directory, config.model, mesh, config.seed)
+    if step == 0:
+        load_initial(config, policy)
+        return TrainedPolicy(policy, tokenizer, directory, mesh, 0)
+    checkpoints = Checkpoints(run.checkpoints, config.training.max_checkpoints_to_keep)
+    if step == "best" and (step := checkpoints.best_step()) is None:
+        raise CheckpointError(
+            f"{run.checkpoints} has no best checkpoint; train with stopping.metric=eval/accuracy, or"
+            f" give a step: there are {checkpoints.steps()}",
+            code="no_best_checkpoint",
+        )
+    like = {"weights": read_weights(policy)}
+    restored = checkpoints.restore_latest(like) if step is None else checkpoints.restore(step, like)
+    if restored is None:
+        raise CheckpointError(
+            f"{run.checkpoints} has no checkpoint; step=0 is the model before training", code="no_checkpoint"
+        )
+    check_base(config, directory, restored.metadata.get(METADATA_KEY), now, weights_matter=False)
+    write_weights(policy, restored.state["weights"])
+    return TrainedPolicy(policy, tokenizer, directory, mesh, restored.step)

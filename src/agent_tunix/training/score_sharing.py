@@ -1,0 +1,99 @@
+"""The completions of a step are scored once: each process scores a share, and all hold every score.
+
+A share is of whole groups, side by side, so that a reward that compares the completions of a prompt sees all of them.
+Process 0 scores everything where a reward must see the whole batch, has a budget, slots or a model of its own (a judge,
+a reward model), or runs on Ray, whose workers are on all machines anyway.
+"""
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from agent_tunix.config.schema import RewardsConfig
+from agent_tunix.distributed.group import Processes
+from agent_tunix.distributed.plain_scores import pack_scores, unpack_scores
+from agent_tunix.rewards import Mixture, Sample, Score
+from agent_tunix.runs.reward_setup import make_reward_runner
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+
+
+@contextlib.contextmanager
+def shared_rewards(mixture: Mixture, rewards: RewardsConfig, processes: Processes) -> Iterator[Mixture]:
+    """The mixture as this process serves it: with workers, where it is to score at all.
+
+    Args:
+        mixture: The reward.
+        rewards: Where and within which limits it runs.
+        processes: Those of the run.
+    """
+    reason = why_first_scores(mixture, rewards.execution)
+    if processes.count > 1:
+        shared = "process 0 scores all completions: " + reason if reason else "each process scores a share"
+        _LOGGER.info("rewards: %s", shared)
+    if processes.is_first or reason is None:
+        with make_reward_runner(mixture, rewards) as runner:
+            yield runner.reward
+    else:
+        yield mixture
+
+
+def why_first_scores(mixture: Mixture, execution: str) -> str | None:
+    """Why one process must score the whole batch; None where each may score a share.
+
+    Args:
+        mixture: The reward.
+        execution: `rewards.execution`.
+    """
+    if execution == "ray":
+        return "rewards.execution=ray has workers of its own"
+    for component in mixture.components:
+        inner = component.reward
+        if isinstance(inner, Mixture):
+            if reason := why_first_scores(inner, execution):
+                return reason
+        elif getattr(inner, "needs_batch", False):
+            return f"{component.name} looks at the whole batch"
+        elif getattr(inner, "limits_itself", False):
+            return f"{component.name} has limits of its own"
+    return None
+
+
+def share_scoring(
+    mixture: Mixture, rewards: RewardsConfig, processes: Processes
+) -> Callable[[Sequence[Sample]], list[Score]]:
+    """Return the function with which a run scores samples: by all processes, or by the first alone."""
+    divided = why_first_scores(mixture, rewards.execution) is None
+    return lambda samples: score_together(mixture.score, samples, processes, divided=divided)
+
+
+def score_together(
+    score: Callable[[Sequence[Sample]], list[Score]], samples: Sequence[Sample], processes: Processes, *, divided: bool
+) -> list[Score]:
+    """The scores of all samples, the same in every process.
+
+    Args:
+        score: What scores samples here.
+        samples: The completions of a step, the same in every process, the members of a group side by side.
+        processes: Those of the run.
+        divided: Whether each process scores a share.
+
+    Raises:
+        AgentTunixError: What the reward raised in the first process in which it did.
+    """
+    if processes.count == 1:
+        return score(samples)
+    shares = _divide(samples, processes.count) if divided else [samples, *[samples[:0]] * (processes.count - 1)]
+    own = shares[processes.index]
+    packed = processes.each(lambda: pack_scores(score(own)) if own else [])
+    return unpack_scores([plain for share in packed for plain in share])
+
+
+def _divide(samples: Sequence[Sample], count: int) -> list[Sequence[Sample]]:
+    """So many runs of whole groups, of sizes as equal as can be; some may be empty."""
+    groups = [(sample.step, sample.group_id) for sample in samples]
+    starts = [place for place, group in enumerate(groups) if place == 0 or groups[place - 1] != group]
+    ends = [*starts, len(samples)]
+    bounds = [ends[len(starts) * number // count] for number in range(count + 1)]
+    return [samples[start:end] for start, end in itertools.pairwise(bounds)]

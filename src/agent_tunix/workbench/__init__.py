@@ -1,0 +1,1 @@
+"""Offline work on rewards: checks, replay, diagnosis, forecasts. It loads no JAX."""

@@ -1,0 +1,50 @@
+"""Testing a reward before it trains: tables of cases, invariants, an exploit search, calibration, speed.
+
+    from agent_tunix.workbench.checks import run_cases
+
+    def test_my_reward():
+        report = run_cases("cases.yaml", reward="rewards.py:my_reward")
+        assert report.passed, report.text
+
+`agent-tunix rewards` is the same from the command line.
+"""
+
+from agent_tunix.rewards.builtin import Kind
+from agent_tunix.rewards.kinds import kind_of, range_of
+from agent_tunix.workbench.checks.calibration import (
+    Calibration,
+    Completion,
+    calibrate,
+    generate_completions,
+    wilson_interval,
+)
+from agent_tunix.workbench.checks.cases import Case, CasesReport, load_cases, run_case, run_cases
+from agent_tunix.workbench.checks.checking import check_reward
+from agent_tunix.workbench.checks.fuzzer import Budget
+from agent_tunix.workbench.checks.problems import Problem
+from agent_tunix.workbench.checks.report import CheckReport, Finding, Status
+from agent_tunix.workbench.checks.speed import Speed, measure_speed
+
+__all__ = [
+    "Budget",
+    "Calibration",
+    "Case",
+    "CasesReport",
+    "CheckReport",
+    "Completion",
+    "Finding",
+    "Kind",
+    "Problem",
+    "Speed",
+    "Status",
+    "calibrate",
+    "check_reward",
+    "generate_completions",
+    "kind_of",
+    "load_cases",
+    "measure_speed",
+    "range_of",
+    "run_case",
+    "run_cases",
+    "wilson_interval",
+]

@@ -1,0 +1,388 @@
+"""Two verifiers on the same completions: where they disagree, and how often each misses a right answer.
+
+A verdict is *right* (at least the threshold), *wrong* (less), *unread* (less, because no answer could be read) or
+*unscored* (no value: an error, a timeout, a bad reference). A verifier tells an unread answer by
+`extras={"parsed": False}` or by a detail that says so ("no answer", "not a number").
+
+Where the truth is known — the completions carry `label`, or were generated from gold solutions — misses are counted
+against it. Otherwise each verifier is measured against the other: of the completions that one accepts, what share does
+the other reject? That is an estimate, and no better than the verifier it leans on.
+"""
+
+import enum
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_tunix.rewards.kinds import range_of
+from agent_tunix.rewards.mixture import Mixture
+from agent_tunix.rewards.sample import Score
+from agent_tunix.workbench.checks.problems import (
+    DEFAULT_FORMAT,
+    Problem,
+    near_misses,
+    numbers_in,
+    read_plain_number,
+    respond,
+    write_number,
+)
+from agent_tunix.workbench.checks.report import shorten
+from agent_tunix.workbench.checks.scoring import LATE_STEP, Scorer
+
+_UNREAD = re.compile(
+    r"\b(?:no (?:tagged )?(?:answer|number)|not a number|(?:could not|cannot) be (?:read|parsed)|unread)\b",
+    re.IGNORECASE,
+)
+_Z = 1.959963984540054  # of a two-sided interval of 95 %
+_EPSILON = 1e-9
+
+
+class Verdict(enum.StrEnum):
+    """What a verifier says of a completion."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNREAD = "unread"
+    UNSCORED = "unscored"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A completion to be judged.
+
+    Attributes:
+        problem: With its reference.
+        response: The text.
+        label: Whether it is right; None if that is not known.
+        origin: Where it comes from, for the report.
+    """
+
+    problem: Problem
+    response: str
+    label: bool | None = None
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share with its 95 % Wilson interval."""
+
+    hits: int
+    of: int
+
+    @property
+    def value(self) -> float:
+        """The share; NaN of nothing."""
+        return self.hits / self.of if self.of else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Between what the true share lies, as a rule."""
+        return wilson_interval(self.hits, self.of)
+
+    def __str__(self) -> str:
+        if not self.of:
+            return "of none"
+        low, high = self.interval
+        return f"{self.hits} of {self.of} ({self.value:.1%}; 95 % interval {low:.1%} to {high:.1%})"
+
+    def to_data(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {"hits": self.hits, "of": self.of, "interval": list(self.interval)}
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A completion on which the two differ."""
+
+    completion: Completion
+    verdicts: tuple[Verdict, Verdict]
+    scores: tuple[Score, Score]
+
+
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """Of the completions that are right, those that a verifier does not accept.
+
+    Attributes:
+        verifier: Its name.
+        wrong: Taken for wrong answers: false negatives proper.
+        unread: Rejected because no answer could be read: parse failures.
+        unscored: Without a value.
+        accepted_wrongly: Of the completions that are wrong, those that it accepts.
+    """
+
+    verifier: str
+    wrong: Rate
+    unread: Rate
+    unscored: Rate
+    accepted_wrongly: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Two verifiers compared.
+
+    Attributes:
+        names: Theirs.
+        thresholds: From which value on each accepts.
+        confusion: (verdict of the first, verdict of the second) → completions.
+        disagreements: Those that one accepts and the other does not.
+        misses: One for each verifier.
+        truth: Against what the misses are counted: "labels", or "the other verifier".
+        unused_labels: How many completions have a label that says nothing here, because others have none.
+    """
+
+    names: tuple[str, str]
+    thresholds: tuple[float, float]
+    confusion: Mapping[tuple[Verdict, Verdict], int]
+    disagreements: tuple[Disagreement, ...]
+    misses: tuple[Misses, Misses]
+    truth: str
+    unused_labels: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many completions both judged."""
+        return sum(self.confusion.values())
+
+    def text(self, most: int = 10) -> str:
+        """For a person, with the first disagreements in full."""
+        first, second = self.names
+        lines = [
+            f"{self.total} completions; {first} accepts from {self.thresholds[0]:g}, "
+            f"{second} from {self.thresholds[1]:g}",
+            "",
+            *_table(self.names, self.confusion),
+            "",
+            f"disagreements: {Rate(len(self.disagreements), self.total)}",
+        ]
+        for entry in self.disagreements[:most]:
+            origin = f" [{entry.completion.origin}]" if entry.completion.origin else ""
+            lines.append(
+                f"  {shorten(entry.completion.response, 100)} (reference {entry.completion.problem.answer!r}){origin}"
+            )
+            for name, verdict, score in zip(self.names, entry.verdicts, entry.scores, strict=True):
+                lines.append(f"    {name}: {verdict.value}{f' — {score.detail}' if score.detail else ''}")
+        if len(self.disagreements) > most:
+            lines.append(f"  and {len(self.disagreements) - most} more")
+        lines += ["", f"against {self.truth}:"]
+        if self.unused_labels:
+            lines.append(
+                f"  (a label is used only if every completion has one; {self.unused_labels} of {self.total} have)"
+            )
+        for misses in self.misses:
+            lines += [
+                f"  {misses.verifier}",
+                f"    right, taken for wrong  {misses.wrong}",
+                f"    right, not read         {misses.unread}",
+                f"    right, not scored       {misses.unscored}",
+                f"    wrong, taken for right  {misses.accepted_wrongly}",
+            ]
+        return "\n".join(lines)
+
+    def to_data(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "verifiers": list(self.names),
+            "thresholds": list(self.thresholds),
+            "completions": self.total,
+            "confusion": [
+                {"first": a.value, "second": b.value, "completions": n} for (a, b), n in self.confusion.items()
+            ],
+            "disagreements": [
+                {
+                    "response": entry.completion.response,
+                    "answer": entry.completion.problem.answer,
+                    "origin": entry.completion.origin,
+                    "verdicts": [verdict.value for verdict in entry.verdicts],
+                    "details": [score.detail for score in entry.scores],
+                }
+                for entry in self.disagreements
+            ],
+            "truth": self.truth,
+            "misses": [
+                {
+                    "verifier": misses.verifier,
+                    "taken_for_wrong": misses.wrong.to_data(),
+                    "not_read": misses.unread.to_data(),
+                    "not_scored": misses.unscored.to_data(),
+                    "accepted_wrongly": misses.accepted_wrongly.to_data(),
+                }
+                for misses in self.misses
+            ],
+        }
+
+
+def calibrate(
+    first: Mixture,
+    second: Mixture,
+    completions: Sequence[Completion],
+    *,
+    thresholds: tuple[float | None, float | None] = (None, None),
+    template: str = DEFAULT_FORMAT,
+    step: int = LATE_STEP,
+    timeout_s: float = 5.0,
+) -> Calibration:
+    """Let two verifiers judge the same completions.
+
+    Args:
+        first: A verifier.
+        second: Another.
+        completions: What they judge.
+        thresholds: From which value on each accepts; None: the top of its declared range, or else the most that it
+            gave.
+        template: The format that they are told.
+        step: The training step that they are told.
+        timeout_s: A call in this process that takes longer is stopped; in workers, theirs holds.
+
+    Raises:
+        HangingRewardError: A verifier hangs or ends its process, again and again.
+        RewardSignatureError: A verifier requires a column that the completions lack.
+    """
+    scores: list[list[Score]] = []
+    limits: list[float] = []
+    for mixture, given in zip((first, second), thresholds, strict=True):
+        for completion in completions[:1]:
+            mixture.check_parameters(completion.problem.columns)
+        scorer = Scorer(mixture, step, template, timeout_s)
+        scores.append(scorer.score_each([(completion.problem, completion.response) for completion in completions]))
+        limits.append(_threshold(mixture, scores[-1], step) if given is None else given)
+    judged = [[_verdict(score, limit) for score in given] for given, limit in zip(scores, limits, strict=True)]
+    pairs = list(zip(judged[0], judged[1], strict=True))
+    differing = [i for i, (a, b) in enumerate(pairs) if (a is Verdict.RIGHT) != (b is Verdict.RIGHT)]
+    names = (first.name, second.name) if first.name != second.name else (f"{first.name} (1)", f"{second.name} (2)")
+    labelled = bool(completions) and all(completion.label is not None for completion in completions)
+    truths = [[bool(c.label) for c in completions]] * 2 if labelled else [_accepts(judged[1]), _accepts(judged[0])]
+    return Calibration(
+        names=names,
+        thresholds=(limits[0], limits[1]),
+        confusion=Counter(pairs),
+        disagreements=tuple(Disagreement(completions[i], pairs[i], (scores[0][i], scores[1][i])) for i in differing),
+        misses=(_misses(names[0], judged[0], truths[0]), _misses(names[1], judged[1], truths[1])),
+        truth="labels" if labelled else "the other verifier",
+        unused_labels=0 if labelled else sum(completion.label is not None for completion in completions),
+    )
+
+
+def wilson_interval(hits: int, of: int, z: float = _Z) -> tuple[float, float]:
+    """The Wilson score interval of a share, of 95 % by default; (0, 1) of nothing.
+
+    (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)    [Wilson 1927]
+
+    >>> low, high = wilson_interval(0, 100)
+    >>> low, round(high, 4)
+    (0.0, 0.037)
+    """
+    if not of:
+        return 0.0, 1.0
+    p = hits / of
+    centre = p + z * z / (2 * of)
+    spread = z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    scale = 1 + z * z / of
+    low = max(0.0, (centre - spread) / scale) if hits else 0.0
+    high = min(1.0, (centre + spread) / scale) if hits < of else 1.0
+    return low, high
+
+
+def generate_completions(problems: Sequence[Problem], template: str = DEFAULT_FORMAT) -> Iterator[Completion]:
+    """Variations of gold solutions whose truth is known: the reference in many forms, and numbers that are not it."""
+    for problem in problems:
+        for form, write in FORMS.items():
+            written = write(problem.answer)
+            if written is not None:
+                for style in ("template", "boxed", "hashes", "sentence"):
+                    response = respond(style, problem.work, written, template)
+                    yield Completion(problem, response, True, f"{form}, {style}")
+        for change, answer in near_misses(problem.answer).items():
+            yield Completion(problem, respond("template", problem.work, answer, template), False, change)
+        yield Completion(problem, _unfinished(problem), False, "no answer")
+
+
+def _unfinished(problem: Problem) -> str:
+    """The first line of the work, broken off; or nothing of use, where that would have the answer in it already."""
+    begun = problem.work.partition("\n")[0].rstrip("0123456789. =")
+    answer = read_plain_number(problem.answer)
+    if answer is None:
+        has_answer = problem.answer in begun
+    else:
+        has_answer = any(read_plain_number(number) == answer for number in numbers_in(begun))
+    return "Hm." if has_answer or not begun else begun
+
+
+def _grouped(answer: str) -> str | None:
+    value = read_plain_number(answer)
+    if value is None or value.denominator != 1 or abs(value) < 1000:
+        return None
+    written = f"{value.numerator:,}"
+    return written if written != answer else None
+
+
+def _numeric(write: Callable[[str], str]) -> Callable[[str], str | None]:
+    def form(answer: str) -> str | None:
+        value = read_plain_number(answer)
+        return None if value is None else write(write_number(value))
+
+    return form
+
+
+# The ways in which a model may write a reference, by name; None where a form does not apply.
+FORMS: Mapping[str, Callable[[str], str | None]] = {
+    "as it is": lambda answer: answer,
+    "spaces": lambda answer: f"  {answer} ",
+    "thousands separated": _grouped,
+    "plain digits": lambda answer: None if "," not in answer else _numeric(str)(answer),
+    "decimal zeros": _numeric(lambda digits: digits if "." in digits else f"{digits}.00"),
+    "currency": _numeric(lambda digits: f"-${digits[1:]}" if digits.startswith("-") else f"${digits}"),
+    "a unit": _numeric(lambda digits: f"{digits} apples"),
+    "an equation": _numeric(lambda digits: f"x = {digits}"),
+    "bold": lambda answer: f"**{answer}**",
+    "a full stop": lambda answer: f"{answer}.",
+}
+
+
+def _threshold(mixture: Mixture, scores: Sequence[Score], step: int) -> float:
+    declared = range_of(mixture, step)
+    if declared is not None:
+        return declared[1]
+    return max((score.value for score in scores if score.value is not None), default=1.0)
+
+
+def _verdict(score: Score, threshold: float) -> Verdict:
+    if score.value is None:
+        return Verdict.UNSCORED
+    if score.value >= threshold - _EPSILON:
+        return Verdict.RIGHT
+    says = [score, *score.parts.values()]
+    unread = any(part.extras.get("parsed") is False or _UNREAD.search(part.detail) for part in says)
+    return Verdict.UNREAD if unread else Verdict.WRONG
+
+
+def _accepts(verdicts: Sequence[Verdict]) -> list[bool]:
+    return [verdict is Verdict.RIGHT for verdict in verdicts]
+
+
+def _misses(name: str, verdicts: Sequence[Verdict], truth: Sequence[bool]) -> Misses:
+    right = Counter(verdict for verdict, true in zip(verdicts, truth, strict=True) if true)
+    wrong = Counter(verdict for verdict, true in zip(verdicts, truth, strict=True) if not true)
+    of = right.total()
+    return Misses(
+        name,
+        wrong=Rate(right[Verdict.WRONG], of),
+        unread=Rate(right[Verdict.UNREAD], of),
+        unscored=Rate(right[Verdict.UNSCORED], of),
+        accepted_wrongly=Rate(wrong[Verdict.RIGHT], wrong.total()),
+    )
+
+
+def _table(names: tuple[str, str], confusion: Mapping[tuple[Verdict, Verdict], int]) -> Iterator[str]:
+    """Rows: the first verifier's verdicts; columns: the second's."""
+    first, second = names
+    width = max(len(first), len(Verdict.UNSCORED)) + 2
+    yield f"{'':<{width}}{second}"
+    yield f"{first:<{width}}" + "".join(f"{verdict.value:>10}" for verdict in Verdict)
+    for row in Verdict:
+        yield f"{row.value:<{width}}" + "".join(f"{confusion.get((row, column), 0):>10}" for column in Verdict)

@@ -1,0 +1,411 @@
+"""A reward against a table of cases: a response, its reference, and what they must earn.
+
+    reward: math
+    cases:
+      - {name: right, response: "<answer>4</answer>", answer: "4", expected: 1.0}
+      - {name: no number to compare with, response: "4", answer: "many", expected: bad_reference}
+
+| key of a case | what it says |
+| --- | --- |
+| `response` | the completion's text |
+| `expected` | a number; null for "not applicable"; or the name of an outcome |
+| `name` | for the report; by default its place in the table |
+| `tolerance` | how far the value may lie from the number; by default the table's, or 1e-6 |
+| `reward` | anything `training.reward_function` accepts; by default the table's |
+| `prompt`, `format`, `step` | as the run would give them |
+| any other | a column of the row, `answer` among them |
+
+A table is a YAML file with a list of cases, or with a mapping of `cases`, `reward` and `tolerance`; a JSONL file of one
+case a line; or a CSV file with a header, where `null` stands for "not applicable".
+"""
+
+import contextlib
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards.execution import make_runner
+from agent_tunix.rewards.mixture import Mixture
+from agent_tunix.rewards.resolve import resolve_reward
+from agent_tunix.rewards.sample import Outcome, Score
+from agent_tunix.rewards.uploaded import Fetch
+from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, Problem
+from agent_tunix.workbench.checks.report import shorten
+from agent_tunix.workbench.checks.scoring import Scorer
+
+DEFAULT_TOLERANCE = 1e-6
+
+Expected = float | Outcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A line of the table.
+
+    Attributes:
+        name: For the report.
+        response: The completion's text.
+        expected: The value; the outcome instead of one, None for "not applicable".
+        columns: Of the row, `answer` among them.
+        prompt: The problem put to the model.
+        format: The template that the reward is told; "" for the default one.
+        step: The training step that the reward is told.
+        tolerance: How far the value may lie from the expected one; None: the table's.
+        reward: What scores it; None: the table's.
+    """
+
+    name: str
+    response: str
+    expected: Expected
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    prompt: str = ""
+    format: str = ""
+    step: int = 0
+    tolerance: float | None = None
+    reward: object = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """A case and what became of it."""
+
+    case: Case
+    score: Score
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether it earned what it must."""
+        expected = _outcome_of(self.case.expected)
+        if expected is not Outcome.SCORED or self.score.value is None:
+            return self.score.outcome is expected
+        assert isinstance(self.case.expected, float)
+        return abs(self.score.value - self.case.expected) <= self.tolerance
+
+    @property
+    def text(self) -> str:
+        """For a person: one line, and for a failure what was expected, what came, and why."""
+        if self.passed:
+            return f"passed  {self.case.name}"
+        got = f"{self.score.value:g}" if self.score.value is not None else self.score.outcome.value
+        near = f" ± {self.tolerance:g}" if isinstance(self.case.expected, float) and self.tolerance > 1e-6 else ""
+        lines = [
+            f"FAILED  {self.case.name}",
+            f"        - expected {_written(self.case.expected)}{near}",
+            f"        + got      {got}",
+            f"        response   {shorten(self.case.response)}",
+        ]
+        if "answer" in self.case.columns:
+            lines.append(f"        answer     {shorten(str(self.case.columns['answer']))}")
+        if self.score.detail:
+            lines.append(f"        detail     {self.score.detail}")
+        return "\n".join(lines)
+
+    def to_data(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "name": self.case.name,
+            "passed": self.passed,
+            "expected": _written(self.case.expected),
+            "value": self.score.value,
+            "outcome": self.score.outcome.value,
+            "detail": self.score.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CasesReport:
+    """What became of all cases."""
+
+    results: tuple[CaseResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every case earned what it must."""
+        return all(result.passed for result in self.results)
+
+    @property
+    def failures(self) -> tuple[CaseResult, ...]:
+        """Those that did not."""
+        return tuple(result for result in self.results if not result.passed)
+
+    @property
+    def text(self) -> str:
+        """For a person: the failures, and how many there are."""
+        counted = f"{len(self.results) - len(self.failures)} of {len(self.results)} cases passed"
+        return "\n".join([*(result.text for result in self.failures), counted])
+
+
+def run_cases(
+    cases: str | Path | Iterable[Case],
+    reward: object = None,
+    *,
+    tolerance: float | None = None,
+    modules: Sequence[str] = (),
+    args: Mapping[str, Mapping[str, Any]] | None = None,
+    reward_directories: Sequence[Path] = (),
+    working_directory: Path | None = None,
+    convention: str = "auto",
+    completions: str = "auto",
+    reward_key: str | None = None,
+    execution: str = "inline",
+    timeout_s: float = 10.0,
+    allow_unsandboxed: bool = False,
+    fetch: Fetch | None = None,
+) -> CasesReport:
+    """Score every case and compare.
+
+    Args:
+        cases: A file, or cases.
+        reward: What scores them, for cases that name none: whatever `training.reward_function` accepts, or a function.
+        tolerance: For cases that give none; None: the table's, or 1e-6.
+        modules: Imported first, as `rewards.modules`.
+        args: Arguments by component or function name, as `rewards.args`.
+        reward_directories: Where files of components lie.
+        working_directory: Where relative paths begin; None: the current directory.
+        convention: What a signature means that does not tell its convention, as `rewards.convention`.
+        completions: Whether batch functions get `text` or `messages`, as `rewards.completions`.
+        reward_key: The entry of a dict that is the reward, as `rewards.reward_key`.
+        execution: Where rewards run, as `rewards.execution`; `auto` gives your own code the limits that it trains
+            under.
+        timeout_s: A call that takes longer is stopped.
+        allow_unsandboxed: Whether uploaded rewards run where they cannot be isolated, as `rewards.allow_unsandboxed`.
+        fetch: Where uploaded rewards come from; None: from nowhere.
+
+    Raises:
+        RewardError: The table cannot be read, or a case has no reward or cannot be scored with it.
+    """
+    loaded = load_cases(cases) if isinstance(cases, str | Path) else list(cases)
+    mixtures: dict[str, Mixture] = {}
+
+    def mixture_of(case: Case) -> Mixture:
+        spec = reward if case.reward is None else case.reward
+        if spec is None:
+            raise RewardError(
+                f"case {case.name!r} names no reward; give it one, or one for the table, or --reward NAME",
+                code="no_reward",
+            )
+        key = repr(spec)
+        if key not in mixtures:
+            mixture = (
+                spec
+                if isinstance(spec, Mixture)
+                else resolve_reward(
+                    spec,
+                    modules=modules,
+                    args=args,
+                    reward_directories=reward_directories,
+                    working_directory=working_directory,
+                    convention=convention,
+                    completions=completions,
+                    reward_key=reward_key,
+                    fetch=fetch,
+                )
+            )
+            runner = make_runner(mixture, execution, timeout_s=timeout_s, allow_unsandboxed=allow_unsandboxed)
+            mixtures[key] = stack.enter_context(runner).reward
+        return mixtures[key]
+
+    limit_s = timeout_s if execution == "inline" else None  # a built-in may take as long as it needs
+    with contextlib.ExitStack() as stack:
+        return CasesReport(tuple(run_case(case, mixture_of(case), tolerance, limit_s) for case in loaded))
+
+
+def run_case(
+    case: Case, mixture: Mixture, tolerance: float | None = None, timeout_s: float | None = 10.0
+) -> CaseResult:
+    """Score one case.
+
+    Args:
+        case: The case.
+        mixture: What scores it.
+        tolerance: For a case that gives none; None: 1e-6.
+        timeout_s: A call in this process that takes longer is stopped, unless this is None; in workers, theirs holds.
+
+    Raises:
+        RewardSignatureError: The reward requires a column that the case lacks.
+    """
+    mixture.check_parameters(case.columns)
+    problem = Problem(case.prompt, case.columns)
+    score = Scorer(mixture, case.step, case.format or DEFAULT_FORMAT, timeout_s)(problem, case.response)
+    given = case.tolerance if case.tolerance is not None else tolerance
+    return CaseResult(case, score, DEFAULT_TOLERANCE if given is None else given)
+
+
+def load_cases(path: str | Path) -> list[Case]:
+    """The cases of a YAML, JSONL or CSV file.
+
+    Raises:
+        RewardError: The file cannot be read, or a case is malformed.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RewardError(f"the table of cases {path} cannot be read: {error}", code="unreadable_cases") from error
+    match path.suffix.lower():
+        case ".yaml" | ".yml":
+            entries, common = _read_yaml(text, path)
+        case ".jsonl":
+            entries, common = _read_jsonl(text, path), {}
+        case ".csv":
+            entries, common = _read_csv(text, path), {}
+        case suffix:
+            raise RewardError(
+                f"{path} must end in .yaml, .jsonl or .csv, not {suffix or 'without a suffix'}", code="unknown_format"
+            )
+    cases = [_case(entry, number, path) for number, entry in enumerate(entries, start=1)]
+    if not cases:
+        raise RewardError(f"{path} holds no cases", code="no_cases")
+    tolerance = _tolerance(common.get("tolerance"), str(path))
+    return [
+        replace(
+            case,
+            reward=common.get("reward") if case.reward is None else case.reward,
+            tolerance=tolerance if case.tolerance is None else case.tolerance,
+        )
+        for case in cases
+    ]
+
+
+def _read_yaml(text: str, path: Path) -> tuple[list[Any], Mapping[str, Any]]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RewardError(f"{path} is not YAML: {error}", code="invalid_syntax") from error
+    if isinstance(content, list):
+        return content, {}
+    if not isinstance(content, Mapping) or not isinstance(content.get("cases"), list):
+        raise RewardError(
+            f"{path} must hold a list of cases, or a mapping with a list under `cases`", code="invalid_structure"
+        )
+    unknown = [key for key in content if key not in ("cases", "reward", "tolerance")]
+    if unknown:
+        raise RewardError(
+            f"{path} has no key {unknown[0]!r}; its keys are cases, reward, tolerance", code="unknown_key"
+        )
+    return content["cases"], content
+
+
+def _read_jsonl(text: str, path: Path) -> list[Any]:
+    entries = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                entries.append(json.loads(line))
+            except ValueError as error:
+                raise RewardError(f"{path}, line {number} is not JSON: {error}", code="invalid_syntax") from error
+    return entries
+
+
+def _read_csv(text: str, path: Path) -> list[Any]:
+    entries: list[Any] = []
+    for number, row in enumerate(csv.DictReader(text.splitlines(keepends=True), strict=True), start=1):
+        if None in row or None in row.values():
+            raise RewardError(
+                f"{path}, case {number} has not as many cells as the header; quote a comma in a cell",
+                code="wrong_number_of_cells",
+            )
+        cells = {key: value for key, value in row.items() if value != "" or key in ("response", "answer", "expected")}
+        entries.append({**cells, "expected": _read_cell(cells.get("expected", ""))})
+    return entries
+
+
+def _read_cell(text: str) -> Any:
+    """An expectation in a CSV file."""
+    return None if text.strip().lower() == "null" else text.strip()
+
+
+_OWN_KEYS = ("name", "response", "expected", "prompt", "format", "step", "tolerance", "reward")
+
+
+def _case(entry: Any, number: int, path: Path) -> Case:
+    where = f"{path}, case {number}"
+    if not isinstance(entry, Mapping):
+        raise RewardError(
+            f"{where} must be a mapping with `response` and `expected`, not {entry!r}", code="invalid_structure"
+        )
+    for key in ("response", "expected"):
+        if key not in entry:
+            raise RewardError(
+                f"{where} has no {key!r}; it has {', '.join(map(str, entry)) or 'nothing'}", code="missing_key"
+            )
+    if not isinstance(entry["response"], str):
+        raise RewardError(
+            f"{where}: the response must be text, not {entry['response']!r}; quote it", code="invalid_response"
+        )
+    columns = {str(key): value for key, value in entry.items() if key not in _OWN_KEYS}
+    if isinstance(columns.get("answer"), bool):
+        raise RewardError(f"{where}: YAML reads this answer as {columns['answer']}; quote it", code="unquoted_answer")
+    if isinstance(columns.get("answer"), int | float):
+        columns["answer"] = str(columns["answer"])  # as a data set would hold it
+    try:
+        step = int(entry.get("step") or 0)
+    except (TypeError, ValueError):
+        raise RewardError(
+            f"{where}: the step must be a whole number, not {entry['step']!r}", code="invalid_step"
+        ) from None
+    return Case(
+        name=str(entry.get("name") or f"case {number}"),
+        response=entry["response"],
+        expected=_expected(entry["expected"], where),
+        columns=columns,
+        prompt=str(entry.get("prompt") or ""),
+        format=str(entry.get("format") or ""),
+        step=step,
+        tolerance=_tolerance(entry.get("tolerance"), where),
+        reward=entry.get("reward"),
+    )
+
+
+def _expected(value: Any, where: str) -> Expected:
+    outcomes = [outcome.value for outcome in Outcome if outcome is not Outcome.SCORED]
+    if value is None:
+        return None
+    if isinstance(value, str) and value in outcomes:
+        return Outcome(value)
+    try:
+        number = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if abs(number) < float("inf"):
+        return number
+    raise RewardError(
+        f"{where}: expected must be a number, null, or one of {', '.join(outcomes)}, not {value!r}",
+        code="invalid_expectation",
+    )
+
+
+def _tolerance(value: Any, where: str) -> float | None:
+    if value is None:
+        return None
+    try:
+        tolerance = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        tolerance = float("nan")
+    if not 0 <= tolerance < float("inf"):
+        raise RewardError(
+            f"{where}: the tolerance must be a number of at least 0, not {value!r}", code="invalid_tolerance"
+        )
+    return tolerance
+
+
+def _outcome_of(expected: Expected) -> Outcome:
+    if expected is None:
+        return Outcome.NOT_APPLICABLE
+    return expected if isinstance(expected, Outcome) else Outcome.SCORED
+
+
+def _written(expected: Expected) -> str:
+    if expected is None:
+        return Outcome.NOT_APPLICABLE.value
+    return expected.value if isinstance(expected, Outcome) else f"{expected:g}"

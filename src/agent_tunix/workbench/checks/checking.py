@@ -1,0 +1,102 @@
+"""Everything that is checked of a reward before it trains, in one call."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards.builtin import Kind
+from agent_tunix.rewards.kinds import kind_of, range_of
+from agent_tunix.rewards.mixture import Mixture
+from agent_tunix.workbench.checks import about_answers, about_form, universal
+from agent_tunix.workbench.checks.fuzzer import Budget, judge_exploit, search
+from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, Problem
+from agent_tunix.workbench.checks.report import CheckReport, Finding
+from agent_tunix.workbench.checks.scoring import LATE_STEP, HangingRewardError, Scorer
+from agent_tunix.workbench.checks.trial import Trial, begin
+
+Check = Callable[[Trial], Finding | Iterator[Finding]]
+
+_ABOUT_ANSWERS: tuple[Check, ...] = (
+    about_answers.check_cheats,
+    about_answers.check_other_reference,
+    about_answers.check_near_misses,
+    about_answers.check_edge_references,
+)
+_OF_KIND: Mapping[Kind | None, tuple[Check, ...]] = {
+    Kind.CORRECTNESS: (*_ABOUT_ANSWERS, about_answers.check_gold, about_answers.note_variations),
+    Kind.COMPOSITE: (
+        *_ABOUT_ANSWERS,
+        about_answers.check_gold,
+        about_answers.check_long_beats_short,
+        about_answers.note_variations,
+    ),
+    Kind.FORM: (about_form.check_form, about_answers.note_variations),
+    Kind.LENGTH: (about_answers.note_variations,),
+    Kind.QUALITY: (about_answers.note_variations,),
+    None: (about_answers.note_variations,),
+}
+# After the others, for they look at every value that was seen.
+_LAST: tuple[Check, ...] = (universal.check_robust, universal.check_bounded, universal.check_levels)
+
+
+def check_reward(
+    mixture: Mixture,
+    problems: Sequence[Problem],
+    *,
+    kind: Kind | None = None,
+    step: int = LATE_STEP,
+    template: str = DEFAULT_FORMAT,
+    seed: int = 0,
+    budget: Budget | None = None,
+    max_exploit: float = 0.5,
+    skip: Collection[str] = (),
+    timeout_s: float = 5.0,
+) -> CheckReport:
+    """Try a reward on problems, attack it, and report what does not hold.
+
+    Args:
+        mixture: The reward, as `resolve_reward` gives it; or as `make_runner` places it, for code that may hang or end
+            its process.
+        problems: With their references, and best with worked solutions.
+        kind: Decides which checks apply; None: what the reward declares.
+        step: The training step that the reward is told; by default late in training, where a curriculum asks for
+            everything.
+        template: The format of responses, as `prompt.format`.
+        seed: Decides the exploit search.
+        budget: How long the exploit search goes on; of no tries, there is none.
+        max_exploit: The share of what separates wrong from right that a string without the answer may earn.
+        skip: Names of checks whose failure does not count; they are left out of the report.
+        timeout_s: A call in this process that takes longer is stopped; in workers, theirs holds.
+
+    Raises:
+        RewardError: There are no problems, or the reward declares an unknown kind.
+        RewardSignatureError: The reward requires a parameter that the problems lack.
+    """
+    if not problems:
+        raise RewardError("a check needs at least one problem with a reference", code="no_problems")
+    mixture.check_parameters(set.intersection(*(set(problem.columns) for problem in problems)))
+    budget = budget or Budget()
+    kind = kind or kind_of(mixture)
+    scorer, span = Scorer(mixture, step, template, timeout_s), range_of(mixture, step)
+    style = "none found"
+    kept: list[Finding] = []
+    try:
+        trial = begin(scorer, kind, span, problems)
+        style = trial.style
+        for finding in _findings(trial, seed, budget, max_exploit):
+            kept += [finding] if finding.check not in skip else []
+    except HangingRewardError as error:
+        kept.append(universal.gave_up(error))  # whatever may be left out: nothing else was looked at
+    facts = {"seed": seed, "step": step}
+    return CheckReport(mixture.name, kind, span, len(problems), style, tuple(kept), facts)
+
+
+def _findings(trial: Trial, seed: int, budget: Budget, max_exploit: float) -> Iterator[Finding]:
+    """What each check finds, in the order of the report."""
+    yield universal.check_deterministic(trial)
+    yield universal.check_untouched(trial)
+    exploit = search(trial, seed=seed, budget=budget) if budget.tries and any(trial.solved()) else None
+    for check in (*_OF_KIND[trial.kind], *_LAST):
+        found = check(trial)
+        yield from [found] if isinstance(found, Finding) else found
+    if exploit:
+        yield judge_exploit(trial, exploit, max_exploit)

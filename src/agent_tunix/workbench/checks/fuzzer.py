@@ -1,0 +1,230 @@
+"""A search for cheap strings that earn a good reward without the answer.
+
+The search is evolutionary: a candidate is a list of building blocks, rendered for each problem; it never sees a
+reference. What it earns is told as a share of what separates a wrong solution from the gold one,
+
+    share = (value − wrong) / (gold − wrong), between 0 and 1, averaged over the problems,
+
+so that 0 is a reward without a leak and 1 a reward that pays in full for nothing. A guess is right now and then: a
+candidate counts as an exploit only above what guessing earns on the same problems.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent_tunix.rewards.kinds import needs_answer
+from agent_tunix.workbench.checks.problems import STYLES, Problem, numbers_in, respond, tags_of
+from agent_tunix.workbench.checks.report import Example, Finding, Status
+from agent_tunix.workbench.checks.responses import every_answer
+from agent_tunix.workbench.checks.scoring import mean
+from agent_tunix.workbench.checks.trial import Trial
+
+_POPULATION = 32
+_SURVIVORS = 8
+_MOST_BLOCKS = 12
+_MOST_SHOWN = 12
+_COST_OF_A_CHARACTER = 1e-5
+_MOST_CHARACTERS = 20_000
+
+Block = Callable[[Problem], str]
+Genome = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """When the search ends: at whichever of the two comes first.
+
+    Attributes:
+        tries: Candidates that are scored. The search is the same for the same seed if this ends it.
+        seconds: Wall time.
+    """
+
+    tries: int = 600
+    seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exploit:
+    """The best that a search found.
+
+    Attributes:
+        blocks: What it is built of.
+        response: Rendered for the first problem.
+        answer: The reference of that problem.
+        value: What it earned there.
+        mean_value: What it earns on average over all problems.
+        share: Of what separates a wrong solution from the gold one, on average over all problems.
+        tries: How many candidates were scored.
+    """
+
+    blocks: Genome
+    response: str
+    answer: str
+    value: float | None
+    mean_value: float
+    share: float
+    tries: int
+
+
+def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Exploit:
+    """Search for a string that earns without the answer.
+
+    Args:
+        trial: The reward and its problems. The search sees some of them; the best is then measured on all.
+        seed: Decides the search.
+        budget: How long it goes on.
+    """
+    budget = budget or Budget()
+    chance = random.Random(seed)
+    blocks = make_blocks(trial)
+    names = list(blocks)
+    pays = _pays(trial)
+    shown = chance.sample(pays, min(_MOST_SHOWN, len(pays)))
+    ended = time.monotonic() + budget.seconds
+    fitness: dict[Genome, float] = {}
+
+    def grade(genome: Genome) -> float:
+        responses = [_render(genome, blocks, pay.problem) for pay in shown]
+        values = _values(trial, shown, responses)
+        shares = [pay.share(value) for pay, value in zip(shown, values, strict=True)]
+        return mean(shares) - _COST_OF_A_CHARACTER * mean([len(response) for response in responses])
+
+    population: list[Genome] = [(name,) for name in names]
+    while population and len(fitness) < budget.tries and time.monotonic() < ended:
+        for genome in population:
+            if genome not in fitness and len(fitness) < budget.tries and time.monotonic() < ended:
+                fitness[genome] = grade(genome)
+        best = sorted(fitness, key=lambda genome: fitness[genome], reverse=True)[:_SURVIVORS]
+        population = [_vary(chance, best, names) for _ in range(_POPULATION)]
+    finalists = sorted(fitness, key=lambda genome: fitness[genome], reverse=True)[:3]
+    return max((_measure(trial, genome, blocks, pays, len(fitness)) for genome in finalists), key=lambda e: e.share)
+
+
+def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> Finding:
+    """Whether what was found is a fault of the reward, for the kinds that must not pay without the answer."""
+    guess = guessing_share(trial.problems)
+    found = f"the best of {exploit.tries} cheap strings earns {exploit.mean_value:.3g} on average"
+    example = Example(exploit.response, exploit.answer, exploit.value, detail=f"built of: {' + '.join(exploit.blocks)}")
+    if not needs_answer(trial.kind):
+        return Finding("exploit search", Status.NOTED, found, (example,))
+    found += f", {exploit.share:.0%} of what separates wrong from right"
+    if exploit.share > most + guess:
+        text = f"{found}; at most {most:.0%} is allowed" + (f", and {guess:.0%} for guessing" if guess else "")
+        return Finding("exploit search", Status.FAILED, text, (example,))
+    return Finding("exploit search", Status.PASSED, found, (example,))
+
+
+def guessing_share(problems: Sequence[Problem]) -> float:
+    """The share of problems that the best blind guess solves: the commonest reference, or a number of the prompt."""
+    if len(problems) < 2:
+        return 0.0
+    commonest = Counter(problem.answer for problem in problems).most_common(1)[0][1]
+    picks: Mapping[str, Callable[[list[str]], str]] = {"first": lambda n: n[0], "last": lambda n: n[-1]}
+    hits = [
+        sum(pick(numbers) == problem.answer for problem in problems if (numbers := numbers_in(problem.prompt)))
+        for pick in picks.values()
+    ]
+    return max(0 if commonest == 1 else commonest, *hits) / len(problems)
+
+
+def make_blocks(trial: Trial) -> dict[str, Block]:
+    """What candidates are built of, by name: none has access to the reference of its problem."""
+    template = trial.scorer.template
+    fixed = {
+        **{tag: tag for tag in tags_of(template)},
+        **{text: text for text in _TEXTS},
+        "\\n": "\n",
+        "every answer": " ".join(every_answer(trial.problems)),
+        "50 words": "and so on and on " * 10,
+        **{f"{style}, empty": respond(style, "", "", template) for style in STYLES},
+        **{f"{style}, no answer": respond(style, "so it is", "", template) for style in STYLES},
+        **{f"{style}, 1": respond(style, "so it is", "1", template) for style in STYLES},
+        **{
+            f"{style}, every answer": respond(style, "", ", ".join(every_answer(trial.problems)), template)
+            for style in ("template", "boxed", "sentence")
+        },
+    }
+    return {
+        **{name: _constant(text) for name, text in fixed.items()},
+        "the prompt": lambda problem: problem.prompt,
+        "the prompt's numbers": lambda problem: " ".join(numbers_in(problem.prompt)),
+        "the prompt's first number": lambda problem: (numbers_in(problem.prompt) or [""])[0],
+        "the prompt's last number": lambda problem: (numbers_in(problem.prompt) or [""])[-1],
+        "template, the prompt": lambda problem: respond("template", problem.prompt, problem.prompt, template),
+        "boxed, the prompt": lambda problem: respond("boxed", problem.prompt, problem.prompt, template),
+    }
+
+
+def _constant(text: str) -> Block:
+    return lambda problem: text
+
+
+_TEXTS = (
+    "0", "1", "2", "10", "24", "50", "100", "-1", "0.5", "1/2", "%", "$", ".", ",", "=", "?", "nan", "inf", "1e999",
+    "\\boxed{", "}", "####", "<answer>", "</answer>", "<think>", "</think>", "Step 1:", "1.", "- ", "**", "`", "```",
+    "because", "therefore", "so", "first", "then", "next", "finally", "since", "thus", "hence", "however", "wait",
+    "let me check", "the answer is", "final answer:", "answer", "A", "B", "C", "D", "yes", "no", "true", "false",
+    "None", "I am sure", "correct", "verified",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Pay:
+    """What a problem pays: for the gold solution, and for a wrong one."""
+
+    problem: Problem
+    gold: float
+    wrong: float
+
+    def share(self, value: float | None) -> float:
+        if value is None:
+            return 0.0
+        if self.gold <= self.wrong:  # it tells nothing apart
+            return 1.0 if value >= self.gold else 0.0
+        return min(1.0, max(0.0, (value - self.wrong) / (self.gold - self.wrong)))
+
+
+def _pays(trial: Trial) -> list[_Pay]:
+    pays = []
+    for index, problem, gold in trial.solved():
+        nothing = trial.score(problem, "").value or 0.0
+        wrong = trial.score(problem, trial.solve(trial.wrong(index))).value if needs_answer(trial.kind) else None
+        pays.append(_Pay(problem, gold, nothing if wrong is None or wrong >= gold else wrong))
+    return pays
+
+
+def _render(genome: Genome, blocks: Mapping[str, Block], problem: Problem) -> str:
+    return " ".join(blocks[name](problem) for name in genome)[:_MOST_CHARACTERS]
+
+
+def _vary(chance: random.Random, parents: Sequence[Genome], names: Sequence[str]) -> Genome:
+    """A child: blocks added, dropped, exchanged or repeated, or two parents joined."""
+    parent = list(chance.choice(parents))
+    match chance.randrange(6):
+        case 0 | 1:
+            parent.insert(chance.randint(0, len(parent)), chance.choice(names))
+        case 2 if len(parent) > 1:
+            del parent[chance.randrange(len(parent))]
+        case 3:
+            parent[chance.randrange(len(parent))] = chance.choice(names)
+        case 4:
+            parent *= chance.choice((2, 3, 5))
+        case _:
+            parent += chance.choice(parents)
+    return tuple(parent[:_MOST_BLOCKS])
+
+
+def _measure(trial: Trial, genome: Genome, blocks: Mapping[str, Block], pays: Sequence[_Pay], tries: int) -> Exploit:
+    responses = [_render(genome, blocks, pay.problem) for pay in pays]
+    values = _values(trial, pays, responses)
+    share = mean([pay.share(value) for pay, value in zip(pays, values, strict=True)])
+    scored = [value for value in values if value is not None]
+    return Exploit(genome, responses[0], pays[0].problem.answer, values[0], mean(scored), share, tries)
+
+
+def _values(trial: Trial, pays: Sequence[_Pay], responses: Sequence[str]) -> list[float | None]:
+    given = [(pay.problem, response) for pay, response in zip(pays, responses, strict=True)]
+    return [score.value for score in trial.score_each(given)]

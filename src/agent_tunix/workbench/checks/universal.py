@@ -1,0 +1,230 @@
+"""What must hold of a reward of any kind: deterministic, bounded, its arguments untouched, a score for any response."""
+
+import copy
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+from typing import Any
+
+from agent_tunix.rewards.calling import Convention, Reward, RewardRecipe
+from agent_tunix.rewards.execution.runner import PlacedReward
+from agent_tunix.rewards.kinds import format_range
+from agent_tunix.rewards.mixture import Component, Mixture
+from agent_tunix.rewards.sample import Outcome, Score
+from agent_tunix.workbench.checks.problems import Problem
+from agent_tunix.workbench.checks.report import Example, Finding, Status
+from agent_tunix.workbench.checks.responses import adversarial
+from agent_tunix.workbench.checks.scoring import HangingRewardError
+from agent_tunix.workbench.checks.trial import EPSILON, MOST_EXAMPLES, Trial
+
+_SLOW_S = 1.0
+
+
+def check_deterministic(trial: Trial) -> Finding:
+    """The same response earns the same, whenever and in whatever order it is asked for."""
+    problems = trial.problems[:16]
+    trials = [(p, r) for p in problems for r in (trial.solve(p), p.prompt, "", trial.solve(p, work="", answer="7"))]
+    first = [trial.score(problem, response) for problem, response in trials]
+    for _ in range(2):
+        trials.reverse()
+        first.reverse()
+        for (problem, response), before in zip(trials, first, strict=True):
+            now = trial.score(problem, response)
+            if (now.value, now.outcome) != (before.value, before.outcome):
+                values = f"{_show(before)} at first and {_show(now)} later"
+                example = Example(response, problem.answer, now.value, detail=values)
+                return Finding("deterministic", Status.FAILED, "the same response earned different scores", (example,))
+    return Finding("deterministic", Status.PASSED, f"{len(trials)} responses, three times each, in changing order")
+
+
+def check_untouched(trial: Trial) -> Finding:
+    """The reward leaves its arguments as they were."""
+    watched = [_watch(component) for component in trial.scorer.mixture.components]
+    found = [component for component in watched if component is not None]
+    if not found:
+        return Finding("arguments untouched", Status.SKIPPED, "only functions can be watched")
+    scorer = replace(trial.scorer, mixture=Mixture(found))
+    for problem in trial.problems[:4]:
+        nested = replace(problem, columns={**problem.columns, "nested": {"list": [1, 2], "map": {"a": 1}}})
+        for response in (trial.solve(problem), problem.prompt, ""):
+            score = scorer(nested, response)
+            touched = [told[0] for part in score.parts.values() if (told := _TOUCHED.search(part.detail))]
+            if touched:
+                example = Example(response, problem.answer, None)
+                return Finding("arguments untouched", Status.FAILED, touched[0], (example,))
+    return Finding("arguments untouched", Status.PASSED, "the row and the arguments were as before after each call")
+
+
+def gave_up(error: HangingRewardError) -> Finding:
+    """A reward that hangs or ends its process, again and again."""
+    examples = tuple(Example(r, problem.answer, None, detail=score.detail) for problem, r, score in error.lost)
+    text = f"{len(examples)} responses hung or ended the process; the check ends here, its remaining parts left out"
+    return Finding("never raises", Status.FAILED, text, examples)
+
+
+def check_robust(trial: Trial) -> Finding:
+    """Whatever a model may write has a score: no exception, no timeout, and none that is slow each time it is asked."""
+    failures: list[Example] = []
+    slowest, slow_name, tried = 0.0, "", 0
+    for problem in trial.problems[:2]:
+        for name, response in adversarial(trial.style, trial.scorer.template):
+            score = trial.score(problem, response)
+            tried += 1
+            # Once the verdict is sure, no other response need be asked again.
+            seconds = score.seconds if slowest > _SLOW_S else _lasting_seconds(trial, problem, response, score)
+            if seconds > slowest:
+                slowest, slow_name = seconds, name
+            if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
+                failures.append(Example(response, problem.answer, None, detail=f"{name}: {score.detail}"))
+    for problem, response, score in trial.seen:
+        if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT) and len(failures) < MOST_EXAMPLES:
+            failures.append(Example(response, problem.answer, None, detail=score.detail))
+    if failures:
+        text = "a response went unscored; a malformed one earns a documented score"
+        return Finding("never raises", Status.FAILED, text, tuple(failures[:MOST_EXAMPLES]))
+    if slowest > _SLOW_S:
+        return Finding("never raises", Status.FAILED, f"{slow_name} took {slowest:.1f} s; no call should take over 1 s")
+    return Finding("never raises", Status.PASSED, f"{tried} hostile strings; the slowest took {1000 * slowest:.1f} ms")
+
+
+def _lasting_seconds(trial: Trial, problem: Problem, response: str, first: Score) -> float:
+    """The time that the reward itself takes: what a busy machine adds, or a first import, does not come each time.
+
+    It is asked with line ends after the response, so that what it remembers of the first call does not answer.
+    """
+    seconds = first.seconds
+    for number in (1, 2):
+        if seconds > _SLOW_S and first.outcome is not Outcome.TIMEOUT:
+            seconds = min(seconds, trial.score(problem, response + "\n" * number).seconds)
+    return seconds
+
+
+def check_bounded(trial: Trial) -> Finding:
+    """Every value lies in the declared range; where none is declared, values do not grow with the length."""
+    problem = trial.problems[0]
+    growth = [(unit, [trial.score(problem, unit * 10**n).value for n in range(1, 5)]) for unit in ("so 1 = 1 ", "a ")]
+    scored = [(p, r, s) for p, r, s in trial.seen if s.value is not None]
+    values = [score.value for _, _, score in scored if score.value is not None]
+    if not values:
+        return Finding("bounded", Status.FAILED, "not one response was scored", _unscored_example(trial))
+    observed = (min(values), max(values))
+    seen = f"{len(values)} values from {observed[0]:g} to {observed[1]:g}"
+    if trial.range is not None:
+        low, high = trial.range
+        outside = [(p, r, s) for p, r, s in scored if not low - EPSILON <= (s.value or 0.0) <= high + EPSILON]
+        if outside:
+            p, r, s = outside[0]
+            text = f"{len(outside)} values lie outside the declared range {format_range(trial.range)}"
+            return Finding("bounded", Status.FAILED, text, (Example(r, p.answer, s.value, detail=s.detail),))
+        return Finding("bounded", Status.PASSED, f"{seen}, in the declared range {format_range(trial.range)}")
+    for unit, earned in growth:
+        one, ten, hundred, thousand = (0.0 if value is None else abs(value) for value in earned)
+        if thousand - hundred > hundred - ten + EPSILON and hundred > one:
+            text = f"the value grows with the length without end: {shorten_values(earned)}"
+            return Finding("bounded", Status.FAILED, text, (Example(unit * 10_000, problem.answer, earned[-1]),))
+    advice = "declare the range in the docstring, as in `Range [0, 1]`"
+    return Finding("bounded", Status.NOTED, f"{seen}; {advice}")
+
+
+def shorten_values(values: Iterable[float | None]) -> str:
+    """`1, 10, 100`."""
+    return ", ".join("none" if value is None else f"{value:g}" for value in values)
+
+
+def check_levels(trial: Trial) -> Finding:
+    """How many different values the reward takes: advice, never a failure."""
+    values = {round(score.value, 6) for _, _, score in trial.seen if score.value is not None}
+    if not values:
+        return Finding("levels", Status.SKIPPED, "not one response was scored")
+    if len(values) == 1:
+        return Finding("levels", Status.FAILED, f"every response earned {values.pop():g}; there is nothing to learn")
+    if len(values) == 2:
+        low, high = sorted(values)
+        return Finding(
+            "levels",
+            Status.NOTED,
+            f"only two values, {low:g} and {high:g}: while a model never earns the higher, it has nothing to learn "
+            "from; add partial credit or a second component",
+        )
+    return Finding("levels", Status.PASSED, f"{len(values)} different values")
+
+
+def _watch(component: Component) -> Component | None:
+    """The component, watched where it runs; None if it is no function."""
+    placed: Any = component.reward
+    written = placed.written if isinstance(placed, PlacedReward) else placed
+    watched = _watched(written)
+    if watched is None:
+        return None
+    return Component(component.name, placed.beside(watched) if isinstance(placed, PlacedReward) else watched)
+
+
+def _watched(reward: Any) -> Any:
+    """The reward with its function wrapped: a call that changes an argument fails; None if it is no function."""
+    function = getattr(reward, "function", None)
+    if not isinstance(reward, Convention) or not inspect.isfunction(function):
+        return None
+    recipe = None if reward.recipe is None else _WatchedRecipe(*(getattr(reward.recipe, f.name) for f in _FIELDS))
+    return type(reward)(_spy(function), reward.name, reward.args, reward.settings, recipe)
+
+
+class _WatchedRecipe(RewardRecipe):
+    """A reward that is watched in the worker that makes it."""
+
+    __slots__ = ()
+
+    def build(self) -> Reward:
+        """Build it, watched."""
+        reward: Reward = _watched(RewardRecipe.build(self))
+        return reward
+
+
+_FIELDS = fields(RewardRecipe)
+_TOUCHED = re.compile(r"the argument '[^']*' was changed by the call")
+
+
+class _TouchedError(Exception):
+    """A call has changed one of its arguments."""
+
+
+def _spy(function: Callable[..., Any]) -> Callable[..., Any]:
+    def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
+        for name in before:
+            if before[name] != after.get(name):
+                raise _TouchedError(f"the argument {name!r} was changed by the call")
+
+    def by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {**{f"{place}": value for place, value in enumerate(args, start=1)}, **kwargs}
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def spy_async(*args: Any, **kwargs: Any) -> Any:
+            before = copy.deepcopy(by_name(args, kwargs))
+            returned = await function(*args, **kwargs)
+            compare(before, by_name(args, kwargs))
+            return returned
+
+        return spy_async
+
+    @functools.wraps(function)
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        before = copy.deepcopy(by_name(args, kwargs))
+        returned = function(*args, **kwargs)
+        compare(before, by_name(args, kwargs))
+        return returned
+
+    return spy
+
+
+def _unscored_example(trial: Trial) -> tuple[Example, ...]:
+    if not trial.seen:
+        return ()
+    problem, response, score = trial.seen[0]
+    return (Example(response, problem.answer, None, detail=f"{score.outcome}: {score.detail}"),)
+
+
+def _show(score: Score) -> str:
+    return score.outcome.value if score.value is None else f"{score.value:g}"

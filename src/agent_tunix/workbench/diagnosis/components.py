@@ -1,0 +1,215 @@
+"""A mixture whose parts do not do their part: one drowns the others, a gate stays shut, a schedule is over too soon."""
+
+from collections.abc import Iterator
+
+from agent_tunix.workbench.diagnosis.context import ComponentContext, RunContext
+from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, count_completions, number
+from agent_tunix.workbench.diagnosis.edits import assign, change_component, round_figure
+from agent_tunix.workbench.diagnosis.findings import Severity
+from agent_tunix.workbench.diagnosis.views import highest_in
+
+DOMINANCE_STEPS = 3
+"""Steps over which shares of the advantage are taken."""
+DOMINANT_SHARE = 0.9
+"""Share of the within-group variance of the total that one component explains."""
+DROWNED_SHARE = 0.05
+"""And at most so much another one, which varies within groups, so that it could teach."""
+DROWNED_WEIGHT = 0.2
+"""Of the sum of weights the drowned one has at least this: one of little weight is meant to say little."""
+SCALE_RATIO = 4.0
+"""And the dominant one's weight × std is so many times the other's: a rare success explains little variance, but by its
+rarity, not by its scale."""
+
+
+class Dominance(Detector):
+    """By its scale, one component decides nearly all of the advantage, and another one of some weight nothing."""
+
+    names = ("component_dominance",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._shares = {component.name: Window(DOMINANCE_STEPS) for component in context.training}
+        self._reaches = {component.name: Window(DOMINANCE_STEPS) for component in context.training}
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        if len(self._shares) < 2:
+            return
+        weights = {name: abs(number(row, f"rewards/{name}/weight") or 0.0) for name in self._shares}
+        for name in self._shares:
+            self._shares[name].add(number(row, f"rewards/{name}/advantage_share"))
+            self._reaches[name].add(self._reach(name, weights[name], row))
+        known = [name for name, window in self._shares.items() if window.is_full and self._reaches[name].is_full]
+        if len(known) < 2:
+            return
+        dominant = max(known, key=lambda name: self._shares[name].mean)
+        share, reach = self._shares[dominant].mean, self._reaches[dominant].mean
+        drowned = [
+            name
+            for name in known
+            if name != dominant
+            and self._shares[name].mean <= DROWNED_SHARE
+            and self._reaches[name].low > 0
+            and reach >= SCALE_RATIO * self._reaches[name].mean
+            and weights[name] >= DROWNED_WEIGHT * sum(weights.values())
+        ]
+        if share >= DOMINANT_SHARE and drowned:
+            yield self._detection(dominant, drowned, weights)
+
+    def _reach(self, name: str, weight: float, row: Row) -> float | None:
+        """How far a component moves totals: weight × std of what is weighed."""
+        leaf = "transformed/std" if self.context.component(name).transforms else "std"
+        std = number(row, f"rewards/{name}/{leaf}")
+        return None if std is None else weight * std
+
+    def _detection(self, dominant: str, drowned: list[str], weights: dict[str, float]) -> Detection:
+        share = self._shares[dominant].mean
+        reach = max(self._reaches[name].mean for name in drowned)
+        weight = round_figure(self.context.component(dominant).weight * reach / self._reaches[dominant].mean)
+        return Detection(
+            "component_dominance",
+            Severity.WARNING,
+            share,
+            f"{dominant} explains {share:.0%} of what advantages differ by, and {', '.join(drowned)} next to nothing:"
+            " their scales are not alike; lower its weight, or standardise each component on its own",
+            subject=dominant,
+            evidence={
+                f"rewards/{name}/{leaf}": value
+                for name in (dominant, *drowned)
+                for leaf, value in (
+                    ("advantage_share", self._shares[name].mean),
+                    ("weight", weights[name]),
+                    ("weight × std", self._reaches[name].mean),
+                )
+            },
+            edits=(
+                assign("grpo.advantage_scaling", "component"),
+                change_component(self.context, dominant, weight=weight),
+            ),
+            pick=highest_in(dominant),
+        )
+
+
+GATE_STEPS = 5
+"""Steps in which nobody passed."""
+GATE_COMPLETIONS = 192
+"""And completions: a gate that one in sixty passes stays shut for 192 in 4 % of the cases."""
+
+
+class Gates(Detector):
+    """A component's gate has let nobody pass since the start of the run."""
+
+    names = ("gate_never_opens",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._steps: dict[str, int] = {c.name: 0 for c in context.training if c.requires}
+        self._completions = 0
+        self._best: dict[str, float] = {}
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        num = count_completions(row)
+        if num == 0:
+            return
+        self._completions += num
+        for component in self.context.components:
+            if (high := number(row, f"rewards/{component.name}/max")) is not None:
+                self._best[component.name] = max(high, self._best.get(component.name, high))
+        for name in list(self._steps):
+            shut = number(row, f"rewards/{name}/gate_shut")
+            if shut is None or shut < num:
+                del self._steps[name]  # it opens, or has not been asked for everywhere
+                continue
+            self._steps[name] += 1
+            component = self.context.component(name)
+            impossible = self._impossible(component)
+            if impossible or (self._steps[name] >= GATE_STEPS and self._completions >= GATE_COMPLETIONS):
+                yield self._detection(component, impossible)
+
+    def _impossible(self, component: ComponentContext) -> bool:
+        """Whether a requirement lies above the declared range of what is required."""
+        ranges = {name: self.context.component(name).range for name in component.requires}
+        return any(span is not None and component.requires[name] > span[1] for name, span in ranges.items())
+
+    def _detection(self, component: ComponentContext, impossible: bool) -> Detection:
+        asked = " and ".join(f"{name} ≥ {least:g}" for name, least in component.requires.items())
+        best = {name: self._best[name] for name in component.requires if name in self._best}
+        reachable = {name: min(least, best.get(name, least)) for name, least in component.requires.items()}
+        if reachable == dict(component.requires):  # each is met by some completion, but never all by one
+            reachable = dict(list(reachable.items())[:1]) if len(reachable) > 1 else {}
+        why = "no value can pass it" if impossible else f"none of {self._completions} completions passed it"
+        return Detection(
+            "gate_never_opens",
+            Severity.ERROR if impossible else Severity.WARNING,
+            2.0 if impossible else 1.0,
+            f"the gate of {component.name} asks for {asked}, and {why}: the component never trains; ask for less",
+            subject=component.name,
+            evidence={f"rewards/{name}/max": value for name, value in best.items()}
+            | {f"required/{name}": least for name, least in component.requires.items()}
+            | {f"rewards/{component.name}/gate_shut": 1.0},
+            edits=(change_component(self.context, component.name, requires=reachable or None),),
+            pick=highest_in(next(iter(component.requires))),
+        )
+
+
+SCHEDULE_LEARNED = 0.1
+"""Share of its range that the component, or the total, must have gained for learning to have started."""
+SCHEDULE_START = 3
+"""Steps that make the start, and the recent past."""
+SCHEDULE_SATURATED = 0.9
+"""A component that gives so much of its range from the start has nothing left to be learned."""
+
+
+class Schedules(Detector):
+    """A weight has gone all its way before the policy has learned anything."""
+
+    names = ("schedule_over_too_soon",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._waiting = {c.name for c in context.training if c.schedule is not None}
+        self._totals = Window(SCHEDULE_START)
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        self._totals.add(number(row, "rewards/total/mean"))
+        for name in sorted(self._waiting):
+            component = self.context.component(name)
+            assert component.schedule is not None
+            first, last = component.schedule
+            if step > 0 and last <= self.context.warmup_steps:
+                yield self._detection(component, "before the learning rate has risen to its peak", row)
+            elif first < last <= step and not self._has_learned(row):
+                # Told once, at the end of the schedule; what is learned later does not undo it.
+                self._waiting.discard(name)
+                yield self._detection(component, "before the total has risen", row)
+            elif last <= step:
+                self._waiting.discard(name)
+
+    def _has_learned(self, row: Row) -> bool:
+        if not self._totals.is_full:
+            return False
+        low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
+        span = (high or 0.0) - (low or 0.0) if self.context.range is None else self.context.range[1]
+        return self._totals.rise >= SCHEDULE_LEARNED * span
+
+    def _detection(self, component: ComponentContext, why: str, row: Row) -> Detection:
+        assert component.schedule is not None
+        first, last = component.schedule
+        start = max(self.context.warmup_steps, round(0.25 * self.context.num_steps))
+        end = max(start + 1, round(0.75 * self.context.num_steps))
+        written = component.written.get("weight")
+        weight = dict(written) if isinstance(written, dict) else {}
+        weight |= {"steps": end if first == last else [start, end]}
+        return Detection(
+            "schedule_over_too_soon",
+            Severity.WARNING,
+            1.0,
+            f"the weight of {component.name} goes from {component.start_weight:g} to {component.weight:g} by step"
+            f" {last:g}, {why}; stretch the schedule",
+            subject=component.name,
+            evidence={
+                "schedule_end": last,
+                "warmup_steps": float(self.context.warmup_steps),
+                "rewards/total/mean": number(row, "rewards/total/mean") or 0.0,
+            },
+            edits=(change_component(self.context, component.name, weight=weight),),
+        )

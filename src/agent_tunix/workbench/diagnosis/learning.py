@@ -1,0 +1,288 @@
+"""A policy that stops learning: collapsed, far from where it began, or with nothing left to compare."""
+
+from collections.abc import Iterator
+
+from agent_tunix.workbench.diagnosis.context import RunContext
+from agent_tunix.workbench.diagnosis.detecting import (
+    Detection,
+    Detector,
+    Row,
+    Window,
+    count_completions,
+    number,
+    span_of,
+)
+from agent_tunix.workbench.diagnosis.edits import assign, round_figure
+from agent_tunix.workbench.diagnosis.findings import Severity
+
+SLOWER = 5.0
+"""By how much advice lowers a learning rate: less is seldom seen, more is seldom needed."""
+
+
+def slower(context: RunContext) -> str:
+    """The override that lowers the learning rate."""
+    return assign("optimizer.learning_rate", round_figure(context.number("optimizer.learning_rate", 1e-4) / SLOWER))
+
+
+def closer(context: RunContext) -> str:
+    """The override that holds the policy nearer to the reference."""
+    return assign("grpo.beta", round_figure(max(4 * context.number("grpo.beta", 0.0), 0.04)))
+
+
+COLLAPSED_STEPS = 2
+"""Steps in a row; in one, a batch of like prompts may deserve like answers. A single text is told of at once."""
+COLLAPSED_PROMPTS = 4
+"""Different prompts a step from which on one answer to all of them is a sign."""
+COLLAPSED_SHARE = 1 / 8
+"""Distinct responses a prompt: two prompts in sixteen may have an answer of their own."""
+COLLAPSED_FALL = 4.0
+"""Where there is more than one response left, there were this many times as many at the start: the answers of a task
+with few possible ones are few from the beginning."""
+
+
+class Collapsed(Detector):
+    """Nearly all prompts of a step get one and the same response."""
+
+    names = ("collapsed_to_one_output",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._distinct = Window(COLLAPSED_STEPS)
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        share, prompts = number(row, "completions/distinct_share"), self.context.num_prompts
+        if share is None or prompts < COLLAPSED_PROMPTS:
+            return
+        now = share * count_completions(row)
+        self._distinct.add(now)
+        distinct, start = max(1.0, self._distinct.high), self._distinct.start
+        few = self._distinct.is_full and distinct <= COLLAPSED_SHARE * prompts and start >= COLLAPSED_FALL * distinct
+        if few or round(now) == 1:
+            distinct = now
+            yield Detection(
+                "collapsed_to_one_output",
+                Severity.ERROR,
+                1.0 / distinct,
+                f"the {count_completions(row)} completions of {prompts} prompts are {distinct:.0f} different texts: the"
+                " policy has collapsed; go back to an earlier checkpoint with a lower learning rate",
+                evidence={
+                    "completions/distinct_share": share,
+                    "distinct_at_start": start,
+                    "policy/entropy": number(row, "policy/entropy") or 0.0,
+                },
+                edits=(slower(self.context), closer(self.context)),
+            )
+
+
+LOST_STEPS = 3
+"""Steps in a row that must have fallen so low: a batch of hard prompts is soon over."""
+LOST_SHARE = 0.25
+"""Of its height above the least possible at the start, the total has kept at most this."""
+LOST_FROM = 0.1
+"""Share of its range that the total must have been at: what was hardly there cannot be lost."""
+
+
+class RewardCollapse(Detector):
+    """The policy has lost most of what it earned at the start, though it was trained to earn more."""
+
+    names = ("reward_collapse",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._total = Window(LOST_STEPS)
+        self._first: float | None = None
+        self._weights: list[float | None] = []
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        total, low = number(row, "rewards/total/mean"), number(row, "rewards/total/min")
+        if total is None or low is None:
+            return
+        floor = self.context.range[0] if self.context.range is not None else low
+        if self._first is None:
+            self._weights = self._weights_in(row)
+            if total - floor < LOST_FROM * span_of(self.context, row):
+                return
+            self._first = total - floor
+        self._total.add(total - floor)
+        # Where weights change, the total may fall by that alone.
+        if not self._total.is_full or self._weights_in(row) != self._weights:
+            return
+        if self._total.high <= LOST_SHARE * self._first:
+            yield Detection(
+                "reward_collapse",
+                Severity.ERROR,
+                1.0,
+                f"the mean total was {self._first + floor:.3g} at the start and is {total:.3g}: updates destroy the"
+                " policy rather than teach it; go back to an earlier checkpoint with a lower learning rate",
+                evidence={
+                    "total_at_start": self._first + floor,
+                    "rewards/total/mean": total,
+                    "policy/grad_norm": number(row, "policy/grad_norm") or 0.0,
+                },
+                edits=(slower(self.context), closer(self.context)),
+            )
+
+    def _weights_in(self, row: Row) -> list[float | None]:
+        return [number(row, f"rewards/{component.name}/weight") for component in self.context.components]
+
+
+ENTROPY_STEPS = 3
+"""Steps that make the start, and the recent past."""
+ENTROPY_SHARE = 0.1
+"""Of the entropy at the start. A policy that learns a task of one right answer falls as far, hence the next figure."""
+ENTROPY_ATTAINED = 0.75
+"""Of its range the total must have attained for low entropy to be knowledge rather than collapse."""
+LEARNED = 0.5
+"""Or it has risen by this many of the standard deviations that totals had at the start."""
+
+
+class EntropyCollapse(Detector):
+    """The policy has become sure of itself without having become good."""
+
+    names = ("entropy_collapse",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._entropy = Window(ENTROPY_STEPS)
+        self._total = Window(ENTROPY_STEPS)
+        self._std = Window(ENTROPY_STEPS)
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        self._entropy.add(number(row, "policy/entropy"))
+        self._total.add(number(row, "rewards/total/mean"))
+        self._std.add(number(row, "rewards/total/std"))
+        if not (self._entropy.is_past_start and self._total.is_past_start) or self._entropy.start <= 0:
+            return
+        share = self._entropy.mean / self._entropy.start
+        if share > ENTROPY_SHARE or self._is_good():
+            return
+        yield Detection(
+            "entropy_collapse",
+            Severity.WARNING,
+            ENTROPY_SHARE / max(share, 1e-6),
+            f"the policy's entropy is {share:.0%} of what it was, {self._entropy.mean:.2g} nats a token, while the"
+            f" total is {self._total.mean:.3g}: hardly anything is tried any more; hold it nearer to the reference",
+            evidence={
+                "policy/entropy": self._entropy.mean,
+                "entropy_at_start": self._entropy.start,
+                "rewards/total/mean": self._total.mean,
+            },
+            edits=(closer(self.context), slower(self.context)),
+        )
+
+    def _is_good(self) -> bool:
+        span = self.context.range
+        if span is not None and self._total.mean >= span[0] + ENTROPY_ATTAINED * (span[1] - span[0]):
+            return True
+        return has_learned(self._total, self._std)
+
+
+def has_learned(total: Window, std: Window) -> bool:
+    """Whether the total's mean has risen by a good part of what completions differed by at the start."""
+    return total.is_past_start and total.rise >= LEARNED * std.start > 0
+
+
+KL_STEPS = 3
+"""Steps in a row; of an error, one will do."""
+KL_HIGH = 1.0
+"""Nats a token: the odds of an average token are not a third of what they were. Healthy runs stay below 0.1."""
+KL_ERROR = 5.0
+"""The policy has hardly a sentence in common with the reference."""
+
+
+class KlRunaway(Detector):
+    """The policy has run away from the reference."""
+
+    names = ("kl_runaway",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._kl = Window(KL_STEPS)
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        kl = number(row, "policy/kl")
+        self._kl.add(kl)
+        # Where grpo.beta is 0 there is no reference, and the metric is 0.
+        if kl is not None and (kl >= KL_ERROR or (self._kl.is_full and self._kl.low >= KL_HIGH)):
+            yield Detection(
+                "kl_runaway",
+                Severity.ERROR if kl >= KL_ERROR else Severity.WARNING,
+                kl,
+                f"the KL divergence from the reference has reached {kl:.2g} nats a token; lower the learning rate, or"
+                " raise grpo.beta",
+                evidence={"policy/kl": kl, "policy/grad_norm": number(row, "policy/grad_norm") or 0.0},
+                edits=(slower(self.context), closer(self.context)),
+            )
+
+
+DEAD_STEPS = 5
+"""Steps that make the start, and the recent past."""
+DEAD_LEVEL = 0.85
+"""Share of dead groups at which most of the sampling is in vain."""
+DEAD_GROWN = 0.6
+"""Share that a growing one must have reached."""
+DEAD_GROWTH = 0.3
+"""How far it must have grown."""
+DEAD_SOLVED = 0.5
+"""Share of the dead groups that are dead because all is right: growing success rather than failure."""
+
+
+class DeadGroups(Detector):
+    """Most groups have no advantage in them, or more and more have none."""
+
+    names = ("dead_groups_growing", "dead_groups")
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._dead = Window(DEAD_STEPS)
+        self._solved = Window(DEAD_STEPS)
+        self._duplicates = Window(DEAD_STEPS)
+        self._varied = False
+        self._total = Window(DEAD_STEPS)
+        self._std = Window(DEAD_STEPS)
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        self._total.add(number(row, "rewards/total/mean"))
+        self._std.add(number(row, "rewards/total/std"))
+        self._dead.add(number(row, "rewards/dead_groups"))
+        self._solved.add(number(row, "rewards/groups/all_highest"))
+        self._duplicates.add(number(row, "completions/duplicate_share"))
+        self._varied = self._varied or bool(number(row, "rewards/total/std"))
+        if not self._dead.is_full or not self._varied:
+            return  # where all have always earned the same, that is the finding
+        dead = self._dead.mean
+        solved = self._solved.mean if self._solved.is_full else 0.0
+        if self._dead.is_past_start and dead >= DEAD_GROWN and self._dead.is_rising(DEAD_GROWTH):
+            name, story = "dead_groups_growing", f"{dead:.0%} of the groups teach nothing, {self._dead.start:.0%} did"
+        elif dead >= DEAD_LEVEL:
+            name, story = "dead_groups", f"{dead:.0%} of the groups teach nothing"
+        else:
+            return
+        is_solved = solved >= DEAD_SOLVED * dead or has_learned(self._total, self._std)
+        if is_solved:
+            story += ", because the policy has learned what they could teach: harder problems would teach more"
+        else:
+            story += "; sample more completions a prompt, and more different ones"
+        evidence = {
+            "rewards/dead_groups": dead,
+            "dead_groups_at_start": self._dead.start,
+            "rewards/groups/all_highest": solved,
+        }
+        if self._duplicates.is_full:
+            evidence["completions/duplicate_share"] = self._duplicates.mean
+        yield Detection(
+            name,
+            Severity.INFO if is_solved else Severity.WARNING,
+            dead,
+            story,
+            evidence=evidence,
+            edits=self._edits(),
+        )
+
+    def _edits(self) -> tuple[str, ...]:
+        edits = [assign("grpo.num_generations", 2 * self.context.num_generations)]
+        if (temperature := self.context.number("generation.temperature", 1.0)) < 1.0:
+            edits.insert(0, assign("generation.temperature", 1.0))
+        elif self.context.settings.get("grpo.advantage_scaling") == "group":
+            edits.append(assign("generation.temperature", round_figure(1.2 * temperature)))
+        return tuple(edits)

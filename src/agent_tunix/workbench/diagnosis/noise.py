@@ -1,0 +1,56 @@
+"""A verifier that contradicts itself."""
+
+from collections.abc import Iterator
+
+from agent_tunix.workbench.diagnosis.context import RunContext
+from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, number
+from agent_tunix.workbench.diagnosis.edits import assign
+from agent_tunix.workbench.diagnosis.findings import Severity
+from agent_tunix.workbench.diagnosis.views import disagreeing
+
+NOISY_STEPS = 3
+"""Steps over which the noise is taken; each has its own duplicates."""
+NOISY_SHARE = 0.3
+"""Std among equal responses over std of all totals: at 0.3 a tenth of the variance is the verifier's own."""
+NOISY_ERROR = 0.8
+"""From here on nearly all of it is: the reward says next to nothing of the response."""
+NOISY_DUPLICATES = 0.02
+"""Share of completions that must have an equal, for the std among them to say something."""
+
+
+class Noisy(Detector):
+    """Equal responses to the same prompt, in the same step, earn differently."""
+
+    names = ("noisy",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._ratio = Window(NOISY_STEPS)
+        self._std = Window(NOISY_STEPS)
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        noise, std = number(row, "completions/duplicate_score_std"), number(row, "rewards/total/std")
+        duplicates = number(row, "completions/duplicate_share") or 0.0
+        if noise is None or not std or duplicates < NOISY_DUPLICATES:
+            return
+        self._ratio.add(noise / std)
+        self._std.add(noise)
+        if self._ratio.is_full and self._ratio.mean >= NOISY_SHARE:
+            share = self._ratio.mean
+            yield Detection(
+                "noisy",
+                Severity.ERROR if share >= NOISY_ERROR else Severity.WARNING,
+                share,
+                f"equal responses to the same prompt earned totals with a std of {self._std.mean:.3g}, {share:.0%} of"
+                " that of all totals: the policy learns the verifier's noise; make it repeatable, or average more",
+                evidence={
+                    "completions/duplicate_score_std": self._std.mean,
+                    "rewards/total/std": std,
+                    "completions/duplicate_share": duplicates,
+                },
+                edits=(
+                    assign("grpo.num_generations", 2 * self.context.num_generations),
+                    assign("grpo.advantage_scaling", "batch"),
+                ),
+                pick=disagreeing,
+            )

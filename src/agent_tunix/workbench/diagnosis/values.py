@@ -1,0 +1,178 @@
+"""Rewards that cannot teach because of the values they take: constant, sparse, clustered."""
+
+from collections.abc import Iterator
+
+from agent_tunix.workbench.diagnosis.context import RunContext
+from agent_tunix.workbench.diagnosis.detecting import (
+    Detection,
+    Detector,
+    Row,
+    Window,
+    count_completions,
+    number,
+    span_of,
+)
+from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component
+from agent_tunix.workbench.diagnosis.findings import Severity
+
+CONSTANT_STEPS = 3
+"""Steps without any difference before a constant is told: a batch of hard or easy prompts may be all wrong or right."""
+CONSTANT_COMPLETIONS = 96
+"""And completions: of a reward that is earned by one in thirty, 96 are all without it in 4 % of the cases."""
+
+
+class Constant(Detector):
+    """Every completion since the start of the run has earned the same.
+
+    A total that varied before is not told of: a policy that has learned all there is earns the same everywhere.
+    """
+
+    names = ("always_zero", "always_one", "always_the_same")
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._value: float | None = None
+        self._varied = False
+        self._steps = 0
+        self._completions = 0
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
+        if self._varied or low is None or high is None:
+            return
+        if low != high or (self._value is not None and low != self._value):
+            self._varied = True
+            return
+        self._value = low
+        self._steps += 1
+        self._completions += int(number(row, "rewards/outcomes/scored") or 0)
+        if self._steps >= CONSTANT_STEPS and self._completions >= CONSTANT_COMPLETIONS:
+            yield self._detection()
+
+    def _detection(self) -> Detection:
+        assert self._value is not None
+        name = {0.0: "always_zero", 1.0: "always_one"}.get(self._value, "always_the_same")
+        edits = [add_component(self.context, "correct", function="math", weight=1.0)]
+        if self._value == 0.0:
+            edits = [
+                add_component(self.context, "tags", function="format", weight=0.2),
+                assign("training.log_level", "debug"),
+            ]
+        return Detection(
+            name,
+            Severity.ERROR,
+            1.0,
+            f"all {self._completions} completions so far earned {self._value:g}, so every advantage is 0 and nothing is"
+            " learned; let the reward tell completions apart",
+            evidence={
+                "rewards/total/min": self._value,
+                "rewards/total/max": self._value,
+                "steps": self._steps,
+                "completions": self._completions,
+            },
+            edits=tuple(edits),
+        )
+
+
+SPARSE_STEPS = 5
+"""Steps over which shares are taken."""
+SPARSE_COMPLETIONS = 256
+"""Completions that they must hold: shares of a few percent are not seen in fewer."""
+SPARSE_SHARE = 0.05
+"""A reward that fewer earn is sparse: with 8 completions a group, two groups of three have none."""
+SPARSE_START = 0.15
+"""A share that was above this in some step was lost by the policy, not withheld by the reward."""
+SPARSE_DEAD = 0.6
+"""And this share of the groups must be dead, as it is where so few earn it."""
+
+
+class Sparse(Detector):
+    """Hardly a completion earns more than the least."""
+
+    names = ("sparse",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._earned = Window(SPARSE_STEPS)
+        self._dead = Window(SPARSE_STEPS)
+        self._completions = Window(SPARSE_STEPS)
+        self._most = 0.0
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        at_least = number(row, "rewards/total/at_min")
+        low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
+        if low is None or high is None or at_least is None:
+            return
+        floor = low if self.context.range is None else self.context.range[0]
+        # A batch whose values are all equal is at its floor only where the floor is known to lie there.
+        earned = 1.0 - at_least if low < high else float(low > floor)
+        self._most = max(self._most, earned)
+        self._earned.add(earned)
+        self._dead.add(number(row, "rewards/dead_groups"))
+        self._completions.add(count_completions(row))
+        if not (self._earned.is_full and self._dead.is_full):
+            return
+        share, dead = self._earned.mean, self._dead.mean
+        enough = self._completions.mean * SPARSE_STEPS >= SPARSE_COMPLETIONS
+        if enough and 0 < share <= SPARSE_SHARE and dead >= SPARSE_DEAD and self._most <= SPARSE_START:
+            yield Detection(
+                "sparse",
+                Severity.WARNING,
+                1.0 - share,
+                f"{share:.1%} of the completions of the last {SPARSE_STEPS} steps earned more than the least, so that"
+                f" {dead:.0%} of the groups taught nothing; sample more a prompt, or pay for steps on the way",
+                evidence={"share_earning": share, "rewards/dead_groups": dead},
+                edits=(
+                    assign("grpo.num_generations", 2 * self.context.num_generations),
+                    add_component(self.context, "tags", function="format", weight=0.2),
+                ),
+            )
+
+
+CLUSTERED_STEPS = 5
+"""Steps in which the scores must lie together."""
+CLUSTERED_SPREAD = 0.03
+"""Their extremes lie within this share of the range: differences that small are seldom meant."""
+CLUSTERED_DISTINCT = 3
+"""And they take at least so many values: a reward of two near values is coarse, not clustered."""
+
+
+class Clustered(Detector):
+    """The scores differ, but by so little of their range that dividing by their std makes advantages of trifles."""
+
+    names = ("clustered",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._spread = Window(CLUSTERED_STEPS)
+        self._distinct = Window(CLUSTERED_STEPS)
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
+        span = 0.0 if self.context.range is None else span_of(self.context, row)
+        if low is None or high is None:
+            return
+        if span == 0:
+            span = max(abs(low), abs(high))  # without a declared range: against their own size
+        self._spread.add((high - low) / span if span else 0.0)
+        self._distinct.add(number(row, "rewards/total/distinct"))
+        if not (self._spread.is_full and self._distinct.is_full):
+            return
+        if 0 < self._spread.high <= CLUSTERED_SPREAD and self._distinct.mean >= CLUSTERED_DISTINCT:
+            component = max(self.context.training, key=lambda c: abs(c.weight))
+            yield Detection(
+                "clustered",
+                Severity.WARNING,
+                1.0 - self._spread.mean,
+                f"all scores lie between {low:g} and {high:g}, {self._spread.mean:.1%} of their range apart: the"
+                " advantage blows such differences up, whatever they mean; spread them, or do not divide by their std",
+                evidence={
+                    "rewards/total/min": low,
+                    "rewards/total/max": high,
+                    "rewards/total/distinct": self._distinct.mean,
+                },
+                edits=(
+                    change_component(self.context, component.name, transform=["rank"]),
+                    assign("grpo.advantage_scaling", "none"),
+                ),
+            )

@@ -1,0 +1,114 @@
+"""Verdicts that are missing: a verifier that fails, completions that are cut off."""
+
+from collections.abc import Iterator
+
+from agent_tunix.rewards.sample import Outcome
+from agent_tunix.workbench.diagnosis.context import RunContext
+from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, count_completions, number
+from agent_tunix.workbench.diagnosis.edits import assign
+from agent_tunix.workbench.diagnosis.findings import Severity
+from agent_tunix.workbench.diagnosis.views import cut_off, failed, failed_in
+
+FAILURES = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.BAD_REFERENCE)
+
+FAILING_SHARE = 0.05
+"""Completions without a verdict that are worth a warning; a flaky endpoint loses fewer."""
+FAILING_ERROR = 0.25
+"""From here on what is scored is a selection of what was sampled."""
+FAILING_COMPLETIONS = 32
+"""Completions a share must be of; one step usually has as many."""
+
+
+class VerifierErrors(Detector):
+    """A reward fails on many completions: errors, time-outs and bad references."""
+
+    names = ("verifier_errors",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._seen = 0
+        self._recent: dict[str, Window] = {}
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        num = count_completions(row)
+        if num == 0:
+            return
+        self._seen += num
+        for component in ("", *(component.name for component in self.context.components)):
+            prefix = f"rewards/{component}/outcomes" if component else "rewards/outcomes"
+            counts = {outcome: number(row, f"{prefix}/{outcome}") or 0.0 for outcome in FAILURES}
+            window = self._recent.setdefault(component, Window(3))
+            window.add(sum(counts.values()) / num)
+            if self._seen >= FAILING_COMPLETIONS and window.mean >= FAILING_SHARE and any(counts.values()):
+                if component and self.context.component(component).trains:
+                    continue  # the whole is unscored with it, and told of
+                yield self._detection(component, window.mean, counts)
+
+    def _detection(self, component: str, share: float, counts: dict[Outcome, float]) -> Detection:
+        commonest = max(counts, key=lambda outcome: counts[outcome])
+        edits = {
+            Outcome.TIMEOUT: (assign("rewards.timeout_s", 4 * self.context.number("rewards.timeout_s", 10.0)),),
+            Outcome.ERROR: (assign("rewards.on_failure", "raise"), assign("training.log_level", "debug")),
+            Outcome.BAD_REFERENCE: (assign("training.log_level", "debug"),),
+        }[commonest]
+        # What trains is at stake only where a failure leaves a completion unscored.
+        grave = share >= FAILING_ERROR and not component
+        return Detection(
+            "verifier_errors",
+            Severity.ERROR if grave else Severity.WARNING,
+            share,
+            f"{share:.0%} of the completions have no {'score' if not component else f'value of {component}'}, most"
+            f" often by {commonest.replace('_', ' ')}: groups shrink, and what fails is never learned; mend the reward",
+            subject=component,
+            evidence={f"share_failing{f'/{component}' if component else ''}": share}
+            | {f"rewards/{f'{component}/' if component else ''}outcomes/{o}": n for o, n in counts.items() if n},
+            edits=edits,
+            pick=failed_in(component) if component else failed,
+        )
+
+
+TRUNCATED_STEPS = 2
+"""Steps in a row at the start of a run: the limit is too low for the task."""
+TRUNCATED_LATER = 6
+"""Steps in a row later on: the policy has come to run into the limit, for which another finding may know the reason."""
+TRUNCATED_SHARE = 0.3
+"""Completions cut at the limit that are worth a warning: their ends, where answers stand, are missing."""
+TRUNCATED_ERROR = 0.8
+"""From here on hardly one is whole."""
+
+
+class Truncated(Detector):
+    """Completions are cut at the length limit."""
+
+    names = ("truncation",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._share = Window(TRUNCATED_STEPS)
+        self._steps = 0
+        self._first: float | None = None
+
+    def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        clipped = number(row, "completions/clipped_share")
+        if clipped is None:
+            return
+        self._share.add(clipped)
+        self._first = clipped if self._first is None else self._first
+        self._steps = self._steps + 1 if clipped >= TRUNCATED_SHARE else 0
+        if self._steps >= (TRUNCATED_STEPS if self._first >= TRUNCATED_SHARE else TRUNCATED_LATER):
+            share = self._share.mean
+            limit = int(self.context.number("generation.max_generation_steps", 0))
+            edits = [assign("generation.max_generation_steps", 4 * limit if share >= TRUNCATED_ERROR else 2 * limit)]
+            yield Detection(
+                "truncation",
+                Severity.ERROR if share >= TRUNCATED_ERROR else Severity.WARNING,
+                share,
+                f"{share:.0%} of the completions were cut at generation.max_generation_steps={limit}, before they could"
+                " end; allow more, or teach the policy to be brief",
+                evidence={
+                    "completions/clipped_share": share,
+                    "completions/length_mean": number(row, "completions/length_mean") or 0.0,
+                },
+                edits=tuple(edits) if limit else (),
+                pick=cut_off,
+            )

@@ -1,0 +1,23 @@
+"""A reward over completions that a run has stored: what it would have said, and what would have trained.
+
+`replaying` scores stored steps with another reward, or the same one; `comparing` tells how totals and advantages
+differ; `repeating` scores the same completions several times, to measure how far a reward agrees with itself.
+"""
+
+from agent_tunix.workbench.replay.comparing import Comparison, Mover, compare
+from agent_tunix.workbench.replay.repeating import ComponentSpread, Repeats, repeat
+from agent_tunix.workbench.replay.replaying import RecordedStep, ReplayedStep, Unreplayable, contrast, replay
+
+__all__ = [
+    "Comparison",
+    "ComponentSpread",
+    "Mover",
+    "RecordedStep",
+    "Repeats",
+    "ReplayedStep",
+    "Unreplayable",
+    "compare",
+    "contrast",
+    "repeat",
+    "replay",
+]

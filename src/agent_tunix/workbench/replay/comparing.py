@@ -1,0 +1,319 @@
+"""How a replay differs from what was stored: totals, advantages, groups, and the completions that move most."""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent_tunix.rewards.sample import Outcome, Score
+from agent_tunix.workbench.replay.replaying import ReplayedStep
+
+Floats = NDArray[np.float64]
+
+_LONGEST_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A completion on which the two disagree.
+
+    Attributes:
+        rollout_id: Which one.
+        response: Its text.
+        before: Total and advantage as stored; a total of None is unscored.
+        after: The same of the replay.
+        components: Component → raw value before and after, where they differ.
+        detail: How the replay's total came about.
+    """
+
+    rollout_id: str
+    response: str
+    before: tuple[float | None, float]
+    after: tuple[float | None, float]
+    components: Mapping[str, tuple[float | None, float | None]]
+    detail: str
+
+    @property
+    def distance(self) -> float:
+        """How far the advantage moved."""
+        return abs(self.after[1] - self.before[1])
+
+    def to_data(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "rollout_id": self.rollout_id,
+            "response": self.response,
+            "total": list(self.before[:1] + self.after[:1]),
+            "advantage": list(self.before[1:] + self.after[1:]),
+            "components": {name: list(values) for name, values in self.components.items()},
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A replay beside what was stored.
+
+    Attributes:
+        steps: How many were replayed.
+        completions: How many completions.
+        groups: How many groups.
+        equal_totals: Completions whose total is the same to the last bit; unscored ones equal unscored ones.
+        equal_advantages: Completions whose float32 advantage is the same to the last bit.
+        mean_before: Mean total of the scored completions as stored; None if none was scored.
+        mean_after: The same of the replay.
+        outcomes_before: Outcome → completions, as stored.
+        outcomes_after: The same of the replay.
+        sign_flips: Completions pushed the other way: the advantage was above 0 and is below, or the reverse.
+        newly_dead: Groups that taught something and would teach nothing.
+        newly_alive: The reverse.
+        dead_before: Groups that taught nothing.
+        rank_correlation: Spearman's, of the totals of completions scored in both; None where it is undefined.
+        group_rank_correlation: The mean of Spearman's within groups, over groups that order their members in both.
+        changed_components: Component of both → completions on which its raw value or outcome differs.
+        movers: The completions whose advantages move most, farthest first.
+    """
+
+    steps: int
+    completions: int
+    groups: int
+    equal_totals: int
+    equal_advantages: int
+    mean_before: float | None
+    mean_after: float | None
+    outcomes_before: Mapping[str, int]
+    outcomes_after: Mapping[str, int]
+    sign_flips: int
+    newly_dead: int
+    newly_alive: int
+    dead_before: int
+    rank_correlation: float | None
+    group_rank_correlation: float | None
+    changed_components: Mapping[str, int]
+    movers: tuple[Mover, ...] = ()
+
+    @property
+    def identical(self) -> bool:
+        """Whether every total and every advantage came out again to the last bit."""
+        return self.equal_totals == self.equal_advantages == self.completions
+
+    def to_data(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "movers"}
+        return {**fields, "identical": self.identical, "movers": [mover.to_data() for mover in self.movers]}
+
+    def lines(self, before: str = "the stored") -> Iterator[str]:
+        """For a person.
+
+        Args:
+            before: Whose totals and advantages the replay is compared with.
+        """
+        yield f"{self.completions:,} completions of {self.steps:,} steps, in {self.groups:,} groups"
+        if self.identical:
+            yield f"every total and every advantage is {before} one, to the last bit"
+            return
+        yield f"mean total           {_show(self.mean_before)} → {_show(self.mean_after)}"
+        yield f"totals changed       {_share(self.completions - self.equal_totals, self.completions)}"
+        yield f"advantages changed   {_share(self.completions - self.equal_advantages, self.completions)}"
+        yield f"sign of advantage    {_share(self.sign_flips, self.completions)} flipped"
+        dead = self.dead_before + self.newly_dead - self.newly_alive
+        yield (
+            f"dead groups          {self.dead_before} → {dead} ({self.newly_dead} newly dead,"
+            f" {self.newly_alive} newly alive)"
+        )
+        yield (
+            f"rank correlation     {_show(self.rank_correlation)} over all,"
+            f" {_show(self.group_rank_correlation)} within groups"
+        )
+        for outcome in Outcome:
+            counts = self.outcomes_before[outcome], self.outcomes_after[outcome]
+            if counts[0] != counts[1]:
+                yield f"{outcome:<20} {counts[0]} → {counts[1]}"
+        for name, count in self.changed_components.items():
+            yield f"component {name}: differs on {_share(count, self.completions)}"
+        for mover in self.movers:
+            yield from _mover_lines(mover)
+
+
+def _mover_lines(mover: Mover) -> Iterator[str]:
+    (total, advantage), (new_total, new_advantage) = mover.before, mover.after
+    yield ""
+    yield (
+        f"{mover.rollout_id}: total {_show(total)} → {_show(new_total)},"
+        f" advantage {advantage:+.3f} → {new_advantage:+.3f}"
+    )
+    for name, (value, new_value) in mover.components.items():
+        yield f"  {name}: {_show(value)} → {_show(new_value)}"
+    text = " ".join(mover.response.split())
+    yield f"  {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + '…'}"
+
+
+def _show(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
+
+
+def _share(count: int, of: int) -> str:
+    return f"{count:,} ({count / of:.1%})" if of else "0"
+
+
+def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int = 10) -> Comparison:
+    """Compare replayed steps with what was stored of them, one step at a time.
+
+    Args:
+        steps: From `replay`.
+        num_generations: G.
+        num_movers: How many of the completions that move most are kept.
+    """
+    tally = _Tally(num_generations, num_movers)
+    for step in steps:
+        tally.add(step)
+    return tally.comparison()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts over steps; of each completion only its two totals are kept."""
+
+    num_generations: int
+    num_movers: int
+    steps: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    outcomes_before: Counter[str] = field(default_factory=Counter)
+    outcomes_after: Counter[str] = field(default_factory=Counter)
+    changed: Counter[str] = field(default_factory=Counter)
+    totals_before: list[Floats] = field(default_factory=list)
+    totals_after: list[Floats] = field(default_factory=list)
+    correlations: list[float] = field(default_factory=list)
+    heap: list[tuple[float, int, Mover]] = field(default_factory=list)
+
+    def add(self, step: ReplayedStep) -> None:
+        """Take in one step."""
+        recorded = step.recorded
+        before_N, after_N = recorded.totals, step.totals
+        self.steps += 1
+        self.counts["completions"] += before_N.size
+        self.counts["equal_totals"] += int(_same(before_N, after_N).sum())
+        self.counts["equal_advantages"] += int((recorded.advantages == step.advantages).sum())
+        self.counts["sign_flips"] += int((np.sign(recorded.advantages) * np.sign(step.advantages) < 0).sum())
+        was_dead_P, is_dead_P = (
+            ~advantages.reshape(-1, self.num_generations).any(axis=1)
+            for advantages in (recorded.advantages, step.advantages)
+        )
+        self.counts["groups"] += was_dead_P.size
+        self.counts["dead_before"] += int(was_dead_P.sum())
+        self.counts["newly_dead"] += int((is_dead_P & ~was_dead_P).sum())
+        self.counts["newly_alive"] += int((was_dead_P & ~is_dead_P).sum())
+        self.outcomes_before.update(score.outcome for score in recorded.scores)
+        self.outcomes_after.update(score.outcome for score in step.scores)
+        self.totals_before.append(before_N)
+        self.totals_after.append(after_N)
+        for low in range(0, before_N.size, self.num_generations):
+            members = slice(low, low + self.num_generations)
+            correlation = spearman(before_N[members], after_N[members])
+            if correlation is not None:
+                self.correlations.append(correlation)
+        for index, (old, new) in enumerate(zip(recorded.scores, step.scores, strict=True)):
+            changed = _changed_components(old, new)
+            self.changed.update(name for name in changed if name in old.components and name in new.components)
+            self._keep(step, index, changed)
+
+    def _keep(self, step: ReplayedStep, index: int, changed: Mapping[str, tuple[float | None, float | None]]) -> None:
+        recorded = step.recorded
+        before = (_or_none(recorded.totals[index]), float(recorded.advantages[index]))
+        after = (_or_none(step.totals[index]), float(step.advantages[index]))
+        if before == after:
+            return
+        distance = abs(after[1] - before[1])
+        if len(self.heap) == self.num_movers and (not self.heap or distance <= self.heap[0][0]):
+            return
+        sample = recorded.samples[index]
+        mover = Mover(sample.rollout_id, sample.response, before, after, changed, step.scores[index].detail)
+        # The count is unique, so that movers themselves are never compared, and the earlier of equals stays.
+        entry = (distance, -(self.counts["completions"] + index), mover)
+        if len(self.heap) < self.num_movers:
+            heapq.heappush(self.heap, entry)
+        else:
+            heapq.heappushpop(self.heap, entry)
+
+    def comparison(self) -> Comparison:
+        """What it comes to."""
+        before_N, after_N = (np.concatenate(parts) if parts else np.zeros(0) for parts in self._totals())
+        return Comparison(
+            steps=self.steps,
+            completions=self.counts["completions"],
+            groups=self.counts["groups"],
+            equal_totals=self.counts["equal_totals"],
+            equal_advantages=self.counts["equal_advantages"],
+            mean_before=_mean(before_N),
+            mean_after=_mean(after_N),
+            outcomes_before={outcome.value: self.outcomes_before[outcome] for outcome in Outcome},
+            outcomes_after={outcome.value: self.outcomes_after[outcome] for outcome in Outcome},
+            sign_flips=self.counts["sign_flips"],
+            newly_dead=self.counts["newly_dead"],
+            newly_alive=self.counts["newly_alive"],
+            dead_before=self.counts["dead_before"],
+            rank_correlation=spearman(before_N, after_N),
+            group_rank_correlation=float(np.mean(self.correlations)) if self.correlations else None,
+            changed_components=dict(self.changed),
+            movers=tuple(mover for _, _, mover in sorted(self.heap, key=lambda entry: entry[:2], reverse=True)),
+        )
+
+    def _totals(self) -> tuple[list[Floats], list[Floats]]:
+        return self.totals_before, self.totals_after
+
+
+def _changed_components(old: Score, new: Score) -> dict[str, tuple[float | None, float | None]]:
+    """Component → raw value before and after, where value or outcome differ; None where it has none or is absent."""
+    changed = {}
+    for name in dict.fromkeys([*old.components, *new.components]):
+        before, after = old.components.get(name), new.components.get(name)
+        if before != after or _outcome(old, name) != _outcome(new, name):
+            changed[name] = (before, after)
+    return changed
+
+
+def _outcome(score: Score, component: str) -> Outcome | None:
+    part = score.parts.get(component)
+    return None if part is None else part.outcome
+
+
+def _same(before_N: Floats, after_N: Floats) -> NDArray[np.bool_]:
+    return np.asarray((before_N == after_N) | (np.isnan(before_N) & np.isnan(after_N)))
+
+
+def _or_none(total: float) -> float | None:
+    return None if math.isnan(total) else float(total)
+
+
+def _mean(totals_N: Floats) -> float | None:
+    scored = totals_N[~np.isnan(totals_N)]
+    return float(scored.mean()) if scored.size else None
+
+
+def spearman(first_N: Floats, second_N: Floats) -> float | None:
+    """Spearman's rank correlation, equal values sharing their mean rank (C. Spearman, 1904).
+
+    Args:
+        first_N: Values; NaN in either leaves the pair out.
+        second_N: Values of the same shape.
+
+    Returns:
+        From -1 to 1; None if fewer than two pairs are left or either side has one value only.
+    """
+    known = ~(np.isnan(first_N) | np.isnan(second_N))
+    ranks = [_ranks(values[known]) for values in (first_N, second_N)]
+    deviations = [rank - rank.mean() if rank.size else rank for rank in ranks]
+    norm = math.sqrt(float((deviations[0] ** 2).sum() * (deviations[1] ** 2).sum()))
+    return float(deviations[0] @ deviations[1]) / norm if norm > 0 else None
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 0; equal values get the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts + 1) / 2)[place], dtype=np.float64)

@@ -1,0 +1,192 @@
+"""How far a reward agrees with itself: the same completions scored several times."""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent_tunix.rewards.mixture import Mixture
+from agent_tunix.workbench.replay.replaying import RecordedStep, replay
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentSpread:
+    """One component, or the total, over repeated scorings.
+
+    Attributes:
+        own_std: Root mean variance of a completion's values between repeats (divisor n - 1).
+        group_std: Root mean variance of the completions' mean values within their groups (divisor G - 1).
+        unsteady: Share of completions whose value was not the same each time.
+        failed: Share of scorings without a value: it failed, did not apply, or a gate spared it.
+    """
+
+    own_std: float | None
+    group_std: float | None
+    unsteady: float | None
+    failed: float
+
+    @property
+    def noise_share(self) -> float | None:
+        """Of the variance that a single scoring shows within groups, the share that is noise of the reward itself.
+
+        own² / (own² + between²), where between² is the variance of the means less what noise puts into them.
+        """
+        if self.own_std is None or self.group_std is None:
+            return None
+        whole = self.own_std**2 + self.group_std**2
+        return self.own_std**2 / whole if whole > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What repeated scoring showed.
+
+    Attributes:
+        repeats: How often each completion was scored.
+        completions: How many.
+        total: Of the total.
+        components: Of each component.
+        flips: Share of pairs of repeats, over all completions, in which the advantage changed its sign.
+    """
+
+    repeats: int
+    completions: int
+    total: ComponentSpread
+    components: Mapping[str, ComponentSpread]
+    flips: float | None
+
+    def to_data(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "repeats": self.repeats,
+            "completions": self.completions,
+            "flips": self.flips,
+            "total": _to_data(self.total),
+            "components": {name: _to_data(spread) for name, spread in self.components.items()},
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For a person."""
+        yield f"{self.completions:,} completions scored {self.repeats} times each"
+        for name, spread in {"total": self.total, **self.components}.items():
+            yield (
+                f"{name}: own std {_show(spread.own_std)}, std within groups {_show(spread.group_std)},"
+                f" noise {_percent(spread.noise_share)}, not the same each time {_percent(spread.unsteady)},"
+                f" without a value {_percent(spread.failed)}"
+            )
+        yield f"the advantage changes its sign between two scorings in {_percent(self.flips)} of cases"
+
+
+def _to_data(spread: ComponentSpread) -> dict[str, Any]:
+    fields = {name: getattr(spread, name) for name in spread.__slots__}
+    return {**fields, "noise_share": spread.noise_share}
+
+
+def _show(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
+
+
+def _percent(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1%}"
+
+
+def repeat(
+    mixtures: Sequence[Mixture],
+    steps: Iterable[RecordedStep],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    num_generations: int,
+    scaling: str = "group",
+) -> Repeats:
+    """Score each stored completion once with each mixture.
+
+    Args:
+        mixtures: At least two, alike; each has schedules of its own to move along.
+        steps: What was stored, in order.
+        rows: The run's rows of metrics.
+        num_generations: G.
+        scaling: `grpo.advantage_scaling`.
+    """
+    if len(mixtures) < 2:
+        raise ValueError(f"repeats must be at least 2, not {len(mixtures)}")
+    names = [component.name for component in mixtures[0].components]
+    spreads = {name: _Spread(num_generations) for name in ("", *names)}
+    pairs = flips = completions = 0
+    replays = [
+        replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling)
+        for mixture, copy in zip(mixtures, itertools.tee(steps, len(mixtures)), strict=True)
+    ]
+    for taken in zip(*replays, strict=True):
+        completions += len(taken[0].scores)
+        spreads[""].add(np.stack([each.totals for each in taken]))
+        for name in names:
+            values_RN = [[_value(score.components.get(name)) for score in each.scores] for each in taken]
+            spreads[name].add(np.array(values_RN, dtype=np.float64))
+        signs_RN = np.sign(np.stack([each.advantages for each in taken]))
+        for first in range(len(taken)):
+            for second in range(first + 1, len(taken)):
+                pairs += signs_RN.shape[1]
+                flips += int((signs_RN[first] * signs_RN[second] < 0).sum())
+    return Repeats(
+        repeats=len(mixtures),
+        completions=completions,
+        total=spreads[""].result(),
+        components={name: spreads[name].result() for name in names},
+        flips=flips / pairs if pairs else None,
+    )
+
+
+def _value(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+@dataclass(slots=True)
+class _Spread:
+    """Sums of variances of [R, N] values, R scorings of N completions."""
+
+    num_generations: int
+    own: list[Floats] = field(default_factory=list)
+    between: list[Floats] = field(default_factory=list)
+    unsteady: int = 0
+    known: int = 0
+    missing: int = 0
+    scorings: int = 0
+
+    def add(self, values_RN: Floats) -> None:
+        """Take in one step."""
+        self.scorings += values_RN.size
+        self.missing += int(np.isnan(values_RN).sum())
+        counts_N = (~np.isnan(values_RN)).sum(axis=0)
+        enough_N = counts_N >= 2
+        kept_RN = values_RN[:, enough_N]
+        self.known += int(enough_N.sum())
+        if kept_RN.size:
+            differ_N = np.nanmax(kept_RN, axis=0) > np.nanmin(kept_RN, axis=0)
+            self.unsteady += int(differ_N.sum())
+            # Equal values have no variance, whatever rounding makes of their mean.
+            self.own.append(np.where(differ_N, np.nanvar(kept_RN, axis=0, ddof=1), 0.0))
+        sums_N = np.nansum(values_RN, axis=0)
+        means_PG = np.where(counts_N > 0, sums_N / np.maximum(counts_N, 1), np.nan).reshape(-1, self.num_generations)
+        full = means_PG[(~np.isnan(means_PG)).sum(axis=1) >= 2]
+        if full.size:
+            noise = float(self.own[-1].mean()) / values_RN.shape[0] if kept_RN.size else 0.0
+            self.between.append(np.maximum(np.nanvar(full, axis=1, ddof=1) - noise, 0.0))
+
+    def result(self) -> ComponentSpread:
+        """What it comes to."""
+        return ComponentSpread(
+            own_std=_root_mean(self.own),
+            group_std=_root_mean(self.between),
+            unsteady=self.unsteady / self.known if self.known else None,
+            failed=self.missing / self.scorings if self.scorings else 0.0,
+        )
+
+
+def _root_mean(variances: Sequence[Floats]) -> float | None:
+    return math.sqrt(float(np.concatenate(variances).mean())) if variances else None
