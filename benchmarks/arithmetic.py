@@ -2,9 +2,9 @@
 
 A multiplication and its addition are two operations. What is counted is what the algorithm needs and not, as in
 `agent_tunix.planning.work`, what the program does: a prompt goes through the model once for all G completions,
-attention is a triangle, a completion's last token is not read. Norms, rotations, softmaxes and the optimiser are left out, being
-a few operations for each number rather than for each row of a matrix. A backward pass with respect to all weights and
-activations is twice its forward pass.
+attention is a triangle, a completion's last token is not read. Norms, rotations, softmaxes and the optimiser are left
+out, being a few operations for each number rather than for each row of a matrix. A backward pass with respect to all
+weights and activations is twice its forward pass.
 
 Axes: B prompts, G completions each, P prompt tokens, T completion tokens, D hidden, V words.
 """

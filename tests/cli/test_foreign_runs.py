@@ -24,9 +24,9 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, UntrustedRunError
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.runs import trust as run_trust
+from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.trust import check_resumable_directory, settle_trust, sign_run
 from agent_tunix.runs.uploaded_rewards import make_fetch
-from agent_tunix.runs.weights.trained_policy import find_run
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.stored_run import StoredRun
 

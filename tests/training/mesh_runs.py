@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from agent_tunix.config.compose import compose_overrides
+from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.preflight import preflight
-from agent_tunix.runs.weights.trained_policy import find_run
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.train import train
 from tests.small_run import SMALL_RUN

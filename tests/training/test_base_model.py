@@ -19,8 +19,9 @@ from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
+from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.weights.initial import load_initial
-from agent_tunix.runs.weights.trained_policy import find_run, load_trained_policy
+from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Generator, find_source

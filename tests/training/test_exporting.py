@@ -20,7 +20,8 @@ from agent_tunix.policy.files import export as policy_export
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_decoder, load_policy
-from agent_tunix.runs.weights.trained_policy import FoundRun, find_run, load_trained_policy
+from agent_tunix.runs.found_run import FoundRun, find_run
+from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.training import exporting
 from agent_tunix.training.exporting import export_run
 from tests.policy.support import make_directory

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from agent_tunix.runs.weights.trained_policy import find_run
+from agent_tunix.runs.found_run import find_run
 from agent_tunix.tracking import read_rows
 from agent_tunix.training.exporting import export_run
 

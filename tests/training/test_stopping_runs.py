@@ -9,8 +9,9 @@ from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import CheckpointError, ConfigError
 from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
 from agent_tunix.evaluation.request import read_request
+from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints
-from agent_tunix.runs.weights.trained_policy import find_run, load_trained_policy
+from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.training.verification import first_difference, read_rows
 from tests.raising import raises
 from tests.training.support import copy_run, train_run

@@ -28,7 +28,7 @@ def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, ove
     RUN is the directory of a run. The adapter, where there is one, is merged into the weights. The directory appears
     whole or not at all. Exit status: 0; 2 it could not be written.
     """
-    from agent_tunix.runs.weights.trained_policy import check_step, find_run
+    from agent_tunix.runs.found_run import check_step, find_run
     from agent_tunix.startup import devices
     from agent_tunix.training.exporting import export_run
 

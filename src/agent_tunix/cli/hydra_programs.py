@@ -29,7 +29,6 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from agent_tunix.cli.comparing import describe_sweep
-from agent_tunix.cli.composing import own_conf
 from agent_tunix.cli.printing import echo
 from agent_tunix.config import compose
 from agent_tunix.config.checks import suggest_key
@@ -66,6 +65,12 @@ def sft(overrides: Sequence[str] | None = None) -> None:
 def evaluate(overrides: Sequence[str] | None = None) -> None:
     """Evaluate, with the overrides given or those of the command line."""
     _run(_evaluate, "evaluate", "evaluate", overrides)
+
+
+def own_conf() -> Path | None:
+    """Return the user's own `conf/` in the working directory, or None if there is none."""
+    own = Path.cwd() / "conf"
+    return own if own.is_dir() and own.resolve() != compose.find_conf_directory() else None
 
 
 class OwnConf(SearchPathPlugin):

@@ -13,9 +13,9 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
+from agent_tunix.runs.found_run import FoundRun, Step, check_step, find_run
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.trust import data_parts, settle_trust
-from agent_tunix.runs.weights.trained_policy import FoundRun, Step, check_step, find_run
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Plain Python and NumPy; importing this package loads neither JAX nor Hydra.
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.advantages import compute_advantages, compute_group_advantages
-from agent_tunix.rewards.answers import extract_answer
+from agent_tunix.rewards.answers import extract_answer, verifiers  # noqa: F401  # verifiers run math-verify
 from agent_tunix.rewards.conventions import BaseReward, RewardConfig
 from agent_tunix.rewards.execution.probe import settle_completions
 from agent_tunix.rewards.fingerprint import Fingerprint, fingerprint

@@ -1,18 +1,52 @@
 """How a reward is built, as plain data: what another process needs to build the same one."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from agent_tunix.rewards.calling import Reward
-    from agent_tunix.rewards.uploaded import UploadedSource
+
+@dataclass(frozen=True, slots=True)
+class UploadedSource:
+    """One version of an uploaded reward function.
+
+    Attributes:
+        id: `rf_…`.
+        name: Its name in the store.
+        format: How it is called: `trl` or `miles`.
+        version: Of the name.
+        content: The file's bytes.
+        origin: Where it was fetched from, for a person.
+    """
+
+    id: str
+    name: str
+    format: str
+    version: int
+    content: bytes
+    origin: str
+
+    @property
+    def sha256(self) -> str:
+        """Of the bytes, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def file(self) -> str:
+        """The name by which tracebacks know it."""
+        return f"{self.id}.py"
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return self.content.decode("utf-8-sig", errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
 class RewardRecipe:
-    """What one reward is made from. It pickles, and `build` makes the reward again wherever it is unpickled.
+    """What one reward is made from. It pickles, and `execution.building` makes the reward again in another
+    process.
 
     Attributes:
         spec: What the user wrote for it: a name, a dotted path, `file.py:function` or `file.py:Class`.
@@ -37,23 +71,8 @@ class RewardRecipe:
     convention: str = "auto"
     completions: str = "auto"
     reward_key: str | None = None
-    uploaded: "UploadedSource | None" = None
+    uploaded: UploadedSource | None = None
 
-    def build(self) -> "Reward":
-        """Build the reward.
-
-        Raises:
-            RewardError: It cannot be found or loaded here.
-        """
-        from agent_tunix.rewards.conventions import Settings
-        from agent_tunix.rewards.finding import Finder  # which itself hands out recipes
-
-        settings = Settings(self.convention, self.completions, self.reward_key)
-        if self.uploaded is not None:
-            from agent_tunix.rewards.uploaded import build_uploaded
-
-            return build_uploaded(self.uploaded, self.name, settings).bind(self.name, self.args)
-        finder = Finder(self.reward_directories, self.working_directory, settings, self.modules)
-        for module in self.modules:
-            finder.import_module(module)
-        return finder.function(self.spec).bind(self.name, self.args)
+    def finish(self, reward: Any) -> Any:
+        """Return the reward that was built from this recipe; subclasses may wrap it."""
+        return reward

@@ -1,8 +1,8 @@
 """Rows that have ended leave the batch: where the others go; `planning/cache_plan.py` says into which stages.
 
 A decode loop runs in stages of ever fewer places. A stage has slots, each with the prefix of one prompt and the same
-number of places for its completions, since rows attend to a prefix that they share
-(`policy/network/attention.py`). When the rows that go on fit into the next stage they are gathered there: a prompt takes as many slots as its rows need.
+number of places for its completions, since rows attend to a prefix that they share (`policy/network/attention.py`).
+When the rows that go on fit into the next stage they are gathered there: a prompt takes as many slots as its rows need.
 
 Axes: B prompts, G completions of each, n places of a stage.
 """

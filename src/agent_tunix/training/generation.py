@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.data import Example, PromptEncoder, RowError
 from agent_tunix.errors import ConfigError, DataError, RewardError
-from agent_tunix.runs.weights.trained_policy import FoundRun, Step, TrainedPolicy, find_run, load_trained_policy
+from agent_tunix.runs.found_run import FoundRun, Step, find_run
+from agent_tunix.runs.weights.trained_policy import TrainedPolicy, load_trained_policy
 
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture, Sample, Score

@@ -4,6 +4,7 @@ import pytest
 
 from agent_tunix.errors import RewardError, UnknownRewardError
 from agent_tunix.rewards import get_reward_function, list_reward_functions, register_reward_function, resolve_reward
+from agent_tunix.rewards.execution.building import build_reward
 
 from .shapes import samples
 
@@ -47,7 +48,7 @@ def test_a_reward_of_an_installed_package_is_listed_and_found_by_name(site: Path
     assert "manners.polite" in mixture.describe()
     recipe = mixture.components[0].reward.recipe  # type: ignore[attr-defined]
     assert recipe.spec == "polite"
-    assert recipe.build().score(samples("please"))[0].value == 1.0
+    assert build_reward(recipe).score(samples("please"))[0].value == 1.0
 
 
 def test_a_builtin_and_a_registration_come_before_an_installed_package(site: Path) -> None:

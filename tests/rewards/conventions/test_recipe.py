@@ -8,6 +8,7 @@ import pytest
 
 from agent_tunix.rewards import RewardRecipe, register_reward_function, resolve_reward
 from agent_tunix.rewards.conventions import Convention, TrlReward
+from agent_tunix.rewards.execution.building import build_reward
 
 from .shapes import samples
 
@@ -59,11 +60,12 @@ def test_recipes_build_the_same_rewards_in_another_process(here: Path) -> None:
     ]
     recipes = [recipe_of(spec, **kwargs) for spec, kwargs, _ in cases]
     values = [value for *_, value in cases]
-    assert [recipe.build().score(samples("4"))[0].value for recipe in recipes] == values
+    assert [build_reward(recipe).score(samples("4"))[0].value for recipe in recipes] == values
     program = """
 import pickle, sys
+from agent_tunix.rewards.execution.building import build_reward
 recipes, samples = pickle.load(sys.stdin.buffer)
-for reward in [recipe.build() for recipe in recipes]:
+for reward in [build_reward(recipe) for recipe in recipes]:
     print(reward.name, reward.score(samples)[0].value)
 assert "jax" not in sys.modules
 """

@@ -10,11 +10,9 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Source, Split
-from agent_tunix.data.sources.csv import read_csv
 from agent_tunix.data.sources.huggingface import read_huggingface
-from agent_tunix.data.sources.jsonl import read_jsonl
 from agent_tunix.data.sources.kaggle import read_kaggle
-from agent_tunix.data.sources.parquet import read_parquet
+from agent_tunix.data.sources.local import FILE_SOURCES
 from agent_tunix.data.sources.paths import source_of_path
 from agent_tunix.data.sources.synthetic import read_synthetic
 from agent_tunix.data.sources.tfds import read_tfds
@@ -24,9 +22,7 @@ __all__ = ["SOURCES", "Source", "Split", "find_source", "read_rows"]
 
 SOURCES: dict[str, Source] = {
     "synthetic": read_synthetic,
-    "jsonl": read_jsonl,
-    "csv": read_csv,
-    "parquet": read_parquet,
+    **FILE_SOURCES,
     "huggingface": read_huggingface,
     "tfds": read_tfds,
     "kaggle": read_kaggle,

@@ -7,6 +7,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Split
+from agent_tunix.data.sources.local import read_files
 from agent_tunix.data.sources.remote import find_place
 from agent_tunix.hubs import kaggle
 
@@ -17,11 +18,9 @@ def read_kaggle(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]
     Raises:
         DataError: The dataset cannot be had, or has no such file.
     """
-    from agent_tunix.data.sources import read_rows
-
     place = find_place(config, split, "kaggle")
     handle = f"{place.name}/versions/{place.revision}" if place.revision else place.name
     directory = kaggle.download(place.request, handle, "dataset")
     training = dataclasses.replace(config.training, data_source=None, train_data_dir=None, test_data_dir=None)
     data = dataclasses.replace(config.data, source="auto", path=str(directory))
-    return read_rows(dataclasses.replace(config, data=data, training=training), split, dropped)
+    return read_files(dataclasses.replace(config, data=data, training=training), split, dropped)

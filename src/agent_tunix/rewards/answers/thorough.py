@@ -91,6 +91,12 @@ def set_thorough_runner(runner: ThoroughRunner | None) -> ThoroughRunner | None:
     return previous
 
 
+def set_default_runner(runner: ThoroughRunner) -> None:
+    """Choose how the thorough tier is run if `set_thorough_runner` chose nothing."""
+    global _default_runner
+    _default_runner = runner
+
+
 def ask(answer: str, reference: str) -> Ruling:
     """The ruling of the thorough tier on one answer.
 
@@ -112,7 +118,7 @@ def ask_all(questions: Sequence[Question]) -> dict[Question, Ruling]:
     unknown = [question for question in dict.fromkeys(questions) if question not in rulings]
     if not unknown:
         return rulings
-    for question, ruling in zip(unknown, (_runner or _default_runner())(unknown), strict=True):
+    for question, ruling in zip(unknown, (_runner or _default_runner)(unknown), strict=True):
         rulings[question] = ruling
         if ruling.verdict is not Verdict.UNDECIDED or ruling.timed_out:
             if len(_remembered) >= _MOST_REMEMBERED:
@@ -162,12 +168,7 @@ class Questions:
 _gathering: ContextVar[Questions | None] = ContextVar("gathering", default=None)
 _remembered: dict[Question, Ruling] = {}
 _runner: ThoroughRunner | None = None
-
-
-def _default_runner() -> ThoroughRunner:
-    from agent_tunix.rewards.answers.verifiers import VERIFIERS  # which needs all that runs workers
-
-    return VERIFIERS.rule
+_default_runner: ThoroughRunner = verify_here
 
 
 def _rule_here(question: Question) -> Ruling:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.answers.thorough import Question, Ruling, Verdict
+from agent_tunix.rewards.answers.thorough import Question, Ruling, Verdict, set_default_runner
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
@@ -152,6 +152,7 @@ _OUT_OF_PATIENCE = Ruling(
 )
 
 VERIFIERS = Verifiers()
+set_default_runner(VERIFIERS.rule)
 
 atexit.register(VERIFIERS.close)
 if hasattr(os, "register_at_fork"):

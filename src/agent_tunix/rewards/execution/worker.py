@@ -30,6 +30,7 @@ from agent_tunix.execution.isolation import lock
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution import plain_wire, wire
+from agent_tunix.rewards.execution.building import build_reward
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
 from agent_tunix.rewards.execution.processes import linux
@@ -222,7 +223,7 @@ class _Worker:
         try:
             if self._cpu_s is None:
                 _lift_limit(resource.RLIMIT_DATA)
-            self._rewards[message.key] = message.recipe.build()
+            self._rewards[message.key] = build_reward(message.recipe)
         except BaseException as error:
             self.send("unbuilt", message.key, describe_fault(error))
             return

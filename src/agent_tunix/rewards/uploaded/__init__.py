@@ -1,9 +1,9 @@
 """Rewards that others have uploaded: looked at and called without their code ever running in this process."""
 
+from agent_tunix.rewards.recipe import UploadedSource
 from agent_tunix.rewards.uploaded.inspection import FileFacts, FunctionFacts, inspect_file
 from agent_tunix.rewards.uploaded.source import (
     Fetch,
-    UploadedSource,
     adapt_uploaded,
     build_uploaded,
     lines_forgotten,

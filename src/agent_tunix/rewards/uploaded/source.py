@@ -1,62 +1,25 @@
 """An uploaded file as a reward: here a function of the same signature that does nothing, in a worker the file itself.
 
 What the trainer must know of a reward (how it is called, which columns it asks for, what it is made of) is read off the
-file without running it. `RewardRecipe.build` makes the real one, and only workers call that.
+file without running it. `build_uploaded` makes the real one, and only workers call that.
 """
 
 import contextlib
-import hashlib
 import linecache
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType, ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.conventions import Convention, Settings, adapt
 from agent_tunix.rewards.faults import describe_fault
-from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.recipe import RewardRecipe, UploadedSource
 from agent_tunix.rewards.shims import served_imports
 from agent_tunix.rewards.uploaded.inspection import inspect_file
 
 _FUNCTION = "reward"
-
-
-@dataclass(frozen=True, slots=True)
-class UploadedSource:
-    """One version of an uploaded reward function.
-
-    Attributes:
-        id: `rf_…`.
-        name: Its name in the store.
-        format: How it is called: `trl` or `miles`.
-        version: Of the name.
-        content: The file's bytes.
-        origin: Where it was fetched from, for a person.
-    """
-
-    id: str
-    name: str
-    format: str
-    version: int
-    content: bytes
-    origin: str
-
-    @property
-    def sha256(self) -> str:
-        """Of the bytes, in hexadecimal."""
-        return hashlib.sha256(self.content).hexdigest()
-
-    @property
-    def file(self) -> str:
-        """The name by which tracebacks know it."""
-        return f"{self.id}.py"
-
-    @property
-    def text(self) -> str:
-        """What it says."""
-        return self.content.decode("utf-8-sig", errors="replace")
 
 
 # From what is written for a reward to the uploaded one that is meant; None: there is none of that name or id.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agent_tunix.config.compose import from_yaml
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, ConfigError
-from agent_tunix.runs.weights.trained_policy import FoundRun, find_run
+from agent_tunix.runs.found_run import FoundRun, find_run
 
 if TYPE_CHECKING:
     from flax import nnx

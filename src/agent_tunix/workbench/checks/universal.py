@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from agent_tunix.rewards.calling import Convention, Reward, RewardRecipe
+from agent_tunix.rewards.calling import Convention, RewardRecipe
 from agent_tunix.rewards.execution.runner import PlacedReward
 from agent_tunix.rewards.kinds import format_range
 from agent_tunix.rewards.mixture import Component, Mixture
@@ -175,10 +175,9 @@ class _WatchedRecipe(RewardRecipe):
 
     __slots__ = ()
 
-    def build(self) -> Reward:
-        """Build it, watched."""
-        reward: Reward = _watched(RewardRecipe.build(self))
-        return reward
+    def finish(self, reward: Any) -> Any:
+        """Return the reward, watched."""
+        return _watched(reward)
 
 
 _FIELDS = fields(RewardRecipe)

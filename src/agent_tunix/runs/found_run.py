@@ -1,0 +1,70 @@
+"""A run on the disk, found by its path. This module loads no JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from agent_tunix.config.compose import from_yaml
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import ConfigError
+
+Step = int | Literal["best"] | None
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run on the disk.
+
+    Attributes:
+        root: Its directory.
+        config: What it was started with.
+        checkpoints: Where its checkpoints lie.
+    """
+
+    root: Path
+    config: Config
+    checkpoints: Path
+
+
+def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
+    """The run whose directory, or whose directory of checkpoints, is given.
+
+    Args:
+        given: The path.
+        key: What the user calls it, for the error.
+
+    Raises:
+        ConfigError: There is no config.yaml, or it is damaged.
+    """
+    path = Path(given).expanduser().absolute()
+    root = path if (path / "config.yaml").is_file() else path.parent
+    if not (root / "config.yaml").is_file():
+        raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml", code="not_a_run")
+    config = _with_own_programs(from_yaml(root / "config.yaml"))
+    checkpoints = config.training.checkpoint_dir
+    return FoundRun(root, config, Path(checkpoints) if checkpoints else root / "checkpoints")
+
+
+def _with_own_programs(config: Config) -> Config:
+    """Return the configuration with the user's own cache of compiled programs: its entries are code."""
+    cache = None if config.distributed.compilation_cache is None else "auto"
+    return replace(config, distributed=replace(config.distributed, compilation_cache=cache))
+
+
+def check_step(step: object, key: str = "step") -> Step:
+    """What may be asked for: the number of a step, `best`, or None for the latest.
+
+    Args:
+        step: What the user gave.
+        key: What the user calls it, for the error.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if step is None or step == "best":
+        return step
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise ConfigError(f"{key} must be the step of a checkpoint, 0, best or null, not {step!r}", code="invalid_step")
+    return step
