@@ -37,7 +37,7 @@ from real_shapes import SHAPES, write_model
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.planning.accelerators import Accelerator
-from agent_tunix.planning.forecast import Assumptions, Forecast, forecast_run
+from agent_tunix.planning.forecast import Assumptions, RunForecast, forecast_run
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.reward_setup import make_reward_runner
@@ -174,12 +174,12 @@ def _fastest(program: Any, x: jax.Array) -> float:
     return min(times)
 
 
-def foretell(config: Config, directory: Path, machine: Accelerator, assumptions: Assumptions) -> Forecast:
+def foretell(config: Config, directory: Path, machine: Accelerator, assumptions: Assumptions) -> RunForecast:
     """In float32 on this machine, of which so much is got."""
     return forecast_run(read_architecture(directory), config, machine, MeshShape(1, 1, 1), 4, assumptions)
 
 
-def seconds_of(forecast: Forecast, *phases: str) -> float:
+def seconds_of(forecast: RunForecast, *phases: str) -> float:
     """Of some phases together."""
     return sum(forecast.phases[name].seconds or 0.0 for name in phases)
 

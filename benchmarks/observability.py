@@ -39,7 +39,7 @@ import numpy as np
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import Component, Mixture, Sample
-from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.rewards.calling import PlainReward
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.storing import scoring_settings, to_stored
 from agent_tunix.sampling.sampler import Completions
@@ -219,7 +219,7 @@ def synthetic_mixture() -> Mixture:
         return lambda response, metadata: float(metadata[name])
 
     weights = {name: float(settings.get("weight", 1.0)) for name, settings in COMPONENTS.items()}  # type: ignore[arg-type]
-    return Mixture(Component(name, RewardFunction(reader(name), name), weight) for name, weight in weights.items())
+    return Mixture(Component(name, PlainReward(reader(name), name), weight) for name, weight in weights.items())
 
 
 def synthetic_step(step: int, config: Config, mixture: Mixture) -> StepResult:

@@ -46,7 +46,7 @@ from tunix.generate.sampler import CacheConfig, Sampler
 from tunix.models.qwen3.model import ModelConfig, Qwen3
 from tunix.models.qwen3.params import create_model_from_safe_tensors
 
-from agent_tunix.data.word_problems import Problem, draw_problems
+from agent_tunix.data.word_problems import WordProblem, draw_problems
 
 SYSTEM = "Show your work between <reasoning> and </reasoning>, then give the result between <answer> and </answer>."
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -129,7 +129,7 @@ def main() -> None:
 # --- tokenizer ------------------------------------------------------------------------------------------------------
 
 
-def train_tokenizer(problems: Sequence[Problem]) -> Tokenizer:
+def train_tokenizer(problems: Sequence[WordProblem]) -> Tokenizer:
     """Trains the byte-level BPE; all 256 bytes are in the vocabulary, so any text goes in and comes back."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -155,7 +155,7 @@ def train_tokenizer(problems: Sequence[Problem]) -> Tokenizer:
     return Tokenizer.from_str(json.dumps(fields))
 
 
-def _corpus(problems: Sequence[Problem]) -> Iterator[str]:
+def _corpus(problems: Sequence[WordProblem]) -> Iterator[str]:
     for problem in problems[:4000]:
         yield problem.question
     prompt = SYSTEM
@@ -329,15 +329,15 @@ class Texts:
         return max(len(ids) for ids in self.batch_ids(texts))
 
 
-def working(problem: Problem) -> str:
+def working(problem: WordProblem) -> str:
     return f"<reasoning>{problem.worked}</reasoning><answer>{problem.answer}</answer>"
 
 
-def guessing(problem: Problem) -> str:
+def guessing(problem: WordProblem) -> str:
     return f"<answer>{problem.partial}</answer>"
 
 
-def guessing_in_full_dress(problem: Problem) -> str:
+def guessing_in_full_dress(problem: WordProblem) -> str:
     return f"<reasoning></reasoning>{guessing(problem)}"
 
 
@@ -358,7 +358,7 @@ def habit_shares(kind: str) -> tuple[float, float, float]:
 class Lessons:
     """Every problem's prompt followed by each habit's completion, encoded once."""
 
-    def __init__(self, texts: Texts, problems: Sequence[Problem]) -> None:
+    def __init__(self, texts: Texts, problems: Sequence[WordProblem]) -> None:
         shares = np.array([habit_shares(problem.kind) for problem in problems])
         self.thresholds = np.cumsum(shares, axis=1)[:, :-1]
         self.prompts = texts.batch_ids([texts.prompt(problem.question) for problem in problems])
@@ -425,7 +425,7 @@ def train(model: Qwen3, lessons: Lessons, working_steps: int, habit_steps: int, 
 # --- measuring ------------------------------------------------------------------------------------------------------
 
 
-def report(directory: Path, problems: Sequence[Problem]) -> None:
+def report(directory: Path, problems: Sequence[WordProblem]) -> None:
     """Prints what the written model does on `problems`: one greedy completion of each, and four sampled ones."""
     texts, model = Texts(directory), load(directory)
     prompts = [texts.prompt(problem.question) for problem in problems]

@@ -5,10 +5,12 @@ import dataclasses
 import importlib
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grimp
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -43,9 +45,9 @@ EXPORTS: dict[str, list[str]] = {
         "LoadedSplit",
         "Order",
         "PromptEncoder",
+        "PromptTokenizer",
         "RowError",
         "SET_COLUMN",
-        "Tokenizer",
         "count_steps",
         "draw_few_shot",
         "endless",
@@ -98,11 +100,11 @@ EXPORTS: dict[str, list[str]] = {
         "Calibration",
         "Case",
         "CasesReport",
+        "CheckFinding",
+        "CheckProblem",
         "CheckReport",
-        "Completion",
-        "Finding",
         "Kind",
-        "Problem",
+        "LabelledCompletion",
         "Speed",
         "Status",
         "calibrate",
@@ -132,7 +134,7 @@ EXPORTS: dict[str, list[str]] = {
         "standard_paths",
     ],
     "agent_tunix.execution.sandbox": [
-        "Run",
+        "ProgramRun",
         "run_program",
     ],
     "agent_tunix.workbench.diagnosis": [
@@ -289,3 +291,39 @@ def owner_name(node: ast.expr) -> str:
             return name
         case _:
             return "?"
+
+
+# The house.
+
+MOST_MODULES = 20
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, list[str]]:
+    """Return the modules that each module imports, also inside functions and for types alone."""
+    graph = grimp.build_graph("agent_tunix", cache_dir=None)
+    return {name: sorted(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+
+
+def test_no_modules_import_each_other(imports: dict[str, list[str]]) -> None:
+    """Modules that import nothing left are taken away again and again; what remains is in a circle or above one."""
+    left = dict(imports)
+    while free := [name for name, needed in left.items() if not any(other in left for other in needed)]:
+        for name in free:
+            del left[name]
+    assert not left
+
+
+def test_no_package_has_too_many_modules(imports: dict[str, list[str]]) -> None:
+    packages = {name.rpartition(".")[0] for name in imports}
+    sizes = Counter(name.rpartition(".")[0] for name in imports.keys() - packages)
+    assert {package: size for package, size in sizes.items() if size > MOST_MODULES} == {}
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(file.relative_to(PACKAGE)))
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}

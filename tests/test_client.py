@@ -19,7 +19,7 @@ from agent_tunix.errors import (
     StoreRequestError,
     UploadError,
 )
-from agent_tunix.service import Settings
+from agent_tunix.service import ServiceSettings
 from agent_tunix.store import open_store
 from agent_tunix.store.access import LocalAccess, open_access
 from tests.raising import raises
@@ -129,7 +129,7 @@ def test_another_server_is_not_a_store() -> None:
 
 
 def test_the_client_tries_again_after_a_rate_limit(tmp_path: Path) -> None:
-    settings = Settings(requests_per_second=1, burst=1)
+    settings = ServiceSettings(requests_per_second=1, burst=1)
     with (
         open_store(f"sqlite:///{tmp_path / 'store.db'}") as store,
         running(store, settings) as server,

@@ -25,7 +25,7 @@ from agent_tunix.errors import (
     UploadError,
 )
 from agent_tunix.store.identifiers import is_function_id
-from agent_tunix.store.records import Format, Page, RewardFunction
+from agent_tunix.store.records import Format, Page, RewardFunctionRecord
 
 TIMEOUT_S = 60.0
 
@@ -73,7 +73,7 @@ class Client:
     ) -> None:
         self.close()
 
-    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
+    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
         """Upload a file; one's own name again gets the next version.
 
         Args:
@@ -98,22 +98,22 @@ class Client:
         except StoreRequestError as error:
             raise UploadError(error.code, str(error), error.param) from None
 
-    def get(self, id: str) -> RewardFunction:
+    def get(self, id: str) -> RewardFunctionRecord:
         """The one of an id; NotStoredError if there is none."""
         return _record(self._ask("GET", _path(id)))
 
-    def latest(self, name: str) -> RewardFunction:
+    def latest(self, name: str) -> RewardFunctionRecord:
         """The newest version of a name; NotStoredError if there is none."""
         found = self.list(1, name=name).data
         if not found:
             raise NotStoredError("reward_function_not_found", f"there is no reward function named {name!r}", "name")
         return found[0]
 
-    def versions(self, name: str, limit: int = 20, after: str | None = None) -> Page[RewardFunction]:
+    def versions(self, name: str, limit: int = 20, after: str | None = None) -> Page[RewardFunctionRecord]:
         """The versions of a name, newest first; an unknown name has none."""
         return self.list(limit, after, name)
 
-    def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunction]:
+    def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunctionRecord]:
         """Some reward functions, newest first.
 
         Args:
@@ -127,7 +127,7 @@ class Client:
         given = {"limit": limit, "after": after, "name": name}
         data = self._ask("GET", _PATH, params={key: value for key, value in given.items() if value is not None})
         with _understood():
-            return Page([RewardFunction.from_data(one) for one in data["data"]], bool(data["has_more"]))
+            return Page([RewardFunctionRecord.from_data(one) for one in data["data"]], bool(data["has_more"]))
 
     def source(self, id: str) -> bytes:
         """The bytes of the file, as they were uploaded; NotStoredError if there is none."""
@@ -220,9 +220,9 @@ def _understood() -> Iterator[None]:
         ) from error
 
 
-def _record(data: Mapping[str, Any]) -> RewardFunction:
+def _record(data: Mapping[str, Any]) -> RewardFunctionRecord:
     with _understood():
-        return RewardFunction.from_data(data)
+        return RewardFunctionRecord.from_data(data)
 
 
 def _path(id: str) -> str:

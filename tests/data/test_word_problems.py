@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.data.word_problems import Problem, Split, count_available, draw_problems, make_problems
+from agent_tunix.data.word_problems import Split, WordProblem, count_available, draw_problems, make_problems
 
 # What another name or thing does not change.
 NAMES = r"Mia|Ana|Eva|Lily|Nora|Ruth|Zoe|Kate|Ben|Sam|Tom|Max|Leo|Noah|Omar|Jack|\bs?he\b"
@@ -16,7 +16,7 @@ THINGS = r"pens|apples|cards|books|shells|beads|stamps|coins|cakes|balls"
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[Split, list[Problem]]:
+def drawn() -> dict[Split, list[WordProblem]]:
     """Thousands of problems of each split."""
     counts: dict[Split, int] = {"train": 20_000, "test": 5000}
     return {split: list(islice(draw_problems(split, 0), count)) for split, count in counts.items()}
@@ -57,14 +57,14 @@ def test_rows_do_not_change_between_releases() -> None:
     ]
 
 
-def test_there_are_enough_problems_of_a_dozen_kinds(drawn: dict[Split, list[Problem]]) -> None:
+def test_there_are_enough_problems_of_a_dozen_kinds(drawn: dict[Split, list[WordProblem]]) -> None:
     assert count_available("test") >= 500
     assert count_available("train") >= 10_000
     assert len({problem.kind for problem in drawn["train"][:1000]}) >= 12
 
 
-def test_no_question_comes_twice_and_splits_share_no_problem(drawn: dict[Split, list[Problem]]) -> None:
-    def shape(problem: Problem) -> tuple[str, tuple[str, str]]:
+def test_no_question_comes_twice_and_splits_share_no_problem(drawn: dict[Split, list[WordProblem]]) -> None:
+    def shape(problem: WordProblem) -> tuple[str, tuple[str, str]]:
         return re.sub(f"{NAMES}|{THINGS}", "_", problem.question), problem.steps  # Each template has its own wording.
 
     for problems in drawn.values():
@@ -74,7 +74,7 @@ def test_no_question_comes_twice_and_splits_share_no_problem(drawn: dict[Split, 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_steps_lead_from_the_numbers_of_the_question_to_a_small_answer(
-    split: Split, drawn: dict[Split, list[Problem]]
+    split: Split, drawn: dict[Split, list[WordProblem]]
 ) -> None:
     for problem in drawn[split][:5000]:
         (first, partial), (second, final) = (step.split("=") for step in problem.steps)

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from agent_tunix.rewards import Component
-from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.rewards.calling import PlainReward
 
 
 def component(name: str, function: Callable[..., Any], **settings: Any) -> Component:
     """A component around a function."""
-    return Component(name, RewardFunction(function, name), **settings)
+    return Component(name, PlainReward(function, name), **settings)
 
 
 def by_column(name: str, weight: Any = 1.0, **settings: Any) -> Component:

@@ -12,7 +12,7 @@ import pytest
 
 from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome, Sample, Score
-from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.rewards.calling import PlainReward
 
 SAMPLE = Sample(
     "the response",
@@ -33,7 +33,7 @@ def seen_by(function: Callable[..., Any], sample: Sample = SAMPLE, **args: Any) 
         seen.append(function(*positional, **named))
         return 0.0
 
-    (score,) = RewardFunction(recording, "recording", args).score([sample])
+    (score,) = PlainReward(recording, "recording", args).score([sample])
     assert score.outcome is Outcome.SCORED, score.detail
     return seen[0]
 
@@ -85,7 +85,7 @@ def test_a_wrapped_function_is_called_by_its_own_signature() -> None:
     def wrapper(*args: Any, **kwargs: Any) -> float:
         return plain(*args, **kwargs)
 
-    assert RewardFunction(wrapper, "plain")("x", level=2) == 2.0
+    assert PlainReward(wrapper, "plain")("x", level=2) == 2.0
 
 
 def test_a_callable_object_and_a_partial_are_functions() -> None:
@@ -93,8 +93,8 @@ def test_a_callable_object_and_a_partial_are_functions() -> None:
         def __call__(self, response: str, scale: float = 1.0) -> float:
             return scale * len(response)
 
-    assert RewardFunction(Scorer(), "scorer")("abc") == 3.0
-    assert RewardFunction(functools.partial(Scorer(), scale=2.0), "scorer")("abc") == 6.0
+    assert PlainReward(Scorer(), "scorer")("abc") == 3.0
+    assert PlainReward(functools.partial(Scorer(), scale=2.0), "scorer")("abc") == 6.0
 
 
 def test_an_argument_from_configuration_wins_over_a_column() -> None:
@@ -111,7 +111,7 @@ def test_one_reward_cannot_corrupt_what_the_next_is_given() -> None:
         extra.append(2)
         return 0.0
 
-    reward = RewardFunction(corrupting, "corrupting", {"extra": [1]})
+    reward = PlainReward(corrupting, "corrupting", {"extra": [1]})
     assert [score.outcome for score in reward.score([SAMPLE, SAMPLE])] == [Outcome.SCORED, Outcome.SCORED]
     assert SAMPLE.columns["tags"] == ["a", "b"]
     assert SAMPLE.columns["answer"] == "4"
@@ -122,19 +122,19 @@ def needs_level(response: str, level: int) -> float:
 
 
 def test_a_required_parameter_that_nothing_provides_is_named_before_training() -> None:
-    reward = RewardFunction(needs_level, "needs_level")
+    reward = PlainReward(needs_level, "needs_level")
     with pytest.raises(RewardSignatureError, match=r"`level`.*answer, completion"):
         reward.check_parameters(["answer"])
     reward.check_parameters(["answer", "level"])
-    RewardFunction(needs_level, "needs_level", {"level": 1}).check_parameters([])
+    PlainReward(needs_level, "needs_level", {"level": 1}).check_parameters([])
     with pytest.raises(RewardSignatureError, match="`answer`"):  # provided only where there is such a column
-        RewardFunction(lambda response, answer: 0.0, "mine").check_parameters(["question"])
+        PlainReward(lambda response, answer: 0.0, "mine").check_parameters(["question"])
     with pytest.raises(RewardSignatureError, match="`completions`"):  # `**kwargs` takes the response
-        RewardFunction(lambda completions, **kwargs: [], "mine").check_parameters(["answer"])
+        PlainReward(lambda completions, **kwargs: [], "mine").check_parameters(["answer"])
 
 
 def test_a_column_missing_from_one_row_is_an_error_of_that_row() -> None:
-    first, second = RewardFunction(needs_level, "needs_level").score([SAMPLE, Sample("x")])
+    first, second = PlainReward(needs_level, "needs_level").score([SAMPLE, Sample("x")])
     assert first.value == 3.0
     assert second.outcome is Outcome.ERROR
     assert "level" in second.detail
@@ -143,7 +143,7 @@ def test_a_column_missing_from_one_row_is_an_error_of_that_row() -> None:
 @pytest.mark.parametrize("name", ["lvl", "response", "completion"])
 def test_an_argument_that_cannot_be_set_is_an_error_naming_those_that_can(name: str) -> None:
     with pytest.raises(RewardError, match=f"'{name}' to set; it has: level"):
-        RewardFunction(needs_level, "needs_level", {name: 1})
+        PlainReward(needs_level, "needs_level", {name: 1})
 
 
 class Scorer:
@@ -162,7 +162,7 @@ class Scorer:
 )
 def test_what_cannot_take_a_response_is_refused(function: Any, message: str) -> None:
     with pytest.raises(RewardSignatureError, match=message):
-        RewardFunction(function, "mine")
+        PlainReward(function, "mine")
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_what_cannot_take_a_response_is_refused(function: Any, message: str) -> 
     ],
 )
 def test_a_number_of_any_type_is_a_score(returned: Any, value: float) -> None:
-    (score,) = RewardFunction(lambda response: returned, "mine").score([SAMPLE])
+    (score,) = PlainReward(lambda response: returned, "mine").score([SAMPLE])
     assert (score.outcome, score.value) == (Outcome.SCORED, value)
-    assert RewardFunction(lambda response: returned, "mine")("x") == value
+    assert PlainReward(lambda response: returned, "mine")("x") == value
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
@@ -210,7 +210,7 @@ async def coroutine(response: str) -> float:
     ],
 )
 def test_a_direct_call_raises_where_a_score_tells_the_fault(function: Callable[..., Any], reason: str) -> None:
-    reward = RewardFunction(function, "mine")
+    reward = PlainReward(function, "mine")
     (score,) = reward.score([SAMPLE])
     assert score.outcome is Outcome.ERROR
     assert reason in score.detail
@@ -219,14 +219,14 @@ def test_a_direct_call_raises_where_a_score_tells_the_fault(function: Callable[.
 
 
 def test_none_means_not_applicable() -> None:
-    reward = RewardFunction(lambda response: None, "mine")
+    reward = PlainReward(lambda response: None, "mine")
     assert reward.score([SAMPLE])[0].outcome is Outcome.NOT_APPLICABLE
     assert reward("x") is None
 
 
 def test_a_score_is_taken_as_it_is() -> None:
     given_score = Score.failed(Outcome.TIMEOUT, "the judge did not answer")
-    (score,) = RewardFunction(lambda response: given_score, "mine").score([SAMPLE])
+    (score,) = PlainReward(lambda response: given_score, "mine").score([SAMPLE])
     assert (score.outcome, score.detail) == (Outcome.TIMEOUT, "the judge did not answer")
 
 
@@ -239,13 +239,13 @@ def test_a_score_is_taken_as_it_is() -> None:
     ],
 )
 def test_the_users_line_is_named_even_when_a_library_raised(function: Callable[..., Any], line: str) -> None:
-    (score,) = RewardFunction(function, "mine").score([SAMPLE])
+    (score,) = PlainReward(function, "mine").score([SAMPLE])
     assert "test_calling.py:" in score.detail
     assert line in score.detail
 
 
 def test_a_bad_reference_is_an_outcome_of_its_own() -> None:
-    reward = RewardFunction(raising(BadReferenceError("'' is no number")), "mine")
+    reward = PlainReward(raising(BadReferenceError("'' is no number")), "mine")
     (score,) = reward.score([SAMPLE])
     assert (score.outcome, score.detail) == (Outcome.BAD_REFERENCE, "'' is no number")
     with pytest.raises(BadReferenceError):
@@ -253,18 +253,16 @@ def test_a_bad_reference_is_an_outcome_of_its_own() -> None:
 
 
 def test_a_direct_call_takes_columns_and_surroundings_by_name() -> None:
-    reward = RewardFunction(
-        lambda response, prompt, step, level, metadata: f"{prompt} {step} {level} {metadata}", "mine"
-    )
+    reward = PlainReward(lambda response, prompt, step, level, metadata: f"{prompt} {step} {level} {metadata}", "mine")
     with pytest.raises(RewardError, match="returned a str"):
         reward("x", prompt="p", step=3, level=2, metadata={"a": 1})
-    seen = RewardFunction(lambda response, step, metadata: step + metadata["a"] + metadata["level"], "mine")
+    seen = PlainReward(lambda response, step, metadata: step + metadata["a"] + metadata["level"], "mine")
     assert seen("x", step=3, level=2, metadata={"a": 1}) == 6.0
 
 
 def test_explain_says_how_the_score_came_about_and_describe_where_it_is_written() -> None:
-    score = RewardFunction(lambda response: Score(1.0, detail="because"), "mine").explain("x")
+    score = PlainReward(lambda response: Score(1.0, detail="because"), "mine").explain("x")
     assert (score.value, score.detail) == (1.0, "because")
-    description = RewardFunction(needs_level, "mine").describe()
+    description = PlainReward(needs_level, "mine").describe()
     assert description.startswith(f"{__name__}.needs_level (")
     assert description.endswith(f"tests/rewards/test_calling.py:{needs_level.__code__.co_firstlineno})")

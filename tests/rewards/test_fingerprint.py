@@ -10,7 +10,7 @@ import pytest
 
 import agent_tunix
 from agent_tunix.rewards import Component, Mixture, fingerprint, resolve_reward
-from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.rewards.calling import PlainReward
 from agent_tunix.rewards.fingerprint import changes
 
 FILE = '''\
@@ -143,7 +143,7 @@ def test_the_outcome_of_failures_is_part_of_the_reward_and_a_missing_fingerprint
 
 
 def short_of(mixture_function: Any, **args: Any) -> str:
-    return fingerprint(Mixture([Component("a", RewardFunction(mixture_function, "a", args))])).short
+    return fingerprint(Mixture([Component("a", PlainReward(mixture_function, "a", args))])).short
 
 
 def make_reward(level: float) -> Any:

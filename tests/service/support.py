@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from agent_tunix.service import Settings, create_app
+from agent_tunix.service import ServiceSettings, create_app
 from agent_tunix.service.serving import make_server
 from agent_tunix.store import SCOPES
 from agent_tunix.store.opening import Store
@@ -54,9 +54,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(store: Store, settings: Settings | None = None) -> Iterator[Server]:
+def running(store: Store, settings: ServiceSettings | None = None) -> Iterator[Server]:
     """Serve a store on a free port."""
-    settings = settings or Settings()
+    settings = settings or ServiceSettings()
     secret = store.keys.create("alice")[1]
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         server = make_server(settings, create_app(settings, store))

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_tunix.service import Settings
+from agent_tunix.service import ServiceSettings
 from agent_tunix.service.api import models
 from agent_tunix.store import open_store
 from tests.service.conformance import check_conformance
@@ -28,7 +28,7 @@ def test_schemathesis_finds_no_answer_that_differs_from_the_document(tmp_path: P
     for number in range(2):
         (tmp_path / "runs").mkdir(exist_ok=True)
         write_run(tmp_path / "runs" / str(number), num_steps=3)
-    settings = Settings(requests_per_second=0, failed_keys_per_second=0, runs=(tmp_path / "runs",))
+    settings = ServiceSettings(requests_per_second=0, failed_keys_per_second=0, runs=(tmp_path / "runs",))
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
         with server.client() as client:
             for _ in range(2):

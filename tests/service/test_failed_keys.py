@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent_tunix.service import Settings
+from agent_tunix.service import ServiceSettings
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.failed_logins import FailedLogins, network_of
 from agent_tunix.service.problems import Problem
@@ -21,7 +21,7 @@ ALLOWED = 3
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     """One that takes three keys that are not valid, and then none for a long time."""
-    settings = Settings(failed_keys_per_second=0.001, failed_keys_burst=ALLOWED)
+    settings = ServiceSettings(failed_keys_per_second=0.001, failed_keys_burst=ALLOWED)
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
         yield server
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.rewards import Score
-from agent_tunix.service import Settings, TryLimits, trying
+from agent_tunix.service import ServiceSettings, TryLimits, trying
 from agent_tunix.service.trying import Tried
 from agent_tunix.store import open_store
 from tests.service.support import Server, running, upload
@@ -23,7 +23,7 @@ PATIENT_S = 120.0
 
 
 @contextlib.contextmanager
-def limited(tmp_path: Path, settings: Settings) -> Iterator[Server]:
+def limited(tmp_path: Path, settings: ServiceSettings) -> Iterator[Server]:
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
         yield server
 
@@ -67,7 +67,7 @@ def test_a_body_declared_too_large_is_refused_before_it_is_sent(server: Server) 
 
 
 def test_a_body_may_have_exactly_the_largest_size(tmp_path: Path) -> None:
-    with limited(tmp_path, Settings(max_body_bytes=1000)) as server, server.client() as client:
+    with limited(tmp_path, ServiceSettings(max_body_bytes=1000)) as server, server.client() as client:
         headers = {"Content-Type": "application/json"}
         path = f"{LIST}/rf_{'a' * 24}/try"
         assert client.post(path, content=b"x" * 1000, headers=headers).json()["error"]["code"] == "invalid_json"
@@ -78,7 +78,7 @@ def test_a_body_may_have_exactly_the_largest_size(tmp_path: Path) -> None:
 
 
 def test_a_body_that_comes_too_slowly_ends_the_request(tmp_path: Path) -> None:
-    with limited(tmp_path, Settings(body_timeout_s=0.5)) as server:
+    with limited(tmp_path, ServiceSettings(body_timeout_s=0.5)) as server:
         with connected(server) as connection:
             connection.sendall(head(server, "POST", "Content-Length: 1000") + b"x")
             said = read_all(connection)
@@ -88,12 +88,12 @@ def test_a_body_that_comes_too_slowly_ends_the_request(tmp_path: Path) -> None:
 
 
 def test_headers_that_do_not_come_end_the_connection(tmp_path: Path) -> None:
-    with limited(tmp_path, Settings(header_timeout_s=0.5)) as server, connected(server) as connection:
+    with limited(tmp_path, ServiceSettings(header_timeout_s=0.5)) as server, connected(server) as connection:
         assert b'"header_timeout"' in read_all(connection)
 
 
 def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
-    with limited(tmp_path, Settings(keep_alive_s=0.5)) as server, connected(server) as connection:
+    with limited(tmp_path, ServiceSettings(keep_alive_s=0.5)) as server, connected(server) as connection:
         connection.sendall(head(server, "GET"))
         assert read_all(connection).startswith(b"HTTP/1.1 200 ")
 
@@ -102,7 +102,7 @@ def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
 
 
 def test_a_key_that_makes_too_many_requests_must_wait(tmp_path: Path) -> None:
-    with limited(tmp_path, Settings(requests_per_second=0.01, burst=3)) as server:
+    with limited(tmp_path, ServiceSettings(requests_per_second=0.01, burst=3)) as server:
         with server.client() as client:
             answers = [client.get(LIST) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
@@ -113,7 +113,7 @@ def test_a_key_that_makes_too_many_requests_must_wait(tmp_path: Path) -> None:
 
 
 def test_more_connections_than_the_limit_are_refused(tmp_path: Path) -> None:
-    settings = Settings(max_connections=3, header_timeout_s=600)
+    settings = ServiceSettings(max_connections=3, header_timeout_s=600)
     with limited(tmp_path, settings) as server, contextlib.ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(connected(server))
@@ -139,7 +139,7 @@ def test_tries_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.
         return Tried([[Score(1.0)]], 0.0)
 
     monkeypatch.setattr(trying, "try_reward", wait)
-    with limited(tmp_path, Settings(tries=TryLimits(at_once=1))) as server, server.client() as client:
+    with limited(tmp_path, ServiceSettings(tries=TryLimits(at_once=1))) as server, server.client() as client:
         path = f"{LIST}/{upload(client).json()['id']}/try"
         body = {"rows": [{"completions": ["a"]}]}
         with concurrent.futures.ThreadPoolExecutor(1) as threads:

@@ -9,8 +9,8 @@ import pytest
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards.uploaded import UploadedSource
-from agent_tunix.service import Settings, TryLimits
-from agent_tunix.service.trying import Row, cannot_be_tried, try_reward
+from agent_tunix.service import ServiceSettings, TryLimits
+from agent_tunix.service.trying import TrialRow, cannot_be_tried, try_reward
 from tests.service.support import BREVITY, new_name, upload
 
 
@@ -127,17 +127,17 @@ def test_completions_not_scored_in_the_total_time_have_the_outcome_timeout() -> 
         b"import time\ndef reward(completions, **kwargs):\n    time.sleep(60)\n    return [1.0 for _ in completions]\n"
     )
     source = UploadedSource("rf_" + "a" * 24, "slow", "trl", 1, slow, "a test")
-    rows = [Row("", ["a"]), Row("", ["b", "c"])]
+    rows = [TrialRow("", ["a"]), TrialRow("", ["b", "c"])]
     tried = try_reward(source, rows, 0, TryLimits(timeout_s=30, total_timeout_s=3))
     assert [[score.outcome for score in row] for row in tried.scores] == [["timeout"], ["timeout", "timeout"]]
     assert "3 s" in tried.scores[1][0].detail
-    assert Settings().tries.total_timeout_s > Settings().tries.timeout_s
+    assert ServiceSettings().tries.total_timeout_s > ServiceSettings().tries.timeout_s
 
 
 def test_the_server_keeps_nothing_of_a_tried_function() -> None:
     content = b"def reward(completions, **kwargs):\n    return 1 / 0\n"
     source = UploadedSource("rf_" + "a" * 24, "kept", "trl", 1, content, "a test")
-    ((score,),) = try_reward(source, [Row("", ["a"])], 0, TryLimits()).scores
+    ((score,),) = try_reward(source, [TrialRow("", ["a"])], 0, TryLimits()).scores
     assert "1 / 0" in score.detail
     assert source.file not in linecache.cache
 

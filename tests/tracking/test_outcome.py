@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.errors import CheckpointError, Interrupted, NonFiniteUpdateError
-from agent_tunix.tracking.outcome import Outcome, RunStatus, is_run, read_outcome, record_failure, recorded_outcome
+from agent_tunix.tracking.outcome import RunOutcome, RunStatus, is_run, read_outcome, record_failure, recorded_outcome
 
 
 def test_a_run_that_comes_to_its_end_is_finished(tmp_path: Path) -> None:
     with recorded_outcome(tmp_path, ["seed=1"]):
         pass
-    assert read_outcome(tmp_path) == Outcome(RunStatus.FINISHED, ("seed=1",))
+    assert read_outcome(tmp_path) == RunOutcome(RunStatus.FINISHED, ("seed=1",))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_resume_that_is_refused_leaves_the_earlier_outcome(tmp_path: Path, err
         (tmp_path / "config.yaml").touch()
     with pytest.raises(type(error)), recorded_outcome(tmp_path, ["seed=2"]):
         raise error
-    assert read_outcome(tmp_path) == Outcome(RunStatus.FINISHED, ("seed=1",))
+    assert read_outcome(tmp_path) == RunOutcome(RunStatus.FINISHED, ("seed=1",))
 
 
 def test_a_resume_that_fails_once_it_has_begun_is_failed(tmp_path: Path) -> None:

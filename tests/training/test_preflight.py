@@ -8,13 +8,13 @@ import pytest
 from agent_tunix.config.compose import compose_overrides, find_conf_directory
 from agent_tunix.errors import ConfigError, RewardError
 from agent_tunix.rewards import fingerprint
-from agent_tunix.runs.preflight import Checked, preflight
+from agent_tunix.runs.preflight import ValidatedConfig, preflight
 from tests.raising import raises
 
 SHIPPED = sorted(file.stem for file in (find_conf_directory() / "reward").glob("*.yaml"))
 
 
-def checked(directory: Path, *overrides: str) -> Checked:
+def checked(directory: Path, *overrides: str) -> ValidatedConfig:
     return preflight(compose_overrides(list(overrides)), directory)
 
 

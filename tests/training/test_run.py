@@ -26,7 +26,7 @@ from agent_tunix.errors import (
     RunDirectoryError,
 )
 from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
-from agent_tunix.evaluation.request import Request, read_request
+from agent_tunix.evaluation.request import EvaluationRequest, read_request
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.weights.checkpoints import Checkpoints
@@ -195,7 +195,7 @@ def test_checkpoints_of_another_run_are_refused(finished: Path, config: Config, 
         train_config(config, tmp_path / "run")
 
 
-def request(run: Path, **asked: Any) -> Request:
+def request(run: Path, **asked: Any) -> EvaluationRequest:
     return read_request(EvaluateConfig(checkpoint_dir=str(run), **asked))
 
 

@@ -13,7 +13,7 @@ from agent_tunix.rewards import Sample
 from agent_tunix.rewards.uploaded import uploaded_source_of
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.reward_setup import make_reward_runner, resolve_from_config
-from agent_tunix.store import RewardFunction, open_store
+from agent_tunix.store import RewardFunctionRecord, open_store
 from agent_tunix.training.train import train
 from agent_tunix.training.verification import read_rows
 from tests.raising import raises
@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def upload(name: str, source: bytes, format: str = "trl") -> RewardFunction:
+def upload(name: str, source: bytes, format: str = "trl") -> RewardFunctionRecord:
     with open_store() as store:
         return store.reward_functions.create(store.keys.local(), name, source, format)  # type: ignore[arg-type]
 

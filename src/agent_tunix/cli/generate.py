@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent_tunix.data import Example
     from agent_tunix.rewards import Mixture
     from agent_tunix.sampling.token_choice import SamplingParams
-    from agent_tunix.training.generation import Completion, Generator, Source
+    from agent_tunix.training.generation import Completion, Generator, PolicySource
 
 _INTERRUPTED = 130
 _LONGEST_OF_A_MODEL = 512
@@ -143,7 +143,7 @@ def generate(
         sys.exit(_INTERRUPTED)
 
 
-def _find(source: Path, step: Any, score: bool) -> "Source":
+def _find(source: Path, step: Any, score: bool) -> "PolicySource":
     """What is to write; nothing costly is loaded yet."""
     from agent_tunix.training.generation import find_source
 
@@ -156,7 +156,7 @@ def _find(source: Path, step: Any, score: bool) -> "Source":
     return found
 
 
-def _examples(found: "Source", prompt: str | None, file: Path | None) -> "list[Example]":
+def _examples(found: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
     from agent_tunix.data import make_problem, read_problems
 
     data = found.run.config.data
@@ -166,7 +166,7 @@ def _examples(found: "Source", prompt: str | None, file: Path | None) -> "list[E
 
 
 def _sampling(
-    found: "Source",
+    found: "PolicySource",
     inference_config: str | None,
     temperature: float | None,
     top_p: float | None,
@@ -191,7 +191,7 @@ def _sampling(
 
 
 @contextlib.contextmanager
-def _scoring(found: "Source", examples: "list[Example] | None", trust: bool) -> "Iterator[Mixture | None]":
+def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: bool) -> "Iterator[Mixture | None]":
     """The run's reward in its workers, where there are examples to score."""
     if examples is None:
         yield None
@@ -206,7 +206,7 @@ def _scoring(found: "Source", examples: "list[Example] | None", trust: bool) -> 
 
 
 def _generator(
-    found: "Source", sampling: "SamplingParams", num_generations: int, seed: int, mixture: "Mixture | None"
+    found: "PolicySource", sampling: "SamplingParams", num_generations: int, seed: int, mixture: "Mixture | None"
 ) -> "Generator":
     """Load the policy, with no more on the screen than what it writes."""
     import absl.logging

@@ -10,14 +10,16 @@ from agent_tunix.data import Dropped, load_examples
 from agent_tunix.data.sources import read_rows
 from agent_tunix.data.sources.paths import source_of_name
 from agent_tunix.errors import DataError
-from agent_tunix.workbench.checks import Completion, Problem
+from agent_tunix.workbench.checks import CheckProblem, LabelledCompletion
 
 PROMPT_COLUMNS = ("question", "prompt", "problem")
 ANSWER_COLUMNS = ("answer", "ground_truth", "label")
 RESPONSE_COLUMNS = ("response", "completion")
 
 
-def load_problems(data: str | None, rows: int, prompt_column: str | None, answer_column: str | None) -> list[Problem]:
+def load_problems(
+    data: str | None, rows: int, prompt_column: str | None, answer_column: str | None
+) -> list[CheckProblem]:
     """At most `rows` problems, spread evenly over the file; or as many made by code.
 
     Args:
@@ -43,10 +45,10 @@ def load_problems(data: str | None, rows: int, prompt_column: str | None, answer
     examples = load_examples(config, "train").examples
     count = min(rows, len(examples))
     chosen = [examples[place * len(examples) // count] for place in range(count)]
-    return [Problem(example.prompt, example.columns) for example in chosen]
+    return [CheckProblem(example.prompt, example.columns) for example in chosen]
 
 
-def load_completions(file: str) -> list[Completion]:
+def load_completions(file: str) -> list[LabelledCompletion]:
     """Completions of a JSONL file: `response`, `answer`, and if wanted `prompt`, `label` and further columns.
 
     Raises:
@@ -65,7 +67,7 @@ def load_completions(file: str) -> list[Completion]:
     return completions
 
 
-def _completion(line: str, where: str) -> Completion:
+def _completion(line: str, where: str) -> LabelledCompletion:
     try:
         row: Any = json.loads(line)
     except ValueError as error:
@@ -85,7 +87,7 @@ def _completion(line: str, where: str) -> Completion:
     response = row.pop(response_column)
     row["answer"] = str(row["answer"]).rpartition("####")[2].strip()
     prompt = next((str(row[name]) for name in PROMPT_COLUMNS if name in row), "")
-    return Completion(Problem(prompt, row), response, label, where.rpartition(", ")[2])
+    return LabelledCompletion(CheckProblem(prompt, row), response, label, where.rpartition(", ")[2])
 
 
 def source_of(data: str) -> str:

@@ -19,7 +19,7 @@ from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureErro
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture
     from agent_tunix.rewards.uploaded import UploadedSource
-    from agent_tunix.workbench.checks import Problem
+    from agent_tunix.workbench.checks import CheckProblem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -60,7 +60,7 @@ def rewards() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ListedFinding:
     """How a NAME is found, and how what it names is called; as `rewards.modules`, `rewards.args` and so on."""
 
     modules: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def _finding_options(
             args: tuple[str, ...] = (),
             **others: Any,
         ) -> Any:
-            return command(finding=Finding(modules, args, convention, form, reward_key), **others)
+            return command(finding=ListedFinding(modules, args, convention, form, reward_key), **others)
 
         return _decorated(with_finding, options)
 
@@ -237,7 +237,7 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
 @click.argument("name")
 @_finding_options()
 @_as_json
-def show(name: str, finding: Finding, as_json: bool) -> None:
+def show(name: str, finding: ListedFinding, as_json: bool) -> None:
     """Show what a reward is: signature, range, source, documentation with its example, and what it is given.
 
     Exit status: 0; 2 there is no such reward.
@@ -270,7 +270,7 @@ def try_reward(
     columns: tuple[str, ...],
     step: int,
     template: str | None,
-    finding: Finding,
+    finding: ListedFinding,
     execution: Execution,
     as_json: bool,
 ) -> None:
@@ -281,7 +281,7 @@ def try_reward(
     """
     from agent_tunix.cli.reward_pages import explain_score, score_data
     from agent_tunix.rewards import Outcome
-    from agent_tunix.workbench.checks import Problem
+    from agent_tunix.workbench.checks import CheckProblem
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
     from agent_tunix.workbench.checks.scoring import Scorer
 
@@ -292,7 +292,7 @@ def try_reward(
     text = sys.stdin.read() if response == "-" else response
     limit_s = execution.timeout_s if execution.place == "inline" else None  # a built-in may take as long as it needs
     with _placed(mixture, execution, num_workers=1) as placed:
-        score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(Problem(prompt, row), text)
+        score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(CheckProblem(prompt, row), text)
     if as_json:
         _print_json(score_data(mixture, score, step))
     else:
@@ -313,7 +313,7 @@ def test(
     reward: str | None,
     tolerance: float | None,
     verbose: bool,
-    finding: Finding,
+    finding: ListedFinding,
     execution: Execution,
     as_json: bool,
 ) -> None:
@@ -393,7 +393,7 @@ def check(
     budget: float,
     max_exploit: float,
     skip: tuple[str, ...],
-    finding: Finding,
+    finding: ListedFinding,
     execution: Execution,
     as_json: bool,
 ) -> None:
@@ -468,7 +468,7 @@ def calibrate(
     most: int,
     step: int,
     template: str | None,
-    finding: Finding,
+    finding: ListedFinding,
     execution: Execution,
     as_json: bool,
 ) -> None:
@@ -523,7 +523,7 @@ def bench(
     repeats: int,
     step: int,
     template: str | None,
-    finding: Finding,
+    finding: ListedFinding,
     execution: Execution,
     as_json: bool,
 ) -> None:
@@ -566,7 +566,7 @@ def bench(
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
-def resolve(name: str, finding: Finding) -> "Mixture":
+def resolve(name: str, finding: ListedFinding) -> "Mixture":
     """The reward that a command's NAME means."""
     from agent_tunix.rewards import resolve_reward
 
@@ -648,7 +648,7 @@ def _read_yaml(text: str) -> Any:
 
 def _load_problems(
     data: str | None, rows: int, prompt_column: str | None, answer_column: str | None
-) -> "list[Problem]":
+) -> "list[CheckProblem]":
     from agent_tunix.cli.problems import load_problems
 
     return load_problems(data, rows, prompt_column, answer_column)

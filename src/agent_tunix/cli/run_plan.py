@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_tunix.config.mesh_shape import MeshShape
     from agent_tunix.config.schema import Config
     from agent_tunix.planning.accelerators import Accelerator
-    from agent_tunix.planning.forecast import Forecast
+    from agent_tunix.planning.forecast import RunForecast
     from agent_tunix.policy.architecture import Architecture
 
 _UNITS = {"MB": 1e6, "MIB": 2**20, "GB": 1e9, "GIB": 2**30, "TB": 1e12, "TIB": 2**40}
@@ -208,7 +208,7 @@ _MOMENTS = {
 }
 
 
-def _lines(found: "Forecast", config: "Config", cost: float | None) -> Iterator[str]:
+def _lines(found: "RunForecast", config: "Config", cost: float | None) -> Iterator[str]:
     from agent_tunix.planning.memory import gigabytes
 
     memory = found.memory
@@ -234,7 +234,7 @@ def _lines(found: "Forecast", config: "Config", cost: float | None) -> Iterator[
     yield from _totals(found, cost)
 
 
-def _totals(found: "Forecast", cost: float | None) -> Iterator[str]:
+def _totals(found: "RunForecast", cost: float | None) -> Iterator[str]:
     if found.step_seconds is None or found.tokens_per_second is None:
         yield "seconds are not known; give --device, or --device-tflops and --device-bandwidth"
         return
@@ -256,7 +256,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _to_data(
-    found: "Forecast",
+    found: "RunForecast",
     device: "Accelerator",
     shape: Sequence[int],
     dtype: str,

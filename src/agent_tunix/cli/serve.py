@@ -64,9 +64,9 @@ def serve(
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # its warnings are a line for whatever strangers send
     try:
         from agent_tunix.service.serving import serve
-        from agent_tunix.service.settings import Settings
+        from agent_tunix.service.settings import ServiceSettings
 
-        settings = Settings(
+        settings = ServiceSettings(
             host=host,
             port=port,
             allowed_hosts=allowed_hosts,

@@ -14,7 +14,7 @@ from agent_tunix.cli.printing import echo, echo_json
 from agent_tunix.errors import AccessDeniedError, AgentTunixError, StoreRequestError
 
 if TYPE_CHECKING:
-    from agent_tunix.store import RewardFunction
+    from agent_tunix.store import RewardFunctionRecord
     from agent_tunix.store.access import StoreAccess
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -112,7 +112,7 @@ def list_functions(
     name: str | None, limit: int, after: str | None, url: str | None, key: str | None, as_json: bool
 ) -> None:
     """List reward functions, newest first."""
-    found: list[RewardFunction] = []
+    found: list[RewardFunctionRecord] = []
     has_more = True
     with _opened(url, key) as access:
         while has_more and len(found) < limit:

@@ -172,14 +172,14 @@ def diff(
 
 def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     """The reward that a specification means, or that of a run's directory."""
-    from agent_tunix.cli.rewards import Finding, resolve
+    from agent_tunix.cli.rewards import ListedFinding, resolve
     from agent_tunix.runs.reward_setup import resolve_from_config
     from agent_tunix.runs.stored_rewards import changed_since_run
     from agent_tunix.runs.trust import settle_trust
     from agent_tunix.tracking.stored_run import StoredRun
 
     if not (Path(named) / "config.yaml").is_file():
-        return resolve(named, Finding(modules))
+        return resolve(named, ListedFinding(modules))
     stored = StoredRun(named)
     config = settle_trust(stored.config, stored.root, working_directory=Path.cwd(), trust=trust)
     mixture = resolve_from_config(config, Path.cwd(), stored.root)

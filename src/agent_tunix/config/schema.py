@@ -208,7 +208,7 @@ class RewardsConfig:
 
 
 @dataclass
-class RewardConfig:
+class RewardGroupConfig:
     """A reward made of named components (a file of `conf/reward/`); empty: `training.reward_function` decides."""
 
     components: dict[str, Any] = key(
@@ -489,7 +489,7 @@ class Config:
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     prompt: PromptConfig = dataclasses.field(default_factory=PromptConfig)
     rewards: RewardsConfig = dataclasses.field(default_factory=RewardsConfig)
-    reward: RewardConfig = dataclasses.field(default_factory=RewardConfig)
+    reward: RewardGroupConfig = dataclasses.field(default_factory=RewardGroupConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     scheduler: SchedulerConfig = dataclasses.field(default_factory=SchedulerConfig)
     grpo: GrpoConfig = dataclasses.field(default_factory=GrpoConfig)

@@ -21,7 +21,7 @@ from agent_tunix.data.messages import few_shot_messages, messages_for
 from agent_tunix.data.mixing import Interleaving
 from agent_tunix.data.orders import make_order, set_seeds
 from agent_tunix.data.problems import make_problem, read_problems
-from agent_tunix.data.prompts import PromptEncoder, Tokenizer, filter_over_long
+from agent_tunix.data.prompts import PromptEncoder, PromptTokenizer, filter_over_long
 from agent_tunix.data.streams import endless, shuffle_within
 
 __all__ = [
@@ -34,8 +34,8 @@ __all__ = [
     "LoadedSplit",
     "Order",
     "PromptEncoder",
+    "PromptTokenizer",
     "RowError",
-    "Tokenizer",
     "count_steps",
     "draw_few_shot",
     "endless",

@@ -32,7 +32,7 @@ _PROBE_SYSTEM = "agent tunix instructs"
 _PRIVATE = range(0xF0000, 0x10FFFE)
 
 
-class Tokenizer(Protocol):
+class PromptTokenizer(Protocol):
     """What this module needs of a tokenizer."""
 
     @property
@@ -62,7 +62,7 @@ class PromptEncoder:
             `prompt.without_system_role` is refuse; or worked examples are yet to be drawn (`draw_few_shot`).
     """
 
-    def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig) -> None:
+    def __init__(self, tokenizer: PromptTokenizer, prompt: PromptConfig) -> None:
         if prompt.num_few_shot:
             raise ConfigError(
                 f"prompt.num_few_shot={prompt.num_few_shot} worked examples are yet to be drawn",

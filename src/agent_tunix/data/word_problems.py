@@ -43,7 +43,7 @@ _PURSE = range(20, 100, 10)
 
 
 @dataclass(frozen=True)
-class Problem:
+class WordProblem:
     """One problem with its worked solution.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Template:
         """How many ways there are to fill in a name and a thing."""
         return len(_PEOPLE) * (len(_THINGS) if "{thing}" in self.text else 1)
 
-    def problem(self, numbers: tuple[int, int, int], decoration: int) -> Problem:
+    def problem(self, numbers: tuple[int, int, int], decoration: int) -> WordProblem:
         work = _work(self.kind, *numbers)
         assert work is not None
         steps, partial, answer = work
@@ -88,7 +88,7 @@ class _Template:
         name, pronoun = _PEOPLE[person]
         a, b, c = numbers
         question = self.text.format(name=name, they=pronoun, thing=_THINGS[thing], a=a, b=b, c=c)
-        return Problem(self.kind, question, steps, partial, answer)
+        return WordProblem(self.kind, question, steps, partial, answer)
 
 
 _TEMPLATES = (
@@ -207,7 +207,7 @@ def count_available(split: Split) -> int:
     )
 
 
-def draw_problems(split: Split, seed: int) -> Iterator[Problem]:
+def draw_problems(split: Split, seed: int) -> Iterator[WordProblem]:
     """Yields distinct problems lazily, every template equally often, until the split is exhausted."""
     # Only random() is promised to give the same sequence in every Python version, so choices are built on it alone.
     uniform = random.Random(seed).random

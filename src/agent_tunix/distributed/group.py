@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from agent_tunix.distributed.loss import AbortHandler, FailureWatch, end_now, is_of_a_partner
-from agent_tunix.distributed.store import Store, check_plain
+from agent_tunix.distributed.store import ValueStore, check_plain
 from agent_tunix.errors import AgentTunixError, LostProcessError
 
 Value = TypeVar("Value")
@@ -30,7 +30,7 @@ class Processes:
     """
 
     def __init__(
-        self, index: int = 0, count: int = 1, store: Store | None = None, handler: AbortHandler | None = None
+        self, index: int = 0, count: int = 1, store: ValueStore | None = None, handler: AbortHandler | None = None
     ) -> None:
         self.index = index
         self.count = count
@@ -61,7 +61,7 @@ class Processes:
                 raise
             raise LostProcessError(self._describe_loss(None)) from error
 
-    def _exchange(self, store: Store, value: Any) -> list[Any]:
+    def _exchange(self, store: ValueStore, value: Any) -> list[Any]:
         # By way of process 0: two questions for each process, however many there are.
         self._round += 1
         name = f"round/{self._round}"
@@ -75,7 +75,7 @@ class Processes:
         joined: list[Any] = self._await(store, f"{name}/all")
         return joined
 
-    def _await(self, store: Store, name: str) -> Any:
+    def _await(self, store: ValueStore, name: str) -> Any:
         while (found := store.poll(name)) is None:
             if (failure := self._failure_of_another()) is not None:
                 raise LostProcessError(self._describe_loss(failure))

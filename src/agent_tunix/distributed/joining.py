@@ -13,7 +13,7 @@ from typing import Any
 from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.distributed.group import Processes, leave, settle
 from agent_tunix.distributed.loss import AbortHandler
-from agent_tunix.distributed.store import Store
+from agent_tunix.distributed.store import ValueStore
 from agent_tunix.errors import ConfigError, LostProcessError
 
 # The variable by which JAX knows Open MPI; later versions of it, and other MPIs, are asked by mpi4py.
@@ -63,7 +63,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
 
     found: Any = state.global_state
     handler.status = 1
-    processes = Processes(found.process_id, found.num_processes, Store(found.client), handler)
+    processes = Processes(found.process_id, found.num_processes, ValueStore(found.client), handler)
     settle(processes)
     processes.remember("No step was completed, so there is nothing to resume.")
     try:

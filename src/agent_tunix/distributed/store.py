@@ -24,7 +24,7 @@ def check_plain(value: Any) -> None:
     load_plain(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
-class Store:
+class ValueStore:
     """The key-value store of a run.
 
     Args:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import DataError, RunDirectoryError
-from agent_tunix.evaluation.request import Request, Subject
+from agent_tunix.evaluation.request import EvaluationRequest, Subject
 from agent_tunix.visible_text import escape_hidden
 
 if TYPE_CHECKING:
-    from agent_tunix.evaluation.intervals import Comparison
+    from agent_tunix.evaluation.intervals import AccuracyComparison
     from agent_tunix.evaluation.judging import Evaluation
 
 
-def evaluate_checkpoint(request: Request) -> None:
+def evaluate_checkpoint(request: EvaluationRequest) -> None:
     """Measure, print a table, and write `evaluation_step_N_CONFIG.json` and the problems as `.jsonl` beside it.
 
     Raises:
@@ -95,7 +95,7 @@ def _measure(subject: Subject, asked: Config) -> tuple[int, "Evaluation"]:
     return trained.step, evaluate(sampler, prompts, config)
 
 
-def _compare(first: "Evaluation", second: "Evaluation") -> "Comparison":
+def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
     """The two on the problems that both were asked and could be judged on; their prompts may drop different ones."""
     from agent_tunix.evaluation.intervals import compare
 
@@ -125,7 +125,7 @@ def _places(found: "Evaluation") -> dict[tuple[str, str, int], int]:
     return places
 
 
-def _comparison_metrics(comparison: "Comparison") -> dict[str, Any]:
+def _comparison_metrics(comparison: "AccuracyComparison") -> dict[str, Any]:
     low, high = comparison.interval
     return {
         "eval/difference/accuracy": comparison.difference,

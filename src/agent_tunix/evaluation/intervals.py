@@ -66,7 +66,7 @@ def mean_interval(values_P: np.ndarray, weights_P: np.ndarray | None = None, *, 
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AccuracyComparison:
     """Two models on the same problems.
 
     Attributes:
@@ -88,7 +88,7 @@ class Comparison:
     num_problems: int
 
 
-def compare(first_PN: np.ndarray, second_PN: np.ndarray) -> Comparison:
+def compare(first_PN: np.ndarray, second_PN: np.ndarray) -> AccuracyComparison:
     """Compare two models problem by problem.
 
     Args:
@@ -100,7 +100,7 @@ def compare(first_PN: np.ndarray, second_PN: np.ndarray) -> Comparison:
     if first_PN.shape[1] == second_PN.shape[1] == 1:
         only_first, only_second = int((differences_P > 0).sum()), int((differences_P < 0).sum())
         p_value = mcnemar_p_value(only_first, only_second)
-    return Comparison(
+    return AccuracyComparison(
         difference=float(differences_P.mean()),
         interval=mean_interval(differences_P),
         only_first=only_first,

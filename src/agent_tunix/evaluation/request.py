@@ -36,7 +36,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Request:
+class EvaluationRequest:
     """What is to be measured.
 
     Attributes:
@@ -59,7 +59,7 @@ class Request:
         return self.subject.run.root
 
 
-def read_request(asked: EvaluateConfig) -> Request:
+def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     """Find the run and check what can be checked without JAX.
 
     Raises:
@@ -112,7 +112,7 @@ def read_request(asked: EvaluateConfig) -> Request:
             f"output={asked.output} should be a JSON file; the problems go into a .jsonl beside it",
             code="invalid_output",
         )
-    return Request(subject, other, mixture, replaced, output)
+    return EvaluationRequest(subject, other, mixture, replaced, output)
 
 
 def _read_subject(

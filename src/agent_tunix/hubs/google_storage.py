@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.hubs.request import Request, check_space, describe_size, explain_full_disk
+from agent_tunix.hubs.request import HubRequest, check_space, describe_size, explain_full_disk
 
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 _DIGITS = 16
@@ -26,7 +26,7 @@ _LOG_IN = (
 )
 
 
-def resolve(request: Request, name: str, choose: Callable[[Collection[str]], list[str]]) -> str:
+def resolve(request: HubRequest, name: str, choose: Callable[[Collection[str]], list[str]]) -> str:
     """The digest of a directory's state now; where the bucket cannot be reached, that of the latest copy.
 
     Args:
@@ -52,7 +52,7 @@ def resolve(request: Request, name: str, choose: Callable[[Collection[str]], lis
         return copies[-1].name
 
 
-def download(request: Request, name: str, digest: str, choose: Callable[[Collection[str]], list[str]]) -> Path:
+def download(request: HubRequest, name: str, digest: str, choose: Callable[[Collection[str]], list[str]]) -> Path:
     """The files that are needed of a directory in a certain state, from the cache or the bucket.
 
     Args:
@@ -88,7 +88,7 @@ def cache_directory(name: str) -> Path:
     return (Path(home) if home else Path.home() / ".agent_tunix").absolute() / "models" / "gs" / name
 
 
-def _list(request: Request, name: str, choose: Callable[[Collection[str]], list[str]]) -> dict[str, Any]:
+def _list(request: HubRequest, name: str, choose: Callable[[Collection[str]], list[str]]) -> dict[str, Any]:
     """The files that are needed, by name, as the library's blobs."""
     bucket, _, directory = name.partition("/")
     prefix = f"{directory}/"
@@ -99,7 +99,7 @@ def _list(request: Request, name: str, choose: Callable[[Collection[str]], list[
     return {file: found[file] for file in choose(found)}
 
 
-def _client(request: Request) -> Any:
+def _client(request: HubRequest) -> Any:
     try:
         from google.auth.credentials import AnonymousCredentials
         from google.auth.exceptions import DefaultCredentialsError
@@ -125,7 +125,7 @@ def _digest(files: Mapping[str, Any]) -> str:
     return hashlib.sha256(state.encode()).hexdigest()[:_DIGITS]
 
 
-def _download(request: Request, files: Mapping[str, Any], target: Path) -> Path:
+def _download(request: HubRequest, files: Mapping[str, Any], target: Path) -> Path:
     """All of it, or nothing under its name; what came before an interruption need not come again."""
     partial = target.with_name(f"{target.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ class _Unreachable(Exception):
 
 
 @contextlib.contextmanager
-def _explaining(request: Request) -> Iterator[None]:
+def _explaining(request: HubRequest) -> Iterator[None]:
     """Turn what the library raises into an error that says what to do."""
     try:
         import requests

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agent_tunix.errors import AgentTunixError
-from agent_tunix.hubs.request import Request, check_space, describe_size, explain_full_disk
+from agent_tunix.hubs.request import HubRequest, check_space, describe_size, explain_full_disk
 
 Kind = Literal["model", "dataset"]
 
@@ -29,7 +29,7 @@ class Commit(NamedTuple):
     is_current: bool
 
 
-def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "model") -> Commit:
+def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind = "model") -> Commit:
     """The commit that a revision means now; of a hub that cannot be reached, the one it meant when last asked.
 
     Args:
@@ -62,7 +62,7 @@ def resolve(request: Request, repo_id: str, revision: str | None, kind: Kind = "
 
 
 def download(
-    request: Request,
+    request: HubRequest,
     repo_id: str,
     commit: str,
     choose: Callable[[Collection[str]], list[str]],
@@ -131,7 +131,7 @@ def _storage(repo_id: str, kind: Kind) -> Path:
     return cache_directory() / f"{kind}s--{repo_id.replace('/', '--')}"
 
 
-def _prepare(request: Request, repo_id: str, commit: str, sizes: Mapping[str, int]) -> None:
+def _prepare(request: HubRequest, repo_id: str, commit: str, sizes: Mapping[str, int]) -> None:
     """See that what is still to come fits, and tell of it."""
     present = cached_snapshot(repo_id, commit)
     to_come = {name: size for name, size in sizes.items() if not (present / name).exists()}
@@ -162,7 +162,7 @@ class Unreachable(Exception):
 
 
 @contextlib.contextmanager
-def explaining(request: Request, repo_id: str, revision: str | None, kind: Kind) -> Iterator[None]:
+def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Kind) -> Iterator[None]:
     """Turn what `huggingface_hub` raises into an error that says what to do.
 
     Raises:
@@ -200,7 +200,7 @@ def explaining(request: Request, repo_id: str, revision: str | None, kind: Kind)
 
 
 def _explain_answer(
-    request: Request, repo_id: str, revision: str | None, kind: Kind, error: Exception
+    request: HubRequest, repo_id: str, revision: str | None, kind: Kind, error: Exception
 ) -> AgentTunixError:
     """What an answer other than success means, the most particular first."""
     from huggingface_hub import constants
@@ -243,7 +243,7 @@ def _explain_answer(
     return request.refuse(f"was refused by {constants.ENDPOINT}: {words_of(error)}", code="download_refused")
 
 
-def refuse_gated(request: Request, repo_id: str, kind: Kind) -> AgentTunixError:
+def refuse_gated(request: HubRequest, repo_id: str, kind: Kind) -> AgentTunixError:
     """The error for a repository whose conditions must be accepted first."""
     page = _page(repo_id, kind)
     if has_token():

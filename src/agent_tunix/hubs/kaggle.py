@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from agent_tunix.hubs.request import Request, explain_full_disk
+from agent_tunix.hubs.request import HubRequest, explain_full_disk
 
 Kind = Literal["model", "dataset"]
 
@@ -17,7 +17,7 @@ _NEW_TOKEN = (
 )
 
 
-def download(request: Request, handle: str, kind: Kind) -> Path:
+def download(request: HubRequest, handle: str, kind: Kind) -> Path:
     """The directory with everything of a model or dataset, from the cache or from Kaggle.
 
     Args:
@@ -72,7 +72,7 @@ class _Unreachable(Exception):
 
 
 @contextlib.contextmanager
-def _explaining(request: Request, handle: str, kind: Kind) -> Iterator[None]:
+def _explaining(request: HubRequest, handle: str, kind: Kind) -> Iterator[None]:
     """Turn what `kagglehub` raises into an error that says what to do."""
     import requests
     from kagglehub.exceptions import CredentialError, DataCorruptionError, UnauthenticatedError

@@ -9,7 +9,7 @@ from agent_tunix.errors import AgentTunixError
 
 
 @dataclass(frozen=True)
-class Request:
+class HubRequest:
     """A thing that is wanted from a hub.
 
     Attributes:
@@ -27,7 +27,7 @@ class Request:
         return self.error(f"{self.setting} {problem}", code=code)
 
 
-def check_space(request: Request, size: int, directory: Path, remedy: str) -> None:
+def check_space(request: HubRequest, size: int, directory: Path, remedy: str) -> None:
     """Refuse a download that does not fit on the disk, before it begins.
 
     Args:
@@ -45,7 +45,7 @@ def check_space(request: Request, size: int, directory: Path, remedy: str) -> No
         )
 
 
-def explain_full_disk(request: Request, error: OSError, directory: Path, remedy: str) -> AgentTunixError | None:
+def explain_full_disk(request: HubRequest, error: OSError, directory: Path, remedy: str) -> AgentTunixError | None:
     """The error for a disk that became full; None where the reason is another one."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None

@@ -11,7 +11,7 @@ from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.planning.accelerators import Accelerator
 from agent_tunix.planning.memory import USABLE_MEMORY, MemoryPlan, plan_memory
-from agent_tunix.planning.work import Work, work_of_sampling, work_of_step
+from agent_tunix.planning.work import WorkEstimate, work_of_sampling, work_of_step
 from agent_tunix.policy.architecture import Architecture
 
 _LARGEST_GROUP = 1 << 14
@@ -40,13 +40,13 @@ class Phase:
         bound: What takes that long: compute, memory or links; "" where it is not known.
     """
 
-    work: Work
+    work: WorkEstimate
     seconds: float | None
     bound: str
 
 
 @dataclass(frozen=True)
-class Forecast:
+class RunForecast:
     """A run on some devices.
 
     Attributes:
@@ -102,7 +102,7 @@ def forecast_run(
     shape: MeshShape,
     compute_bytes: int,
     assumptions: Assumptions | None = None,
-) -> Forecast:
+) -> RunForecast:
     """Add up a run.
 
     Args:
@@ -129,14 +129,14 @@ def forecast_run(
         )
         return plan_memory(architecture, tried, compute_bytes, shape).total <= available
 
-    def timed(works: Mapping[str, Work]) -> dict[str, Phase]:
+    def timed(works: Mapping[str, WorkEstimate]) -> dict[str, Phase]:
         return {name: _time(work, device, shape, assumptions) for name, work in works.items()}
 
     batch, group = config.training.batch_size, config.grpo.num_generations
     steps = config.training.num_batches
     every = config.training.eval_every_n_steps
     steps = None if steps is None else steps * config.training.num_epochs
-    return Forecast(
+    return RunForecast(
         memory=plan_memory(architecture, config, compute_bytes, shape),
         available=available,
         phases=timed(work_of_step(architecture, config, compute_bytes, shape)),
@@ -163,7 +163,7 @@ def forecast_run(
     )
 
 
-def _time(work: Work, device: Accelerator, shape: MeshShape, assumptions: Assumptions) -> Phase:
+def _time(work: WorkEstimate, device: Accelerator, shape: MeshShape, assumptions: Assumptions) -> Phase:
     if device.flops is None:
         return Phase(work, None, "")
     share = assumptions.bandwidth_utilisation

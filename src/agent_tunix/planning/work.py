@@ -27,7 +27,7 @@ _LOGITS_PASSES = 3
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkEstimate:
     """One phase.
 
     Attributes:
@@ -69,7 +69,7 @@ def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
 
 def work_of_sampling(
     a: Architecture, config: Config, compute_bytes: int, shape: MeshShape, *, prompts: int, group: int, batches: int = 1
-) -> dict[str, Work]:
+) -> dict[str, WorkEstimate]:
     """Reading B prompts (`prefill`), and drawing G completions of each, token by token (`decode`).
 
     Args:
@@ -88,12 +88,12 @@ def work_of_sampling(
     cache = (prompts * P + N * T) / shape.row_shards * slot_bytes(a, compute_bytes, shape)
     logits = _LOGITS_PASSES * N / shape.row_shards * a.vocab_size / shape.tp * _FLOAT32
     return {
-        "prefill": Work(
+        "prefill": WorkEstimate(
             flops=prompts * P * counts.of_token + prompts * P**2 * counts.of_pair + N * counts.of_logits,
             read=batches * gathered,
             sent=batches * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, prompts * P),
         ),
-        "decode": Work(
+        "decode": WorkEstimate(
             flops=N * T * (counts.of_token + counts.of_logits + (P + T) * counts.of_pair),
             read=T * (batches * gathered + cache + logits),
             sent=T * batches * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, N * T),
@@ -101,7 +101,7 @@ def work_of_sampling(
     }
 
 
-def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> dict[str, Work]:
+def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> dict[str, WorkEstimate]:
     """Each phase of a step: prefill, decode, reference (with a KL penalty), and update."""
     model = config.model
     B, G = config.training.batch_size, config.grpo.num_generations
@@ -117,7 +117,7 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     one_way = _sent_tokens(a, compute_bytes, shape, tokens)
     phases = work_of_sampling(a, config, compute_bytes, shape, prompts=B, group=G)
     if config.grpo.beta != 0.0:
-        phases["reference"] = Work(
+        phases["reference"] = WorkEstimate(
             flops=layers + attention + logits,
             read=micro_batches * gathered,
             sent=micro_batches * _sent_weights(gathered, shape) + one_way,
@@ -125,7 +125,7 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     passes = 3 if model.remat else 2
     trained = plan_memory(a, config, compute_bytes, shape).gradients / 2
     updates = config.grpo.num_iterations
-    phases["update"] = Work(
+    phases["update"] = WorkEstimate(
         flops=updates
         * (
             layers * ((2 if frozen else 3) + model.remat)

@@ -6,7 +6,7 @@ Every convention is an adapter onto `Reward`; see `conventions`.
 from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
-from agent_tunix.rewards.conventions import Convention, RewardFunction, Settings, adapt
+from agent_tunix.rewards.conventions import CallSettings, Convention, PlainReward, adapt
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Sample, Score
 
@@ -29,4 +29,4 @@ class Reward(Protocol):
         """What it is and where it is written, for printing and storing."""
 
 
-__all__ = ["Convention", "Reward", "RewardFunction", "RewardRecipe", "Settings", "adapt"]
+__all__ = ["CallSettings", "Convention", "PlainReward", "Reward", "RewardRecipe", "adapt"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent_tunix.errors import RewardError, StoreError, UnknownRewardError
 from agent_tunix.rewards import loading, registry
-from agent_tunix.rewards.conventions import Convention, Settings, adapt
+from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.synonyms import synonym
 from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded
@@ -34,7 +34,7 @@ class Finder:
 
     reward_directories: tuple[Path, ...]
     working_directory: Path
-    settings: Settings = field(default_factory=Settings)
+    settings: CallSettings = field(default_factory=CallSettings)
     modules: tuple[str, ...] = ()
     fetch: Fetch | None = None
 

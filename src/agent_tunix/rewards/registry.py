@@ -20,7 +20,7 @@ from typing import Any, TypeVar, overload
 
 from agent_tunix.errors import RewardError, UnknownRewardError
 from agent_tunix.rewards.builtin import FAMILIES
-from agent_tunix.rewards.conventions import Convention, RewardFunction, Settings, adapt
+from agent_tunix.rewards.conventions import CallSettings, Convention, PlainReward, adapt
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.judges import JUDGES, load_judge
 from agent_tunix.rewards.reward_model import REWARD_MODELS, load_reward_model
@@ -77,7 +77,7 @@ def register_reward_function(
     check_name(name)
 
     def register(function: Function) -> Function:
-        reward = adapt(function, name, settings=Settings(convention=convention))
+        reward = adapt(function, name, settings=CallSettings(convention=convention))
         previous = _registered.get(name)
         if previous is not None and not overwrite and not _is_same(previous, reward):
             raise RewardError(
@@ -109,24 +109,24 @@ def get_reward_function(name: str) -> Convention:
     return get_builtin(name)
 
 
-def get_builtin(name: str) -> RewardFunction:
+def get_builtin(name: str) -> PlainReward:
     """The built-in of a name, even where a user's registration has replaced it.
 
     Raises:
         UnknownRewardError: There is no built-in of the name.
     """
     if name in JUDGES:
-        judge: RewardFunction = load_judge(name)  # which has all that a reward function is used for
+        judge: PlainReward = load_judge(name)  # which has all that a reward function is used for
         return judge
     if name in REWARD_MODELS:
-        model: RewardFunction = load_reward_model(name)
+        model: PlainReward = load_reward_model(name)
         return model
     if name not in FAMILIES:
         raise UnknownRewardError(
             f"no reward is registered as {name!r}; there are: {', '.join(list_reward_functions())}"
         )
     module = importlib.import_module(f"agent_tunix.rewards.builtin.{FAMILIES[name]}")
-    return RewardFunction(getattr(module, f"{name}_reward"), name)
+    return PlainReward(getattr(module, f"{name}_reward"), name)
 
 
 def list_reward_functions() -> list[str]:

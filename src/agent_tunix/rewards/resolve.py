@@ -33,7 +33,7 @@ from typing import Any
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import loading, registry
-from agent_tunix.rewards.conventions import Settings
+from agent_tunix.rewards.conventions import CallSettings
 from agent_tunix.rewards.finding import Finder, function_name, nearest
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.gates import read_requires
@@ -86,7 +86,7 @@ def resolve_reward(
     finder = Finder(
         tuple(Path(d) for d in reward_directories),
         Path(working_directory or Path.cwd()).resolve(),
-        Settings(convention, completions, reward_key),
+        CallSettings(convention, completions, reward_key),
         tuple(modules),
         fetch,
     )

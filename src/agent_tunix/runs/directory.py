@@ -28,7 +28,7 @@ _HUBS = ("huggingface", "tfds", "kaggle")
 
 
 @dataclass(frozen=True)
-class RunDirectory:
+class RunPaths:
     """Where a run leaves things.
 
     Attributes:
@@ -91,10 +91,10 @@ class RunDirectory:
         return self.root / "profile"
 
 
-def locate(config: Config, root: Path) -> RunDirectory:
+def locate(config: Config, root: Path) -> RunPaths:
     """The places of a run, by its configuration."""
     training = config.training
-    return RunDirectory(
+    return RunPaths(
         root=root,
         checkpoints=Path(training.checkpoint_dir) if training.checkpoint_dir else root / "checkpoints",
         tensorboard=Path(training.log_dir) if training.log_dir else root / "tensorboard",
@@ -142,7 +142,7 @@ def _absolute_set(keys: Any, source: str) -> Any:
     return {**keys, "path": _absolute_data(keys["path"], str(keys.get("source", source)))}
 
 
-def claim(config: Config, root: Path) -> RunDirectory:
+def claim(config: Config, root: Path) -> RunPaths:
     """Make the directory, and refuse one that another run has, unless this run resumes it.
 
     Raises:

@@ -26,7 +26,7 @@ _WITH_SUBSETS = ("huggingface", "tfds")
 
 
 @dataclass(frozen=True)
-class Checked:
+class ValidatedConfig:
     """A configuration that can run, and the reward it names.
 
     Attributes:
@@ -40,7 +40,7 @@ class Checked:
     components: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def preflight(config: Config, working_directory: Path, run: Path | None = None) -> Checked:
+def preflight(config: Config, working_directory: Path, run: Path | None = None) -> ValidatedConfig:
     """Check a configuration as far as is cheap.
 
     Args:
@@ -63,7 +63,7 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
         mixture.check_parameters(example.columns, {} if name is None else {SET_COLUMN: name})
     for name, example in examples.items():
         settle_rewards(mixture, example, config, {} if name is None else {SET_COLUMN: name})
-    return Checked(config, mixture, components_as_written(config, working_directory))
+    return ValidatedConfig(config, mixture, components_as_written(config, working_directory))
 
 
 def _check_mesh(config: Config, directory: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.compose import with_overrides
-from agent_tunix.config.schema import Config, RewardConfig, RewardsConfig
+from agent_tunix.config.schema import Config, RewardGroupConfig, RewardsConfig
 from agent_tunix.errors import ConfigError, ModelError, RewardError
 from agent_tunix.policy.files.directory import find_cached_directory, fingerprint_tokenizer
 from agent_tunix.rewards import Component, Mixture, fingerprint, settle_completions
@@ -80,7 +80,7 @@ def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[
         config,
         training=dataclasses.replace(config.training, reward_function=_named_alone(config.training.reward_function)),
         rewards=RewardsConfig(),
-        reward=RewardConfig(_named_alone(config.reward.components)),
+        reward=RewardGroupConfig(_named_alone(config.reward.components)),
     )
     changed = parts_of(change_reward(named, reward, overrides), Path.cwd(), with_defaults=False)
     return own, [*parts, *(part for part in changed if part.kind == "judge")]

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
-from agent_tunix.runs.directory import RunDirectory
+from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.watching import Watching
 from agent_tunix.startup.profiling import phase
 from agent_tunix.tracking import Recorder
@@ -14,7 +14,7 @@ from agent_tunix.tracking.rollouts import StoredStep
 from agent_tunix.workbench.diagnosis import RunContext
 
 
-class Teller(Protocol):
+class RunReporter(Protocol):
     """Hears what the steps of a run come to."""
 
     def record(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
@@ -49,7 +49,7 @@ class _Loud:
         return self._watching.summary()
 
 
-class Quiet:
+class SilentReporter:
     """Says nothing: another process does."""
 
     def record(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
@@ -70,8 +70,8 @@ class Quiet:
 
 @contextlib.contextmanager
 def open_teller(
-    config: Config, context: RunContext, places: RunDirectory, max_steps: int, kept_step: int | None
-) -> Iterator[Teller]:
+    config: Config, context: RunContext, places: RunPaths, max_steps: int, kept_step: int | None
+) -> Iterator[RunReporter]:
     """Open everything that hears of the run.
 
     Args:

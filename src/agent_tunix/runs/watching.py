@@ -12,8 +12,8 @@ from agent_tunix.closing import Closing
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.policy.schedules import count_warmup
-from agent_tunix.runs.directory import RunDirectory
-from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.directory import RunPaths
+from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.tracking import FindingsFile, read_findings, read_rows
 from agent_tunix.workbench.diagnosis import RolloutView, RunContext, Severity, Watch
 from agent_tunix.workbench.diagnosis.context import SETTINGS
@@ -34,7 +34,7 @@ class Watching(Closing):
         RunDirectoryError: What the run kept cannot be read.
     """
 
-    def __init__(self, context: RunContext, places: RunDirectory, kept_step: int | None) -> None:
+    def __init__(self, context: RunContext, places: RunPaths, kept_step: int | None) -> None:
         self._watch = Watch(context)
         self._places = places
         self._file = FindingsFile(places.findings, kept_step)
@@ -71,7 +71,7 @@ def _views(result: StepResult) -> Iterable[RolloutView]:
     return (RolloutView.of(sample, score) for sample, score in zip(result.samples, result.scores, strict=True))
 
 
-def describe_run(checked: Checked, num_steps: int) -> RunContext:
+def describe_run(checked: ValidatedConfig, num_steps: int) -> RunContext:
     """What a diagnosis must know of a run.
 
     Args:

@@ -8,17 +8,17 @@ Importing this loads no web framework; making an app does, and the extra `servic
 
 from typing import TYPE_CHECKING
 
-from agent_tunix.service.settings import ReplayLimits, Settings, TryLimits
+from agent_tunix.service.settings import ReplayLimits, ServiceSettings, TryLimits
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from agent_tunix.store.opening import Store
 
-__all__ = ["ReplayLimits", "Settings", "TryLimits", "create_app"]
+__all__ = ["ReplayLimits", "ServiceSettings", "TryLimits", "create_app"]
 
 
-def create_app(settings: Settings, store: "Store") -> "FastAPI":
+def create_app(settings: ServiceSettings, store: "Store") -> "FastAPI":
     """The service as an ASGI app; `agent_tunix.service.app.create_app` says more."""
     from agent_tunix.service.app import create_app
 

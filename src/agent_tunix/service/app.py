@@ -16,7 +16,7 @@ from agent_tunix.service.gate import Gate, is_api
 from agent_tunix.service.hosts import LOOPBACK, Hosts
 from agent_tunix.service.inspector import access, errors
 from agent_tunix.service.inspector.headers import PageHeaders
-from agent_tunix.service.settings import Settings
+from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.state import Service
 from agent_tunix.store.opening import Store
 
@@ -26,7 +26,7 @@ _DESCRIPTION = (
 )
 
 
-def create_app(settings: Settings, store: Store) -> FastAPI:
+def create_app(settings: ServiceSettings, store: Store) -> FastAPI:
     """The service as an ASGI app.
 
     Args:

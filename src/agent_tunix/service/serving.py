@@ -22,7 +22,7 @@ except ImportError as _error:
 
 from agent_tunix.service.app import create_app
 from agent_tunix.service.protocol import limited
-from agent_tunix.service.settings import Settings
+from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.store import open_store
 from agent_tunix.store.opening import Store
 
@@ -34,7 +34,7 @@ _OTHER_DESCRIPTORS = 512
 _GRACE_S = 10
 
 
-def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
     """Serve the store of this machine until SIGTERM or SIGINT, and let what has begun come to its end.
 
     Args:
@@ -53,7 +53,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
             make_server(settings, create_app(settings, store)).run(sockets=[listener])
 
 
-def check_exposure(settings: Settings, store: Store) -> None:
+def check_exposure(settings: ServiceSettings, store: Store) -> None:
     """Raise ServiceError if other machines could reach a service that nobody has a key for."""
     if settings.is_loopback or any(key.revoked_at is None for key in store.keys.list()):
         return
@@ -64,7 +64,7 @@ def check_exposure(settings: Settings, store: Store) -> None:
     )
 
 
-def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
+def make_server(settings: ServiceSettings, app: FastAPI) -> uvicorn.Server:
     """What serves the app on sockets that it is given."""
     return uvicorn.Server(
         uvicorn.Config(
@@ -96,7 +96,7 @@ def _make_room(connections: int) -> None:
             )
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _listen(settings: ServiceSettings) -> socket.socket:
     try:
         (family, _, _, _, address), *_ = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

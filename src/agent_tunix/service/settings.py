@@ -52,7 +52,7 @@ class ReplayLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServiceSettings:
     """What `agent-tunix serve` was told.
 
     Attributes:

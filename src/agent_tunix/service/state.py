@@ -10,7 +10,7 @@ from agent_tunix.service.failed_logins import FailedLogins
 from agent_tunix.service.replaying import Replays, Reviews
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.service.runs.reads import RunReads
-from agent_tunix.service.settings import Settings
+from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.trying import Tries
 from agent_tunix.store.opening import Store
 
@@ -32,7 +32,7 @@ class Service:
         run_reads: How they are read from the event loop.
     """
 
-    settings: Settings
+    settings: ServiceSettings
     store: Store
     calls: StoreCalls
     buckets: TokenBuckets
@@ -44,7 +44,7 @@ class Service:
     run_reads: RunReads
 
     @classmethod
-    def of(cls, settings: Settings, store: Store) -> "Service":
+    def of(cls, settings: ServiceSettings, store: Store) -> "Service":
         """Make what the settings say."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
         failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)

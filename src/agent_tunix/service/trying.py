@@ -18,7 +18,7 @@ from agent_tunix.service.settings import TryLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrialRow:
     """A row of a dataset, with completions of its prompt.
 
     Attributes:
@@ -59,7 +59,7 @@ class Tries:
         self._threads = ThreadPoolExecutor(limits.at_once, "tries")
         self._running = 0
 
-    async def run(self, source: UploadedSource, rows: Sequence[Row], step: int = 0) -> Tried:
+    async def run(self, source: UploadedSource, rows: Sequence[TrialRow], step: int = 0) -> Tried:
         """Score completions with an uploaded function; its code runs in workers alone.
 
         Raises:
@@ -85,7 +85,7 @@ class Tries:
 
 
 def try_reward(
-    source: UploadedSource, rows: Sequence[Row], step: int, limits: TryLimits, allow_unsandboxed: bool = False
+    source: UploadedSource, rows: Sequence[TrialRow], step: int, limits: TryLimits, allow_unsandboxed: bool = False
 ) -> Tried:
     """Score completions with an uploaded function in an isolated worker of its own, which is gone afterwards.
 
@@ -99,7 +99,9 @@ def try_reward(
         return _try(source, rows, step, limits, allow_unsandboxed)
 
 
-def _try(source: UploadedSource, rows: Sequence[Row], step: int, limits: TryLimits, allow_unsandboxed: bool) -> Tried:
+def _try(
+    source: UploadedSource, rows: Sequence[TrialRow], step: int, limits: TryLimits, allow_unsandboxed: bool
+) -> Tried:
     started = time.monotonic()
     (component,) = resolve_reward(source.id, fetch=lambda _: source).components
     reward = component.reward
@@ -134,7 +136,7 @@ def _score(
     return scores
 
 
-def _samples(row: Row, number: int, step: int) -> list[Sample]:
+def _samples(row: TrialRow, number: int, step: int) -> list[Sample]:
     return [
         Sample(
             completion,
@@ -151,7 +153,7 @@ def _samples(row: Row, number: int, step: int) -> list[Sample]:
     ]
 
 
-def check_size(rows: Sequence[Row], limits: TryLimits) -> None:
+def check_size(rows: Sequence[TrialRow], limits: TryLimits) -> None:
     """Raise Problem where there are more rows or completions than a try may have."""
     if len(rows) > limits.max_rows:
         raise Problem(400, "too_many_rows", f"a try takes at most {limits.max_rows} rows, not {len(rows)}", "rows")

@@ -10,7 +10,7 @@ Importing this loads neither SQLAlchemy nor Alembic, which the extra `service` b
 from typing import TYPE_CHECKING
 
 from agent_tunix.store.home import database_url, home
-from agent_tunix.store.records import SCOPES, Format, Key, Page, RewardFunction
+from agent_tunix.store.records import SCOPES, Format, Key, Page, RewardFunctionRecord
 from agent_tunix.store.uploads import CheckedUpload, check_upload, detect_format
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = [
     "Format",
     "Key",
     "Page",
-    "RewardFunction",
+    "RewardFunctionRecord",
     "check_upload",
     "database_url",
     "detect_format",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from agent_tunix.errors import StoreError
 from agent_tunix.store.home import database_url
-from agent_tunix.store.records import Format, Page, RewardFunction
+from agent_tunix.store.records import Format, Page, RewardFunctionRecord
 
 if TYPE_CHECKING:
     from agent_tunix.store.opening import Store
@@ -19,16 +19,16 @@ KEY_VARIABLE = "AGENT_TUNIX_KEY"
 class StoreAccess(Protocol):
     """What can be done with reward functions; `RewardFunctions` says what each method does and raises."""
 
-    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
+    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
         """Keep a file; with `if_changed`, unless the name's newest version is that file, which is then given."""
 
-    def get(self, id: str) -> RewardFunction:
+    def get(self, id: str) -> RewardFunctionRecord:
         """The one of an id."""
 
-    def latest(self, name: str) -> RewardFunction:
+    def latest(self, name: str) -> RewardFunctionRecord:
         """The newest version of a name."""
 
-    def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunction]:
+    def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunctionRecord]:
         """Some, newest first."""
 
     def source(self, id: str) -> bytes:
@@ -57,22 +57,22 @@ class LocalAccess:
         self._key = None if secret is None else store.keys.authenticate(secret)
         self._owner = self._key or store.keys.local()
 
-    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
+    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
         """Keep a file; with `if_changed`, unless the name's newest version is that file, which is then given."""
         self._require("write")
         return self._functions.create(self._owner, name, source, format, if_changed)
 
-    def get(self, id: str) -> RewardFunction:
+    def get(self, id: str) -> RewardFunctionRecord:
         """The one of an id."""
         self._require("read")
         return self._functions.get(id)
 
-    def latest(self, name: str) -> RewardFunction:
+    def latest(self, name: str) -> RewardFunctionRecord:
         """The newest version of a name."""
         self._require("read")
         return self._functions.latest(name)
 
-    def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunction]:
+    def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunctionRecord]:
         """Some, newest first."""
         self._require("read")
         return self._functions.list(limit, after, name)

@@ -43,7 +43,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class RewardFunction:
+class RewardFunctionRecord:
     """One uploaded version of a reward function, without its source.
 
     Attributes:
@@ -81,7 +81,7 @@ class RewardFunction:
         }
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> "RewardFunction":
+    def from_data(cls, data: Mapping[str, Any]) -> "RewardFunctionRecord":
         """What `to_data` said.
 
         Raises:

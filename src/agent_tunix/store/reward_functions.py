@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, Integer, Select, bindparam, delete, e
 from agent_tunix.errors import NameTakenError, NotStoredError, StoreError, StoreRequestError, UploadError
 from agent_tunix.store.database import insert_missing, reading, writing
 from agent_tunix.store.identifiers import NAME_RULE, is_function_id, is_name, new_function_id
-from agent_tunix.store.records import Format, Key, Page, RewardFunction
+from agent_tunix.store.records import Format, Key, Page, RewardFunctionRecord
 from agent_tunix.store.schema import names, reward_functions, sources
 from agent_tunix.store.uploads import check_upload
 
@@ -61,7 +61,9 @@ class RewardFunctions:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def create(self, owner: Key, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunction:
+    def create(
+        self, owner: Key, name: str, source: bytes, format: Format, if_changed: bool = False
+    ) -> RewardFunctionRecord:
         """Keep a file; one's own name again gets the next version under a new id.
 
         Args:
@@ -89,7 +91,7 @@ class RewardFunctions:
             version = last_version + 1
             connection.execute(update(names).where(names.c.name == name).values(last_version=version))
             _keep_source(connection, digest, source)
-            made = RewardFunction(
+            made = RewardFunctionRecord(
                 id=new_function_id(),
                 name=name,
                 format=format,
@@ -102,7 +104,7 @@ class RewardFunctions:
             connection.execute(reward_functions.insert().values({c: getattr(made, c.name) for c in _RECORD}))
         return made
 
-    def get(self, id: str) -> RewardFunction:
+    def get(self, id: str) -> RewardFunctionRecord:
         """The one of an id.
 
         Raises:
@@ -111,7 +113,7 @@ class RewardFunctions:
         with reading(self._engine) as connection:
             return _get(connection, id)
 
-    def latest(self, name: str) -> RewardFunction:
+    def latest(self, name: str) -> RewardFunctionRecord:
         """The newest version of a name that is not deleted.
 
         Raises:
@@ -125,11 +127,11 @@ class RewardFunctions:
             raise NotStoredError("reward_function_not_found", f"there is no reward function named {name!r}", "name")
         return _record(row)
 
-    def versions(self, name: str, limit: int = 20, after: str | None = None) -> Page[RewardFunction]:
+    def versions(self, name: str, limit: int = 20, after: str | None = None) -> Page[RewardFunctionRecord]:
         """The versions of a name, newest first; an unknown name has none. Arguments and errors are those of `list`."""
         return self.list(limit, after, name)
 
-    def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunction]:
+    def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunctionRecord]:
         """Some reward functions, newest first.
 
         Who follows the pages sees each function that is there all the while exactly once, whatever is uploaded or
@@ -225,7 +227,7 @@ def _keep_source(connection: Connection, digest: str, source: bytes) -> None:
             return  # else the last function that had them was deleted in between
 
 
-def _get(connection: Connection, id: str) -> RewardFunction:
+def _get(connection: Connection, id: str) -> RewardFunctionRecord:
     row = connection.execute(_GET, {"id": id}).first() if is_function_id(id) else None
     if row is None:
         raise _not_found(id)
@@ -250,5 +252,5 @@ def _no_cursor(after: object) -> StoreRequestError:
     )
 
 
-def _record(row: Any) -> RewardFunction:
-    return RewardFunction(*row)
+def _record(row: Any) -> RewardFunctionRecord:
+    return RewardFunctionRecord(*row)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_tunix.errors import RewardError, UploadError
-from agent_tunix.rewards.conventions import Settings, adapt
+from agent_tunix.rewards.conventions import CallSettings, adapt
 from agent_tunix.rewards.conventions.detection import fitting
 from agent_tunix.rewards.uploaded import FileFacts, FunctionFacts, inspect_file
 from agent_tunix.store.records import FORMATS, Format
@@ -134,7 +134,7 @@ def _check_signature(function: FunctionFacts, format: Format) -> None:
     """Whether the convention can call it; what that takes is known to the rewards' own conventions."""
     line, example = function.line, _EXAMPLE[format]
     try:
-        convention = adapt(_stand_in(function), "reward", settings=Settings(convention=format)).convention
+        convention = adapt(_stand_in(function), "reward", settings=CallSettings(convention=format)).convention
     except RewardError as error:
         raise UploadError("invalid_signature", f"line {line}: {error}", "file") from error
     parameters = function.signature.parameters.values()

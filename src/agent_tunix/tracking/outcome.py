@@ -32,7 +32,7 @@ class RunStatus(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a run's directory says of its end.
 
     Attributes:
@@ -46,7 +46,7 @@ class Outcome:
     detail: str = ""
 
 
-class Attempt:
+class RunAttempt:
     """To begin a run, or to go on with one.
 
     Attributes:
@@ -62,14 +62,14 @@ class Attempt:
 
 
 @contextlib.contextmanager
-def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[Attempt]:
+def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[RunAttempt]:
     """Keep what becomes of the run in this block.
 
     An attempt to go on with a run that ends before it has begun, as a resume that is refused, leaves what was kept.
     """
     earlier = _stored(root) if (root / "config.yaml").exists() else None
-    attempt = Attempt()
-    _write(root, Outcome(RunStatus.RUNNING, tuple(overrides)))
+    attempt = RunAttempt()
+    _write(root, RunOutcome(RunStatus.RUNNING, tuple(overrides)))
     try:
         yield attempt
     except BaseException as error:
@@ -79,7 +79,7 @@ def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[Atte
             asked = isinstance(error, Interrupted | KeyboardInterrupt)
             record_failure(root, error, overrides, RunStatus.STOPPED if asked else RunStatus.FAILED)
         raise
-    _write(root, Outcome(RunStatus.FINISHED, tuple(overrides)))
+    _write(root, RunOutcome(RunStatus.FINISHED, tuple(overrides)))
 
 
 def record_failure(
@@ -87,10 +87,10 @@ def record_failure(
 ) -> None:
     """Keep that a run ended by an error."""
     first_line = (str(error).strip().splitlines() or [""])[0]
-    _write(root, Outcome(status, tuple(overrides), f"{type(error).__name__}: {first_line}"[:500]))
+    _write(root, RunOutcome(status, tuple(overrides), f"{type(error).__name__}: {first_line}"[:500]))
 
 
-def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regular) -> Outcome:
+def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regular) -> RunOutcome:
     """Return how the run of a directory ended, or that it goes on.
 
     Args:
@@ -100,13 +100,13 @@ def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regula
     try:
         with open_file(root / _NAME) as file:
             stored = json.loads(file.read(_MAX_BYTES))
-        outcome = Outcome(RunStatus(stored["status"]), tuple(map(str, stored["overrides"])), str(stored["detail"]))
+        outcome = RunOutcome(RunStatus(stored["status"]), tuple(map(str, stored["overrides"])), str(stored["detail"]))
     except FileNotFoundError:  # of a run from before there was such a file
-        outcome = Outcome(RunStatus.RUNNING)
+        outcome = RunOutcome(RunStatus.RUNNING)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        return Outcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
+        return RunOutcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
     if outcome.status is RunStatus.RUNNING and not _is_held(root, open_file):
-        return Outcome(RunStatus.STOPPED, outcome.overrides, "it ended without a word, as when killed")
+        return RunOutcome(RunStatus.STOPPED, outcome.overrides, "it ended without a word, as when killed")
     return outcome
 
 
@@ -125,7 +125,7 @@ def _stored(root: Path) -> bytes | None:
     return None
 
 
-def _write(root: Path, outcome: Outcome) -> None:
+def _write(root: Path, outcome: RunOutcome) -> None:
     stored = {"status": outcome.status, "overrides": outcome.overrides, "detail": outcome.detail}
     _write_bytes(root, json.dumps(stored).encode())
 

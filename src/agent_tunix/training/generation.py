@@ -25,7 +25,7 @@ _SHORTEST_PADDED = 64
 
 
 @dataclass(frozen=True)
-class Source:
+class PolicySource:
     """What is to write.
 
     Attributes:
@@ -39,7 +39,7 @@ class Source:
     is_run: bool
 
 
-def find_source(given: Path, step: Step) -> Source:
+def find_source(given: Path, step: Step) -> PolicySource:
     """A run's directory, or a Hugging Face model directory.
 
     Raises:
@@ -49,7 +49,7 @@ def find_source(given: Path, step: Step) -> Source:
     # A model that was exported into a run's directory is a model.
     in_run = (given.absolute().parent / "config.yaml").is_file() and not (given / "config.json").is_file()
     if (given / "config.yaml").is_file() or in_run:
-        return Source(find_run(given, "RUN"), step, is_run=True)
+        return PolicySource(find_run(given, "RUN"), step, is_run=True)
     if step is not None:
         raise ConfigError(
             f"{given} is no run, and so has no checkpoint of step {step}; leave --step out", code="step_without_run"
@@ -59,7 +59,7 @@ def find_source(given: Path, step: Step) -> Source:
 
     directory = find_model_directory(ModelConfig(path=str(given)))
     model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(given))
-    return Source(FoundRun(given, Config(model=model), given / "checkpoints"), 0, is_run=False)
+    return PolicySource(FoundRun(given, Config(model=model), given / "checkpoints"), 0, is_run=False)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Generator:
 
     def __init__(
         self,
-        source: Source,
+        source: PolicySource,
         sampling: SamplingParams,
         *,
         num_generations: int,

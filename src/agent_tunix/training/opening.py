@@ -15,7 +15,7 @@ import jax
 
 from agent_tunix.config.compose import from_yaml, from_yaml_text, to_yaml
 from agent_tunix.config.optimizers import filled
-from agent_tunix.config.schema import Config, DistributedConfig, RewardConfig
+from agent_tunix.config.schema import Config, DistributedConfig, RewardGroupConfig
 from agent_tunix.data.pinning import pin_data
 from agent_tunix.distributed import Processes, here
 from agent_tunix.errors import LostProcessError, RunDirectoryError
@@ -23,14 +23,14 @@ from agent_tunix.policy.files.directory import fingerprint_tokenizer, pin_model
 from agent_tunix.rewards import Fingerprint, Mixture
 from agent_tunix.runs import directory as run_directory
 from agent_tunix.runs import uploaded_rewards
-from agent_tunix.runs.directory import RunDirectory
-from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.directory import RunPaths
+from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.stopping import StopRequest
 from agent_tunix.runs.trust import sign_run
 from agent_tunix.runs.weights.initial import describe_initial, pin_initial
 from agent_tunix.startup import timeline
 from agent_tunix.tracking import RunLog
-from agent_tunix.tracking.outcome import Attempt, record_failure, recorded_outcome
+from agent_tunix.tracking.outcome import RunAttempt, record_failure, recorded_outcome
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.workbench.diagnosis import RunContext
 
@@ -38,7 +38,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedRun:
     """A run that may write, before anything is loaded.
 
     Attributes:
@@ -49,15 +49,15 @@ class Opened:
         processes: Those of the run.
     """
 
-    checked: Checked
-    places: RunDirectory
-    attempt: Attempt
+    checked: ValidatedConfig
+    places: RunPaths
+    attempt: RunAttempt
     stop: StopRequest
     processes: Processes
 
 
 @contextlib.contextmanager
-def open_run(checked: Checked, root: Path, overrides: Sequence[str]) -> Iterator[Opened]:
+def open_run(checked: ValidatedConfig, root: Path, overrides: Sequence[str]) -> Iterator[OpenedRun]:
     """Claim a directory and hold it, with the log open, how the run ends noted, and signals heard.
 
     Args:
@@ -79,7 +79,7 @@ def open_run(checked: Checked, root: Path, overrides: Sequence[str]) -> Iterator
         places = run_directory.locate(config, root)
         _check_shared(processes, root)
         quieten_libraries()
-        attempt = stack.enter_context(recorded_outcome(root, overrides)) if processes.is_first else Attempt()
+        attempt = stack.enter_context(recorded_outcome(root, overrides)) if processes.is_first else RunAttempt()
         # Before the log, which tells who waits for it that a run is there to be stopped.
         stop = stack.enter_context(StopRequest())
         log = places.log if processes.is_first else places.log_of(processes.index)
@@ -91,7 +91,7 @@ def open_run(checked: Checked, root: Path, overrides: Sequence[str]) -> Iterator
         if processes.count > 1:
             devices = f"{jax.local_device_count()} of {jax.device_count()} devices"
             _LOGGER.info("this is process %d of %d, with %s", processes.index, processes.count, devices)
-        yield Opened(replace(checked, config=config), places, attempt, stop, processes)
+        yield OpenedRun(replace(checked, config=config), places, attempt, stop, processes)
 
 
 def _from_first(processes: Processes, own: Config, make: Callable[[], Config]) -> Config:
@@ -152,7 +152,7 @@ def settle(config: Config, root: Path) -> Config:
     return replace(config, optimizer=filled(config.optimizer), scheduler=filled(config.scheduler))
 
 
-def pin(config: Config, places: RunDirectory) -> Config:
+def pin(config: Config, places: RunPaths) -> Config:
     """The configuration that says which state of a hub's model and data it means: that of the run it goes on with."""
     recorded = from_yaml(places.config) if places.config.exists() else None
     model = pin_model(config.model, recorded.model if recorded is not None else None)
@@ -168,7 +168,7 @@ def quieten_libraries() -> None:
 def record_start(
     config: Config,
     context: RunContext,
-    places: RunDirectory,
+    places: RunPaths,
     method: str,
     mixture: Mixture,
     reward: Fingerprint,
@@ -206,6 +206,6 @@ def _compared(config: Config) -> str:
     # A run may go on with other processes than it began with.
     return to_yaml(
         dataclasses.replace(
-            config, training=training, rewards=rewards, reward=RewardConfig(), distributed=DistributedConfig()
+            config, training=training, rewards=rewards, reward=RewardGroupConfig(), distributed=DistributedConfig()
         )
     )

@@ -20,11 +20,11 @@ from agent_tunix.evaluation.evaluate import evaluate
 from agent_tunix.evaluation.judging import Evaluation
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint
-from agent_tunix.runs.directory import RunDirectory
+from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
-from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporting import report
-from agent_tunix.runs.telling import Quiet, Teller, open_teller
+from agent_tunix.runs.telling import RunReporter, SilentReporter, open_teller
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, State
 from agent_tunix.runs.weights.saving import CheckpointSaver
@@ -34,7 +34,7 @@ from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
 from agent_tunix.training.components import TrainingComponents
-from agent_tunix.training.opening import Opened, record_start
+from agent_tunix.training.opening import OpenedRun, record_start
 from agent_tunix.training.resuming import GRPO, check_resumable, is_due, judge_again, resume_command, tell_gaps
 from agent_tunix.visible_text import escape_hidden
 
@@ -54,11 +54,11 @@ class Summary:
 
     before: dict[str, Any]
     after: dict[str, Any]
-    places: RunDirectory
+    places: RunPaths
 
 
 @dataclass(frozen=True)
-class Learned:
+class StepOutcome:
     """What was learned from the prompts of a step.
 
     Attributes:
@@ -87,7 +87,7 @@ class RunSession(abc.ABC):
 
     method: str
 
-    def __init__(self, checked: Checked, opened: Opened, components: TrainingComponents) -> None:
+    def __init__(self, checked: ValidatedConfig, opened: OpenedRun, components: TrainingComponents) -> None:
         """Take what the run works with; `complete` does the work."""
         self._checked = checked
         self._config = checked.config
@@ -113,7 +113,7 @@ class RunSession(abc.ABC):
         )
         if self.method != GRPO:
             self._metadata["method"] = self.method
-        self._reporter: Teller = Quiet()
+        self._reporter: RunReporter = SilentReporter()
         self._saver: CheckpointSaver
         self._reports: dict[str, Path] = {}
         profiled = dataclasses.replace(checked.config, profile=checked.config.profile and opened.processes.is_first)
@@ -223,7 +223,7 @@ class RunSession(abc.ABC):
         return contextlib.nullcontext()
 
     @abc.abstractmethod
-    def _learn(self, step: int) -> Learned:
+    def _learn(self, step: int) -> StepOutcome:
         """Learn from the prompts of a step."""
 
     @abc.abstractmethod
@@ -314,7 +314,7 @@ class RunSession(abc.ABC):
             self._save(step)
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
 
-    def _stop_not_finite(self, step: int, learned: Learned) -> None:
+    def _stop_not_finite(self, step: int, learned: StepOutcome) -> None:
         # Weights that no update of this step reached are those of the step before.
         reached = step if learned.updates_applied else step - 1
         self._save(reached)

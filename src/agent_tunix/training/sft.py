@@ -13,16 +13,16 @@ from typing import Any
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.errors import DataError
-from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.training.components import TrainingComponents, build_components
-from agent_tunix.training.opening import Opened, open_run
-from agent_tunix.training.session import Learned, RunSession, Summary
+from agent_tunix.training.opening import OpenedRun, open_run
+from agent_tunix.training.session import RunSession, StepOutcome, Summary
 from agent_tunix.training.supervised import SupervisedTrainer
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 
-def train_supervised(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summary:
+def train_supervised(checked: ValidatedConfig, root: Path, overrides: Sequence[str] = ()) -> Summary:
     """Run a supervised start as configured.
 
     Args:
@@ -45,13 +45,13 @@ class SupervisedSession(RunSession):
 
     method = "sft"
 
-    def __init__(self, checked: Checked, opened: Opened, components: TrainingComponents) -> None:
+    def __init__(self, checked: ValidatedConfig, opened: OpenedRun, components: TrainingComponents) -> None:
         """Build the trainer."""
         super().__init__(checked, opened, components)
         self._trainer = SupervisedTrainer(checked.config, components.sampler, components.updater)
         self._told = False
 
-    def _learn(self, step: int) -> Learned:
+    def _learn(self, step: int) -> StepOutcome:
         try:
             result = self._trainer.take_step(step, self._batch(step))
         except DataError as error:
@@ -78,7 +78,7 @@ class SupervisedSession(RunSession):
             "time/step_s": result.seconds,
             "throughput/tokens_per_s": result.num_tokens / result.seconds,
         }
-        return Learned(row, result.finite, result.updates_applied, result.loss, result.grad_norm)
+        return StepOutcome(row, result.finite, result.updates_applied, result.loss, result.grad_norm)
 
     def _check_reward(self, metadata: dict[str, Any]) -> None:
         """No reward trains, so none can have changed."""

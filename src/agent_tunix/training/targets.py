@@ -15,7 +15,7 @@ from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import peek_examples
 from agent_tunix.errors import ConfigError, DataError
-from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.preflight import ValidatedConfig
 
 if TYPE_CHECKING:
     from agent_tunix.data.prompt_batch import PromptBatch
@@ -50,7 +50,7 @@ class TargetBatch:
     left_out: Sequence[str]
 
 
-def check_supervised(checked: Checked) -> Checked:
+def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
     """The configuration of a supervised start: no reference policy, and one update a batch.
 
     Args:

@@ -15,21 +15,21 @@ from typing import Any
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError
 from agent_tunix.grpo.step import StepResult
-from agent_tunix.runs.preflight import Checked
+from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.storing import scoring_settings, to_stored
 from agent_tunix.startup.timeline import spend
 from agent_tunix.training.components import TrainingComponents, build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics
-from agent_tunix.training.opening import Opened, open_run
+from agent_tunix.training.opening import OpenedRun, open_run
 from agent_tunix.training.resuming import GRPO, check_reward
 from agent_tunix.training.score_sharing import share_scoring, shared_rewards
-from agent_tunix.training.session import Learned, RunSession, Summary
+from agent_tunix.training.session import RunSession, StepOutcome, Summary
 from agent_tunix.training.warm_up import warm_up
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 
-def train(checked: Checked, root: Path, overrides: Sequence[str] = ()) -> Summary:
+def train(checked: ValidatedConfig, root: Path, overrides: Sequence[str] = ()) -> Summary:
     """Run GRPO as configured.
 
     Args:
@@ -57,7 +57,7 @@ class GrpoSession(RunSession):
 
     method = GRPO
 
-    def __init__(self, checked: Checked, opened: Opened, components: TrainingComponents) -> None:
+    def __init__(self, checked: ValidatedConfig, opened: OpenedRun, components: TrainingComponents) -> None:
         """Build the trainer."""
         super().__init__(checked, opened, components)
         score = share_scoring(checked.mixture, checked.config.rewards, opened.processes)
@@ -70,7 +70,7 @@ class GrpoSession(RunSession):
             return warm_up(self._components, self._components.batches.batch(1))
         return contextlib.nullcontext()
 
-    def _learn(self, step: int) -> Learned:
+    def _learn(self, step: int) -> StepOutcome:
         """Take a step of GRPO."""
         started = time.perf_counter()
         result = self._trainer.take_step(step, self._batch(step), lambda number: self._more_prompts(step, number))
@@ -84,7 +84,7 @@ class GrpoSession(RunSession):
         row = self._metrics.row(step, result, self._learning_rate(), seconds)
         row |= self._reporter.store(lambda: to_stored(step, result, self._scoring))
         loss, grad_norm = result.policy["loss"], result.policy["grad_norm"]
-        return Learned(row, result.finite, result.updates_applied, loss, grad_norm, result)
+        return StepOutcome(row, result.finite, result.updates_applied, loss, grad_norm, result)
 
     def _more_prompts(self, step: int, number: int) -> PromptBatch:
         """The prompts of a further round of dynamic sampling: those of the steps that follow, past the last the first.

@@ -1,11 +1,11 @@
 """Problems for the tests of checks, made here so that they depend on no data set."""
 
-from agent_tunix.workbench.checks import Problem
+from agent_tunix.workbench.checks import CheckProblem
 
 NAMES = ("Ann", "Bob", "Cid", "Dora")
 
 
-def sums(count: int = 16) -> list[Problem]:
+def sums(count: int = 16) -> list[CheckProblem]:
     """Word problems of two steps whose answers are whole numbers."""
     problems = []
     for number in range(count):
@@ -13,11 +13,11 @@ def sums(count: int = 16) -> list[Problem]:
         first, answer = a * b, a * b + c
         prompt = f"{NAMES[number % 4]} has {a} boxes of {b} pens and {c} more. How many pens is that?"
         columns = {"question": prompt, "answer": str(answer), "solution": f"{a}*{b}={first}; {first}+{c}={answer}"}
-        problems.append(Problem(prompt, columns))
+        problems.append(CheckProblem(prompt, columns))
     return problems
 
 
-def capitals() -> list[Problem]:
+def capitals() -> list[CheckProblem]:
     """Questions whose answers are words."""
     pairs = {"France": "Paris", "Peru": "Lima", "Chile": "Santiago", "Kenya": "Nairobi", "Japan": "Tokyo"}
     problems = []
@@ -25,14 +25,14 @@ def capitals() -> list[Problem]:
         source = land.lower()
         work = f"The government of {land} sits there [{source}]."
         columns = {"answer": city, "solution": work, "sources": [source]}
-        problems.append(Problem(f"What is the capital of {land}?", columns))
+        problems.append(CheckProblem(f"What is the capital of {land}?", columns))
     return problems
 
 
-def choices(count: int = 10) -> list[Problem]:
+def choices(count: int = 10) -> list[CheckProblem]:
     """Questions with lettered options."""
     return [
-        Problem(
+        CheckProblem(
             f"Which of these is {number}? (A) one (B) two (C) three (D) four",
             {"answer": "ABCD"[number % 4], "solution": "We compare the options."},
         )

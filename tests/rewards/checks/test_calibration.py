@@ -3,8 +3,14 @@ import math
 import pytest
 
 from agent_tunix.rewards import Sample, resolve_reward
-from agent_tunix.workbench.checks import Completion, Problem, calibrate, generate_completions, wilson_interval
-from agent_tunix.workbench.checks.calibration import Calibration, Verdict
+from agent_tunix.workbench.checks import (
+    CheckProblem,
+    LabelledCompletion,
+    calibrate,
+    generate_completions,
+    wilson_interval,
+)
+from agent_tunix.workbench.checks.calibration import Calibration, LabelVerdict
 from tests.rewards.checks.support import sums
 
 
@@ -13,12 +19,12 @@ def exact(response: str, answer: str) -> float:
     return 1.0 if response.strip() == answer else 0.0
 
 
-def compare(completions: list[Completion]) -> Calibration:
+def compare(completions: list[LabelledCompletion]) -> Calibration:
     return calibrate(resolve_reward("math"), resolve_reward(exact), completions)
 
 
-def completion(response: str, answer: str = "4", label: bool | None = None) -> Completion:
-    return Completion(Problem("", {"answer": answer}), response, label)
+def completion(response: str, answer: str = "4", label: bool | None = None) -> LabelledCompletion:
+    return LabelledCompletion(CheckProblem("", {"answer": answer}), response, label)
 
 
 @pytest.mark.parametrize(("hits", "of"), [(0, 10), (1, 10), (5, 10), (10, 10), (81, 263)])
@@ -36,11 +42,11 @@ def test_the_wilson_interval_solves_its_equation(hits: int, of: int) -> None:
 def test_verdicts_are_counted_in_a_table() -> None:
     report = compare([completion("4"), completion("x = 4"), completion("5"), completion("Hm"), completion("4", "many")])
     assert report.confusion == {
-        (Verdict.RIGHT, Verdict.RIGHT): 1,
-        (Verdict.RIGHT, Verdict.WRONG): 1,
-        (Verdict.WRONG, Verdict.WRONG): 1,
-        (Verdict.UNREAD, Verdict.WRONG): 1,
-        (Verdict.UNSCORED, Verdict.WRONG): 1,
+        (LabelVerdict.RIGHT, LabelVerdict.RIGHT): 1,
+        (LabelVerdict.RIGHT, LabelVerdict.WRONG): 1,
+        (LabelVerdict.WRONG, LabelVerdict.WRONG): 1,
+        (LabelVerdict.UNREAD, LabelVerdict.WRONG): 1,
+        (LabelVerdict.UNSCORED, LabelVerdict.WRONG): 1,
     }
     assert [entry.completion.response for entry in report.disagreements] == ["x = 4"]
     assert "x = 4" in report.text()
@@ -73,7 +79,7 @@ def test_generated_completions_have_labels_that_math_agrees_with() -> None:
 
 def test_work_that_reaches_the_answer_in_its_first_line_is_no_wrong_completion() -> None:
     columns = {"answer": "25", "solution": "100 x 1/4 = 25 are indoors.\n75 - 50 = 25 flower."}
-    wrong = [c for c in generate_completions([Problem("", columns)]) if not c.label]
+    wrong = [c for c in generate_completions([CheckProblem("", columns)]) if not c.label]
     assert "Hm." in [c.response for c in wrong]
     scores = resolve_reward("check_numbers").score([Sample(c.response, columns=columns) for c in wrong])
     assert {score.value for score in scores} == {0.0}
@@ -88,8 +94,10 @@ def test_labels_that_some_lack_are_told_to_be_unused() -> None:
 def test_a_threshold_decides_what_is_accepted() -> None:
     near = [completion("39", "40")]
     first = resolve_reward("math")
-    assert calibrate(first, first, near).confusion == {(Verdict.WRONG, Verdict.WRONG): 1}
-    assert calibrate(first, first, near, thresholds=(0.5, 0.5)).confusion == {(Verdict.RIGHT, Verdict.RIGHT): 1}
+    assert calibrate(first, first, near).confusion == {(LabelVerdict.WRONG, LabelVerdict.WRONG): 1}
+    assert calibrate(first, first, near, thresholds=(0.5, 0.5)).confusion == {
+        (LabelVerdict.RIGHT, LabelVerdict.RIGHT): 1
+    }
 
 
 def test_one_verifier_twice_is_told_apart_by_number() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome, resolve_reward
-from agent_tunix.workbench.checks import Budget, CheckReport, Kind, Problem, check_reward, measure_speed
+from agent_tunix.workbench.checks import Budget, CheckProblem, CheckReport, Kind, check_reward, measure_speed
 from agent_tunix.workbench.checks.scoring import Scorer
 from tests.raising import raises
 from tests.rewards.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
@@ -19,7 +19,7 @@ from tests.rewards.checks.support import sums
 BUDGET = Budget(tries=200, seconds=600.0)
 
 
-def check(reward: Any, problems: list[Problem] | None = None, **options: Any) -> CheckReport:
+def check(reward: Any, problems: list[CheckProblem] | None = None, **options: Any) -> CheckReport:
     mixture = resolve_reward(reward, args=options.pop("args", None))
     return check_reward(mixture, problems or sums(12), **{"budget": BUDGET, **options})
 
@@ -118,8 +118,10 @@ def test_a_reward_that_hangs_is_stopped_and_told() -> None:
             pass
         return 0.5 * ("answer" in response)
 
-    assert Scorer(resolve_reward(hangs), limit_s=0.2)(Problem("", {}), "\\boxed{\\boxed{").outcome is Outcome.TIMEOUT
-    assert Scorer(resolve_reward(hangs), limit_s=60.0)(Problem("", {}), "answer").value == 0.5
+    assert (
+        Scorer(resolve_reward(hangs), limit_s=0.2)(CheckProblem("", {}), "\\boxed{\\boxed{").outcome is Outcome.TIMEOUT
+    )
+    assert Scorer(resolve_reward(hangs), limit_s=60.0)(CheckProblem("", {}), "answer").value == 0.5
 
 
 def test_the_search_is_the_same_for_the_same_seed() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import BaseReward, get_reward_function, register_reward_function, resolve_reward
-from agent_tunix.rewards.conventions import Settings, adapt, detect
+from agent_tunix.rewards.conventions import CallSettings, adapt, detect
 from tests.raising import raises
 
 from . import shapes
@@ -106,7 +106,7 @@ class Unfinished(BaseReward):
 )
 def test_a_reward_that_cannot_be_called_is_refused(given: Any, convention: str, code: str) -> None:
     with raises(RewardSignatureError, code):
-        adapt(given, "mine", settings=Settings(convention))
+        adapt(given, "mine", settings=CallSettings(convention))
 
 
 @pytest.mark.parametrize("convention", ALL)
@@ -191,7 +191,7 @@ def contains(response: str, answer: str) -> float:
 
 
 def test_a_wrapper_that_asks_for_a_batch_is_given_one() -> None:
-    reward = adapt(in_batches(contains), "mine", settings=Settings(completions="text"))
+    reward = adapt(in_batches(contains), "mine", settings=CallSettings(completions="text"))
     assert reward.convention == "trl"
     assert [score.value for score in reward.score(samples("4", "5"))] == [1.0, 0.0]
 
@@ -211,5 +211,5 @@ def test_a_wrapper_may_have_awaited_what_it_wraps(convention: str) -> None:
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(asyncio.run, function(*args, **kwargs)).result()
 
-    (score,) = adapt(wrapper, "mine", settings=Settings(completions="text")).score(samples("abc"))
+    (score,) = adapt(wrapper, "mine", settings=CallSettings(completions="text")).score(samples("abc"))
     assert score.value == 3.0

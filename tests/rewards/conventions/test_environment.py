@@ -8,7 +8,7 @@ import pytest
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
-from agent_tunix.rewards.conventions import EnvironmentReward, Settings
+from agent_tunix.rewards.conventions import CallSettings, EnvironmentReward
 from agent_tunix.rewards.conventions.capture import attributed
 from tests.raising import raises
 
@@ -93,7 +93,7 @@ def test_an_old_completion_comes_as_messages_where_the_configuration_says_so() -
     def compute_reward(completion: Any, ground_truth: Any) -> dict[str, float]:
         return {"correct": float(completion[0]["content"] == ground_truth)}
 
-    mine = EnvironmentReward(compute_reward, "mine", settings=Settings(completions="messages"))
+    mine = EnvironmentReward(compute_reward, "mine", settings=CallSettings(completions="messages"))
     assert mine.score(samples("4"))[0].value == 1.0
 
 

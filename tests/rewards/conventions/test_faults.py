@@ -12,11 +12,11 @@ import pytest
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards import Outcome, Score, resolve_reward
-from agent_tunix.rewards.conventions import Settings, adapt
+from agent_tunix.rewards.conventions import CallSettings, adapt
 
 from .shapes import ALL, SEVERAL, SINGLE, WHOLE, samples
 
-TEXT = Settings(completions="text")
+TEXT = CallSettings(completions="text")
 
 
 class UnprintableError(Exception):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.rewards import Outcome, Sample, resolve_reward
-from agent_tunix.rewards.conventions import MilesReward, MilesSample, Settings
+from agent_tunix.rewards.conventions import CallSettings, MilesReward, MilesSample
 from agent_tunix.rewards.execution import make_runner
 
 from .shapes import miles, samples
@@ -45,7 +45,9 @@ def test_the_prompt_comes_as_messages_where_the_configuration_says_so() -> None:
     async def reward(args: Any, sample: Any) -> float:
         return float(sample.prompt == [{"role": "user", "content": "2 + 2?"}])
 
-    assert MilesReward(reward, "mine", settings=Settings(completions="messages")).score(samples("a"))[0].value == 1.0
+    assert (
+        MilesReward(reward, "mine", settings=CallSettings(completions="messages")).score(samples("a"))[0].value == 1.0
+    )
     assert MilesReward(reward, "mine").score(samples("a"))[0].value == 0.0
 
 
@@ -59,7 +61,7 @@ def test_arguments_from_configuration_are_read_from_args_or_by_name() -> None:
 
 
 def test_a_dict_needs_the_reward_key_and_shows_the_rest() -> None:
-    (score,) = MilesReward(reads_everything, "mine", settings=Settings(reward_key="reward")).score(samples("a b"))
+    (score,) = MilesReward(reads_everything, "mine", settings=CallSettings(reward_key="reward")).score(samples("a b"))
     assert score.value == 1.0
     assert score.components == {"reward": 1.0, "length": 2.0, "unknown": None}
     assert "seen" in score.extras
@@ -70,7 +72,7 @@ def test_a_dict_needs_the_reward_key_and_shows_the_rest() -> None:
     [(None, "rewards.reward_key is not set; its entries are reward, seen, length"), ("rewards", "no entry 'rewards'")],
 )
 def test_a_dict_without_its_key_is_an_error_that_lists_the_entries(key: str | None, reason: str) -> None:
-    (score,) = MilesReward(reads_everything, "mine", settings=Settings(reward_key=key)).score(samples("a"))
+    (score,) = MilesReward(reads_everything, "mine", settings=CallSettings(reward_key=key)).score(samples("a"))
     assert score.outcome is Outcome.ERROR
     assert reason in score.detail
 

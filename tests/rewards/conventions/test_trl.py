@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
-from agent_tunix.rewards.conventions import Settings, TrlReward
+from agent_tunix.rewards.conventions import CallSettings, TrlReward
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 
 from .shapes import samples
 
-TEXT, MESSAGES = Settings(completions="text"), Settings(completions="messages")
+TEXT, MESSAGES = CallSettings(completions="text"), CallSettings(completions="messages")
 
 
-def seen_by(function: Any, settings: Settings = TEXT, **args: Any) -> Any:
+def seen_by(function: Any, settings: CallSettings = TEXT, **args: Any) -> Any:
     """Return what a function that returns its arguments was given, for two completions."""
     seen: list[Any] = []
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_tunix.rewards.judges.faults import BudgetSpent
-from agent_tunix.rewards.judges.limits import WINDOW_S, Budget, RateLimiter, Timing
+from agent_tunix.rewards.judges.limits import WINDOW_S, JudgeBudget, RateLimiter, Timing
 from tests.raising import raises
 from tests.rewards.judges.conftest import FakeTime
 
@@ -80,7 +80,7 @@ def test_no_minute_has_more_than_allowed(requests: int, tokens: int, asked: list
 
 
 def test_a_budget_of_money_counts_what_is_under_way() -> None:
-    budget = Budget(None, 1.0)
+    budget = JudgeBudget(None, 1.0)
     budget.reserve(0.6)
     with raises(BudgetSpent, "budget_spent"):
         budget.reserve(0.6)
@@ -90,7 +90,7 @@ def test_a_budget_of_money_counts_what_is_under_way() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=50))
 def test_a_budget_is_never_exceeded_while_estimates_hold(requests: list[tuple[float, float]]) -> None:
-    budget = Budget(None, 2.0)
+    budget = JudgeBudget(None, 2.0)
     spent = []
     for estimate, share in requests:
         try:

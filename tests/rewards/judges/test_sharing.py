@@ -10,7 +10,7 @@ import pytest
 
 from agent_tunix.rewards import Outcome, Sample, resolve_reward
 from agent_tunix.rewards.judges.limits import Timing
-from agent_tunix.rewards.judges.pools import MAX_CONCURRENCY, Gate, join_pool
+from agent_tunix.rewards.judges.pools import MAX_CONCURRENCY, JudgeGate, join_pool
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from tests.rewards.judges.conftest import Bench
 
@@ -59,7 +59,7 @@ def test_a_judge_may_keep_limits_of_its_own(bench: Bench) -> None:
 )
 def test_an_endpoint_is_its_url_and_its_key(change: dict[str, Any], shares: bool) -> None:
     settings = EndpointSettings("m", base_url="http://127.0.0.1:1/v1", api_key_env="SOME_KEY")
-    one, other = Gate(lambda: 1), Gate(lambda: 1)
+    one, other = JudgeGate(lambda: 1), JudgeGate(lambda: 1)
     pool = join_pool(one, settings, Timing())
     assert (join_pool(other, dataclasses.replace(settings, **change), Timing()) is pool) is shares
 
@@ -105,7 +105,7 @@ def test_a_step_is_told_apart_from_the_whole(bench: Bench) -> None:
 
 
 def test_without_a_limit_of_any_judge_the_default_holds() -> None:
-    pool = join_pool(Gate(lambda: 1), EndpointSettings("m", share_limits=False), Timing())
+    pool = join_pool(JudgeGate(lambda: 1), EndpointSettings("m", share_limits=False), Timing())
     inside = most = 0
 
     async def come_and_go() -> None:
@@ -125,7 +125,7 @@ def test_without_a_limit_of_any_judge_the_default_holds() -> None:
 
 
 def test_a_gate_holds_across_threads_with_event_loops_of_their_own() -> None:
-    gate, changed = Gate(lambda: 2), threading.Condition()
+    gate, changed = JudgeGate(lambda: 2), threading.Condition()
     inside = most = passed = 0
 
     async def come_and_go() -> None:
@@ -150,7 +150,7 @@ def test_a_gate_holds_across_threads_with_event_loops_of_their_own() -> None:
 
 
 def test_who_is_cancelled_while_waiting_or_when_let_in_gives_the_place_on() -> None:
-    gate = Gate(lambda: 1)
+    gate = JudgeGate(lambda: 1)
 
     async def enter() -> str:
         async with gate:
@@ -169,7 +169,7 @@ def test_who_is_cancelled_while_waiting_or_when_let_in_gives_the_place_on() -> N
 
 
 def test_an_event_loop_that_ended_while_someone_waited_holds_up_no_one() -> None:
-    gate = Gate(lambda: 1)
+    gate = JudgeGate(lambda: 1)
     ended, holder = asyncio.new_event_loop(), asyncio.new_event_loop()
     holder.run_until_complete(gate.__aenter__())
     waiter = ended.create_task(gate.__aenter__())

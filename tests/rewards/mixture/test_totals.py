@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.rewards import Component, Mixture, Outcome, Sample, Score
 from agent_tunix.rewards.advantages import SCALINGS
-from agent_tunix.rewards.calling import RewardFunction
+from agent_tunix.rewards.calling import PlainReward
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route
 from agent_tunix.rewards.transforms import Clip, Map, Normalize, Rank, Transform
 
@@ -47,7 +47,7 @@ class Case:
             [
                 Component(
                     f"c{c}",
-                    RewardFunction(saying(f"c{c}"), f"c{c}"),
+                    PlainReward(saying(f"c{c}"), f"c{c}"),
                     weight=self.weights[c],
                     requires={f"c{other}": least for other, least in self.requires[c].items()},
                     transforms=tuple(MADE[name] for name in self.transforms[c]),

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_tunix.rewards import Mixture
-from agent_tunix.workbench.replay import Comparison, compare, replay
+from agent_tunix.workbench.replay import ReplayComparison, compare, replay
 from agent_tunix.workbench.replay.comparing import spearman
 from tests.rewards.replay.support import G, record
 from tests.rewards.support import by_column
 
 
-def compared(before: Mixture, after: Mixture, rows: list[dict[str, float]], num_movers: int = 10) -> Comparison:
+def compared(before: Mixture, after: Mixture, rows: list[dict[str, float]], num_movers: int = 10) -> ReplayComparison:
     steps = replay(after, [record(before, 1, rows)], [], num_generations=G)
     return compare(steps, G, num_movers)
 

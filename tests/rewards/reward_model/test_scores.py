@@ -12,7 +12,7 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, fingerprint, get_builtin, resolve_reward
 from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.reward_model import reward as reward_module
-from agent_tunix.rewards.reward_model.program import Model
+from agent_tunix.rewards.reward_model.program import ScoringModel
 from agent_tunix.rewards.reward_model.settings import ModelSettings
 from tests.raising import raises
 from tests.rewards.reward_model.models import TEMPLATE, save_decoder, save_encoder
@@ -39,7 +39,7 @@ class InProcess:
 
     def __init__(self, settings: ModelSettings) -> None:
         try:
-            self.model = Model(settings.to_data())
+            self.model = ScoringModel(settings.to_data())
         except ValueError as error:
             raise RewardError(str(error), code="load_failed") from error
         self.facts = self.model.facts()

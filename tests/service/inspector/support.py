@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, Dialog, Page
 
-from agent_tunix.service import Settings
+from agent_tunix.service import ServiceSettings
 from agent_tunix.store import open_store
 from tests.service.support import Server, running
 
@@ -55,9 +55,9 @@ def visiting(server: Server, secret: str | None = "") -> Iterator[Visitor]:
 
 
 @contextmanager
-def serving(directory: Path, runs: Path | None = None, settings: Settings | None = None) -> Iterator[Server]:
+def serving(directory: Path, runs: Path | None = None, settings: ServiceSettings | None = None) -> Iterator[Server]:
     """A server with a store of its own, and with the runs of a directory."""
-    settings = settings or Settings(runs=(runs,) if runs else ())
+    settings = settings or ServiceSettings(runs=(runs,) if runs else ())
     with open_store(f"sqlite:///{directory / 'store.db'}") as store, running(store, settings) as server:
         yield server
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_tunix.service import Settings, TryLimits
+from agent_tunix.service import ServiceSettings, TryLimits
 from agent_tunix.service.inspector import functions
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.store.uploads import MAX_BYTES
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     # Trained with a file of other bytes under the name `politeness`, and with the very bytes that are uploaded here.
     write_run(runs / "polite", num_steps=2, source=saved(POLITENESS))
     write_run(runs / "<b>hostile", "math", num_steps=1)
-    with serving(directory, settings=Settings(runs=(runs,), tries=TRIES, replays=REPLAYS)) as server:
+    with serving(directory, settings=ServiceSettings(runs=(runs,), tries=TRIES, replays=REPLAYS)) as server:
         yield server
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from agent_tunix.service import ReplayLimits, Settings, TryLimits
+from agent_tunix.service import ReplayLimits, ServiceSettings, TryLimits
 from tests.chromium import needs_chromium
 from tests.service.inspector.support import EVIL, Seen, looking, serving
 from tests.service.replaying.support import DOUBLED, POLITENESS, G, saved, write_run
@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     runs = directory / "runs"
     write_run(runs / "polite", num_steps=2, source=saved(POLITENESS))
     tries, replays = TryLimits(timeout_s=60, total_timeout_s=300), ReplayLimits(timeout_s=60, total_timeout_s=300)
-    with serving(directory, settings=Settings(runs=(runs,), tries=tries, replays=replays)) as server:
+    with serving(directory, settings=ServiceSettings(runs=(runs,), tries=tries, replays=replays)) as server:
         yield server
 
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from agent_tunix.errors import StoreError
-from agent_tunix.service import Settings
+from agent_tunix.service import ServiceSettings
 from agent_tunix.service.inspector.headers import HEADERS
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.store import Key
@@ -20,7 +20,7 @@ from tests.service.support import Server
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("service")
     (directory / "runs").mkdir()
-    settings = Settings(runs=(directory / "runs",), failed_keys_per_second=0)
+    settings = ServiceSettings(runs=(directory / "runs",), failed_keys_per_second=0)
     with serving(directory, settings=settings) as server:
         yield server
 
@@ -165,7 +165,7 @@ def test_a_token_counts_for_its_own_session_and_site(server: Server, nobody: htt
 
 
 def test_failed_attempts_are_limited_by_address_and_a_valid_key_passes(tmp_path: Path) -> None:
-    settings = Settings(failed_keys_per_second=0.001, failed_keys_burst=3)
+    settings = ServiceSettings(failed_keys_per_second=0.001, failed_keys_burst=3)
     with (
         serving(tmp_path, settings=settings) as server,
         httpx.Client(base_url=server.url, headers=BROWSER) as client,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.service.inspector.showing import Piece, answer_span, pieces, place_of, show
+from agent_tunix.service.inspector.showing import TextPiece, answer_span, pieces, place_of, show
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_the_pieces_are_the_whole_response_in_order() -> None:
 
 def test_hits_are_marked_whatever_their_case_and_the_answer_before_them() -> None:
     assert list(pieces("Ab ab <answer>ab</answer>", "AB")) == [
-        Piece("Ab", "hit"),
-        Piece(" "),
-        Piece("ab", "hit"),
-        Piece(" <answer>"),
-        Piece("ab", "answer"),
-        Piece("</answer>"),
+        TextPiece("Ab", "hit"),
+        TextPiece(" "),
+        TextPiece("ab", "hit"),
+        TextPiece(" <answer>"),
+        TextPiece("ab", "answer"),
+        TextPiece("</answer>"),
     ]
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from agent_tunix.service import Settings
+from agent_tunix.service import ServiceSettings
 from agent_tunix.service.api.models import ErrorResponse
 from agent_tunix.store import open_store
 from tests.service.runs.test_index import HOSTILE
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("service")
     (directory / "runs").mkdir()
     write_run(directory / "runs" / "one", findings=[FINDING], unscored_share=0.2)
-    settings = Settings(runs=(directory / "runs",))
+    settings = ServiceSettings(runs=(directory / "runs",))
     with open_store(f"sqlite:///{directory / 'store.db'}") as store, running(store, settings) as server:
         yield server
 
@@ -125,7 +125,7 @@ def test_a_damaged_run_is_reported(tmp_path: Path) -> None:
     write_run(root)
     for path in (root / "config.yaml", root / "metrics.jsonl", *(root / "rollouts").iterdir()):
         path.write_bytes(b"\xff\x00{[\n" * 50)
-    settings = Settings(runs=(tmp_path / "runs",))
+    settings = ServiceSettings(runs=(tmp_path / "runs",))
     with (
         open_store(f"sqlite:///{tmp_path / 'store.db'}") as store,
         running(store, settings) as server,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from agent_tunix.distributed import Processes
-from agent_tunix.distributed.store import Store
+from agent_tunix.distributed.store import ValueStore
 from tests.training.process_runs import free_port
 
 
@@ -36,7 +36,7 @@ def together() -> Iterator[Together]:
             def take_part(index: int) -> Any:
                 barrier.wait()
                 try:
-                    return work(Processes(index, count, Store(clients[index])))
+                    return work(Processes(index, count, ValueStore(clients[index])))
                 except Exception as error:
                     return error
 

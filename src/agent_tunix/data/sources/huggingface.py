@@ -16,7 +16,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Split
-from agent_tunix.data.sources.remote import Place, find_place, no_such_split
+from agent_tunix.data.sources.remote import RemoteLocation, find_place, no_such_split
 from agent_tunix.errors import AgentTunixError, DataError
 from agent_tunix.hubs import huggingface as hub
 
@@ -47,7 +47,9 @@ def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator
         raise place.request.refuse(f"{error}, and no copy of it is cached; {error.remedy}", code=error.code) from error
 
 
-def _load_directory(place: Place, directory: Path, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
+def _load_directory(
+    place: RemoteLocation, directory: Path, split: Split, streaming: bool
+) -> Iterable[Mapping[str, Any]]:
     import datasets
 
     if not any((directory / name).is_file() for name in ("dataset_dict.json", "state.json")):
@@ -61,11 +63,11 @@ def _load_directory(place: Place, directory: Path, split: Split, streaming: bool
     return rows
 
 
-def _load_from_hub(place: Place, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
+def _load_from_hub(place: RemoteLocation, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
     return _load(place, place.name, split, revision=commit, streaming=streaming)
 
 
-def _load_from_cache(place: Place, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
+def _load_from_cache(place: RemoteLocation, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
     """Of this commit alone: the library would ask the hub again for a minute, and then take the latest it has."""
     import datasets
     from datasets.naming import camelcase_to_snakecase
@@ -91,7 +93,7 @@ def _load_from_cache(place: Place, commit: str, split: Split, streaming: bool) -
     return rows
 
 
-def _load(place: Place, path: str, split: Split, **arguments: Any) -> Iterable[Mapping[str, Any]]:
+def _load(place: RemoteLocation, path: str, split: Split, **arguments: Any) -> Iterable[Mapping[str, Any]]:
     # Datasets that are programs are not run, whatever the version of the library.
     os.environ["HF_DATASETS_TRUST_REMOTE_CODE"] = "0"
     import datasets
@@ -119,7 +121,7 @@ def _below(error: BaseException) -> OSError | None:
     return None
 
 
-def _refusal(place: Place, split: Split, error: Exception) -> AgentTunixError:
+def _refusal(place: RemoteLocation, split: Split, error: Exception) -> AgentTunixError:
     """What the library says of a subset, a split or files that it cannot use."""
     said = " ".join(str(error).split())
     if names := re.search(r"(?:BuilderConfig '.*' not found\. Available: |available configs: )\[([^\]]*)\]", said):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agent_tunix.config.schema import Config
 from agent_tunix.data.sources.base import Split
 from agent_tunix.errors import DataError
-from agent_tunix.hubs.request import Request
+from agent_tunix.hubs.request import HubRequest
 
 # How `data.path` may begin, and the source that this means where `data.source` is `auto`.
 SCHEMES = {"hf": "huggingface", "kaggle": "kaggle", "tfds": "tfds"}
@@ -14,7 +14,7 @@ _SCHEME = re.compile(r"([a-z]+)://(.*)")
 
 
 @dataclass(frozen=True)
-class Place:
+class RemoteLocation:
     """A split of a dataset on a hub.
 
     Attributes:
@@ -34,9 +34,9 @@ class Place:
     split: str
 
     @property
-    def request(self) -> Request:
+    def request(self) -> HubRequest:
         """For the messages of errors."""
-        return Request(f"{self.key}={self.path}", "set data.path to files on this disk", DataError)
+        return HubRequest(f"{self.key}={self.path}", "set data.path to files on this disk", DataError)
 
 
 def source_of_scheme(path: str) -> str | None:
@@ -45,7 +45,7 @@ def source_of_scheme(path: str) -> str | None:
     return SCHEMES.get(match[1]) if match else None
 
 
-def find_place(config: Config, split: Split, source: str, *, may_be_overridden: bool = True) -> Place:
+def find_place(config: Config, split: Split, source: str, *, may_be_overridden: bool = True) -> RemoteLocation:
     """Which dataset, and which split of it.
 
     Args:
@@ -73,7 +73,7 @@ def find_place(config: Config, split: Split, source: str, *, may_be_overridden: 
             f"{key}={given} is no dataset of data.source={source}; set {_EXAMPLES[source]}", code="wrong_scheme"
         )
     name, _, revision = (match[2] if match else given).partition("@")
-    return Place(
+    return RemoteLocation(
         key=key,
         path=given,
         name=name,
@@ -83,7 +83,7 @@ def find_place(config: Config, split: Split, source: str, *, may_be_overridden: 
     )
 
 
-def no_such_split(place: Place, split: Split, splits: object) -> DataError:
+def no_such_split(place: RemoteLocation, split: Split, splits: object) -> DataError:
     """The error for a split that the dataset does not have."""
     remedy = f"name one of them with data.{split}_split"
     if split == "test":

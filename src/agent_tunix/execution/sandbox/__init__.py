@@ -30,7 +30,7 @@ from agent_tunix.execution.isolation.requirements import unavailable
 from agent_tunix.execution.sandbox.child import LOCKED
 from agent_tunix.visible_text import one_line
 
-__all__ = ["Run", "run_program"]
+__all__ = ["ProgramRun", "run_program"]
 
 # The modules of this package are imported without the packages around them, which would load much.
 BOOT = """
@@ -47,7 +47,7 @@ _MOST_OUTPUT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProgramRun:
     """Result of a program.
 
     Attributes:
@@ -65,7 +65,7 @@ class Run:
 
 def run_program(
     code: str, *, stdin: str = "", checks: Sequence[str] = (), timeout_s: float = 5.0, memory_mb: int = 256
-) -> Run:
+) -> ProgramRun:
     """Run a Python program and then, in another process that can call its functions, some checks.
 
     Args:
@@ -183,7 +183,7 @@ class _Child:
         return rest
 
 
-def _judge(program: _Child, tests: _Child, num_checks: int, timed_out: bool) -> Run:
+def _judge(program: _Child, tests: _Child, num_checks: int, timed_out: bool) -> ProgramRun:
     program.reports(timed_out)
     reported = tests.reports(timed_out)
     passed = {int(line.split()[1]) for line in reported if num_checks and line.startswith("passed ")}
@@ -195,6 +195,6 @@ def _judge(program: _Child, tests: _Child, num_checks: int, timed_out: bool) -> 
         problem = f"it was ended ({program.status})"
     elif not ended and not problem:
         problem = f"it was ended ({tests.status})"
-    return Run(
+    return ProgramRun(
         ended and not timed_out, program.printed, tuple(i in passed for i in range(num_checks)), one_line(problem)
     )

@@ -41,7 +41,7 @@ class Lost(BaseException):
     """The program's process has ended, or has sent what is no answer."""
 
 
-class Client:
+class ProgramClient:
     """Asks the program's process.
 
     Args:
@@ -266,7 +266,7 @@ class Remote:
 
     __slots__ = ("__client", "__mutable", "__place", "__plain")
 
-    def __init__(self, client: Client, place: int, plain: Any, mutable: bool) -> None:
+    def __init__(self, client: ProgramClient, place: int, plain: Any, mutable: bool) -> None:
         for name, value in (("client", client), ("place", place), ("plain", plain), ("mutable", mutable)):
             object.__setattr__(self, f"_Remote__{name}", value)
 

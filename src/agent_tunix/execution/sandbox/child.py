@@ -82,11 +82,11 @@ def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
 
 def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
     """Run the tests of a program that runs in another process."""
-    from agent_tunix.execution.sandbox.checker import Client, Lost
+    from agent_tunix.execution.sandbox.checker import Lost, ProgramClient
     from agent_tunix.execution.sandbox.exchange import Line
     from agent_tunix.execution.sandbox.names import TEST_FILE, Names
 
-    client = Client(Line(*line))
+    client = ProgramClient(Line(*line))
     try:
         names, imported, problem = client.greet()
     except Lost as error:

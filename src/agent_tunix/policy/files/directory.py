@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.hubs import google_storage, huggingface, kaggle
-from agent_tunix.hubs.request import Request
+from agent_tunix.hubs.request import HubRequest
 from agent_tunix.policy.files.location import Location, parse_location
 from agent_tunix.policy.files.model_files import check_files, check_weights, choose_files, is_whole
 
@@ -114,8 +114,8 @@ def _has_all(directory: Path) -> bool:
     return is_whole(directory) and (directory / "tokenizer.json").is_file()
 
 
-def _request(location: Location) -> Request:
-    return Request(f"model.path={location}", "set model.path to a model directory on this disk", ModelError)
+def _request(location: Location) -> HubRequest:
+    return HubRequest(f"model.path={location}", "set model.path to a model directory on this disk", ModelError)
 
 
 def _advice(path: str) -> str:

@@ -23,7 +23,7 @@ FAULTS = (Exception, SystemExit, GeneratorExit)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CallSettings:
     """How the configuration has rewards called.
 
     Attributes:
@@ -75,13 +75,13 @@ class Convention(abc.ABC):
         given: Any,
         name: str,
         args: Mapping[str, Any] | None = None,
-        settings: Settings | None = None,
+        settings: CallSettings | None = None,
         recipe: RewardRecipe | None = None,
     ) -> None:
         self.given = given
         self.name = name
         self.args = dict(args or {})
-        self.settings = settings or Settings()
+        self.settings = settings or CallSettings()
         self.recipe = recipe
         self.target = Target(given, self.args, name)
         self.calls = self._make_calls()
@@ -189,7 +189,7 @@ class Convention(abc.ABC):
         recipe = replace(self.recipe, name=name, args=merged) if self.recipe else None
         return type(self)(self.given, name, merged, self.settings, recipe)
 
-    def configured(self, settings: Settings, recipe: RewardRecipe | None) -> Self:
+    def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
         """The same reward, called as the configuration has it."""
         return type(self)(self.given, self.name, self.args, settings, recipe)
 

@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_tunix.errors import RewardSignatureError
-from agent_tunix.rewards.conventions.base import Convention, Settings
+from agent_tunix.rewards.conventions.base import CallSettings, Convention
 from agent_tunix.rewards.conventions.environment import GROUP, SINGLE, EnvironmentReward
 from agent_tunix.rewards.conventions.miles import MilesReward
-from agent_tunix.rewards.conventions.plain import RESPONSE_NAMES, RewardFunction
+from agent_tunix.rewards.conventions.plain import RESPONSE_NAMES, PlainReward
 from agent_tunix.rewards.conventions.target import Call, Target
 from agent_tunix.rewards.conventions.trl import BATCH_NAMES, TrlReward
 from agent_tunix.rewards.recipe import RewardRecipe
 
 CONVENTIONS: Mapping[str, type[Convention]] = {
-    kind.convention: kind for kind in (RewardFunction, TrlReward, MilesReward, EnvironmentReward)
+    kind.convention: kind for kind in (PlainReward, TrlReward, MilesReward, EnvironmentReward)
 }
 
 
@@ -32,7 +32,7 @@ def adapt(
     given: Any,
     name: str,
     args: Mapping[str, Any] | None = None,
-    settings: Settings | None = None,
+    settings: CallSettings | None = None,
     recipe: RewardRecipe | None = None,
 ) -> Convention:
     """The reward that a function, object or class is, whatever convention it was written in.
@@ -48,7 +48,7 @@ def adapt(
         RewardSignatureError: It can be called in none of the conventions, or in several.
         RewardError: `args` names a parameter that it lacks.
     """
-    settings = settings or Settings()
+    settings = settings or CallSettings()
     return CONVENTIONS[detect(given, name, settings.convention)](given, name, args, settings, recipe)
 
 

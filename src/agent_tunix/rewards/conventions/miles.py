@@ -33,7 +33,7 @@ EXPECTED = "a miles reward returns one number, or a dict with rewards.reward_key
 EXPECTED_GROUP = "a reward of a group returns a list of one value for each sample"
 
 
-class Status(enum.Enum):
+class MilesStatus(enum.Enum):
     """How a completion ended."""
 
     PENDING = "pending"
@@ -65,7 +65,7 @@ class MilesSample:
     response: str = ""
     label: Any = None
     metadata: dict[str, Any] = field(default_factory=dict)
-    status: Status = Status.PENDING
+    status: MilesStatus = MilesStatus.PENDING
     tokens: list[int] = field(default_factory=list)
     response_length: int = 0
     index: int | None = None
@@ -78,7 +78,7 @@ class MilesSample:
 
 
 # miles nests it in the sample: `Sample.Status.TRUNCATED`.
-MilesSample.Status = Status  # type: ignore[attr-defined]
+MilesSample.Status = MilesStatus  # type: ignore[attr-defined]
 MilesSample.__name__ = "Sample"
 
 
@@ -168,7 +168,7 @@ class MilesReward(Convention):
             response=sample.response,
             label=own_copy(sample.columns.get("answer")),
             metadata=own_copy(dict(sample.columns)),
-            status=Status.COMPLETED if sample.ended else Status.TRUNCATED,
+            status=MilesStatus.COMPLETED if sample.ended else MilesStatus.TRUNCATED,
             tokens=list(sample.tokens),
             response_length=sample.num_tokens,
             index=place if sample.index is None else sample.index,

@@ -75,7 +75,7 @@ class Arguments:
         return arguments
 
 
-class RewardFunction(Convention):
+class PlainReward(Convention):
     """A per-response function under a name, with the arguments that the configuration gave it.
 
     It returns a number, None for "not applicable", or a `Score`. Calling it scores one response as the function itself

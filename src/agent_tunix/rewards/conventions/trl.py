@@ -59,7 +59,7 @@ class TrainerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class FormTrial:
     """What came of calling a function with one sample, given as text or as messages.
 
     Attributes:
@@ -73,7 +73,7 @@ class Attempt:
     is_final: bool = False
 
     @classmethod
-    def of(cls, score: Score) -> "Attempt":
+    def of(cls, score: Score) -> "FormTrial":
         """The attempt that ended in this score."""
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
             return cls(score.detail, is_final=score.outcome is Outcome.TIMEOUT)
@@ -81,7 +81,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FormChoice:
     """What a function is given.
 
     Attributes:
@@ -118,11 +118,11 @@ class TrlReward(Convention):
         recipe = replace(self.recipe, completions=completions) if self.recipe else None
         return self.configured(replace(self.settings, completions=completions), recipe)
 
-    def probe(self, sample: Sample) -> Choice:
+    def probe(self, sample: Sample) -> FormChoice:
         """Find out whether the function takes strings or messages, by calling it here with one sample."""
         return self.choose(lambda completions: self.settled(completions)._probe_once(sample))
 
-    def choose(self, attempt: Callable[[str], Attempt]) -> Choice:
+    def choose(self, attempt: Callable[[str], FormTrial]) -> FormChoice:
         """Decide between strings and messages.
 
         Strings are tried first, and messages only where the function cannot take strings, or has nothing but 0 for
@@ -134,21 +134,21 @@ class TrlReward(Convention):
         """
         text = attempt("text")
         if text.is_final:
-            return Choice("text", f"trying it decided nothing: {text.refusal}", is_guess=True)
+            return FormChoice("text", f"trying it decided nothing: {text.refusal}", is_guess=True)
         if not text.refusal and text.value:
-            return Choice("text", "it takes text")
+            return FormChoice("text", "it takes text")
         messages = attempt("messages")
         if text.refusal and messages.refusal:
             reason = f"it took neither text ({text.refusal}) nor messages ({messages.refusal})"
-            return Choice("text", reason, is_guess=True)
+            return FormChoice("text", reason, is_guess=True)
         if text.refusal:
-            return Choice("messages", f"it takes messages and no text ({text.refusal})")
+            return FormChoice("messages", f"it takes messages and no text ({text.refusal})")
         if messages.value:
             reason = f"it takes both, but for the same completion it has {text.value} as text and {messages.value:g} as"
-            return Choice("text", f"{reason} messages", is_guess=True)
-        return Choice("text", "it takes text")
+            return FormChoice("text", f"{reason} messages", is_guess=True)
+        return FormChoice("text", "it takes text")
 
-    def settle(self, choice: Choice) -> None:
+    def settle(self, choice: FormChoice) -> None:
         """Give this reward `text` or `messages` from now on, and say so."""
         self.settings = replace(self.settings, completions=choice.completions)
         if self.recipe is not None:
@@ -159,7 +159,7 @@ class TrlReward(Convention):
         else:
             logger.info("%s (rewards.completions)", text)
 
-    def _probe_once(self, sample: Sample) -> Attempt:
+    def _probe_once(self, sample: Sample) -> FormTrial:
         try:
             with served_imports():
                 if self.is_async:
@@ -167,8 +167,8 @@ class TrlReward(Convention):
                 else:
                     (score,) = self._evaluate([sample], 0)
         except FAULTS as error:
-            return Attempt(describe_fault(error, self._file))
-        return Attempt.of(score)
+            return FormTrial(describe_fault(error, self._file))
+        return FormTrial.of(score)
 
     def _manner(self) -> str:
         return "trl" if self.completions == "auto" else f"trl, completions as {self.completions}"

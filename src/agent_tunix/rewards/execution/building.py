@@ -1,7 +1,7 @@
 """Build a reward from its recipe."""
 
 from agent_tunix.rewards.calling import Reward
-from agent_tunix.rewards.conventions import Settings
+from agent_tunix.rewards.conventions import CallSettings
 from agent_tunix.rewards.finding import Finder
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.uploaded import build_uploaded
@@ -13,7 +13,7 @@ def build_reward(recipe: RewardRecipe) -> Reward:
     Raises:
         RewardError: The reward cannot be found or loaded here.
     """
-    settings = Settings(recipe.convention, recipe.completions, recipe.reward_key)
+    settings = CallSettings(recipe.convention, recipe.completions, recipe.reward_key)
     if recipe.uploaded is not None:
         reward: Reward = build_uploaded(recipe.uploaded, recipe.name, settings).bind(recipe.name, recipe.args)
     else:

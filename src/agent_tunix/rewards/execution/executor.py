@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.recipe import RewardRecipe
@@ -39,19 +38,3 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End every process and thread, and give up every descriptor; jobs not yet done are cancelled."""
-
-
-class Closing:
-    """`with` closes."""
-
-    def close(self) -> None:
-        """End it."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -6,9 +6,9 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from agent_tunix.closing import Closing
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import AsyncReward, run_calls
-from agent_tunix.rewards.execution.executor import Closing
 from agent_tunix.rewards.sample import Sample, Score
 
 logger = logging.getLogger("agent_tunix.rewards")

@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError, SandboxUnavailableError
-from agent_tunix.rewards.execution.executor import Closing, Job
+from agent_tunix.rewards.execution.executor import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.supervision import Supervisor
 from agent_tunix.rewards.recipe import RewardRecipe

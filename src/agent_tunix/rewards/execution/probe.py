@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from agent_tunix.rewards.conventions.trl import Attempt, TrlReward
+from agent_tunix.rewards.conventions.trl import FormTrial, TrlReward
 from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.recipes import is_uploaded
@@ -67,9 +67,9 @@ def choose_completions(reward: TrlReward, sample: Sample, executor: Executor) ->
     reward.settle(reward.choose(partial(_try, executor, reward, sample)))
 
 
-def _try(executor: Executor, reward: TrlReward, sample: Sample, completions: str) -> Attempt:
+def _try(executor: Executor, reward: TrlReward, sample: Sample, completions: str) -> FormTrial:
     """What comes of it in a worker."""
     assert reward.recipe is not None
     recipe = replace(reward.recipe, completions=completions)
     (score,) = executor.submit(Job(recipe, [sample], [(0,)], reward.is_async)).result()
-    return Attempt.of(score)
+    return FormTrial.of(score)

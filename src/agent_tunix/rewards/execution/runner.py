@@ -7,12 +7,13 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
+from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.answers.verifiers import VERIFIERS
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution.calls import divide_into_calls
 from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, failed_scores
-from agent_tunix.rewards.execution.executor import Closing, Executor, Job
+from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.inline import EventLoopThread
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.recipes import is_builtin, is_uploaded, recipe_of
@@ -29,7 +30,7 @@ AnyReward = TypeVar("AnyReward", bound=Reward)
 
 
 @runtime_checkable
-class Opened(Protocol):
+class RunningReward(Protocol):
     """A reward that holds something from the beginning of a run to its end."""
 
     def open(self) -> None:
@@ -87,7 +88,9 @@ class Runner(Closing, Generic[AnyReward]):
                     self._settings.execution,
                     reward.describe(),
                 )
-            if isinstance(reward, Opened):  # a reward model, which is loaded now, so that it fails before training does
+            if isinstance(
+                reward, RunningReward
+            ):  # a reward model, which is loaded now, so that it fails before training does
                 reward.open()
                 self._models.callback(reward.close)
             return reward  # a judge, which has time limits, slots and a budget of its own, or a reward model

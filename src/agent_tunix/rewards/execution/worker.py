@@ -99,7 +99,7 @@ class Isolation:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerPlace:
     """Where a worker is isolated.
 
     Attributes:
@@ -133,7 +133,7 @@ class Chunk:
 
 
 def main(
-    connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: Place | None = None
+    connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: WorkerPlace | None = None
 ) -> NoReturn:
     """Work until the connection closes.
 
@@ -162,7 +162,7 @@ def main(
 
 
 class _Worker:
-    def __init__(self, connection: socket.socket, output: int, limits: WorkerLimits, place: Place | None) -> None:
+    def __init__(self, connection: socket.socket, output: int, limits: WorkerLimits, place: WorkerPlace | None) -> None:
         self._connection = connection
         self._process = os.getpid()
         self._limits = limits
@@ -185,7 +185,7 @@ class _Worker:
             case Chunk(share=int(share)):
                 self._work_concurrently(message, share)
 
-    def isolate(self, place: Place, keep: list[int]) -> None:
+    def isolate(self, place: WorkerPlace, keep: list[int]) -> None:
         """Give up all that code of others must not have; where that fails, say so and end."""
         isolation = place.isolation
         limits = isolation.limits()

@@ -49,7 +49,7 @@ class Receipt:
 
 
 @dataclass(slots=True)
-class Tally:
+class JudgeTally:
     """Receipts added up."""
 
     verdicts: int = 0
@@ -94,8 +94,8 @@ class Totals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._all = Tally()
-        self._step = Tally()
+        self._all = JudgeTally()
+        self._step = JudgeTally()
 
     def add(self, receipt: Receipt, *, failed: bool) -> None:
         """Count one verdict, or the failure to get it."""
@@ -111,5 +111,5 @@ class Totals:
     def take_step(self) -> dict[str, float]:
         """What it took since this was last called."""
         with self._lock:
-            step, self._step = self._step, Tally()
+            step, self._step = self._step, JudgeTally()
         return step.metrics()

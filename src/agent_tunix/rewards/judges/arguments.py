@@ -7,7 +7,7 @@ from typing import Any
 from agent_tunix.errors import RewardError
 
 
-class Arguments:
+class JudgeArguments:
     """What is left of a judge's arguments; each `take_…` checks one and removes it.
 
     Args:

@@ -14,7 +14,7 @@ from agent_tunix.rewards.judges.accounts import Receipt, Totals
 from agent_tunix.rewards.judges.cache import ReplyCache, cache_key
 from agent_tunix.rewards.judges.endpoint import Endpoint
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
-from agent_tunix.rewards.judges.limits import Budget, Timing
+from agent_tunix.rewards.judges.limits import JudgeBudget, Timing
 from agent_tunix.rewards.judges.pools import Pool
 from agent_tunix.rewards.judges.prompts import Message
 from agent_tunix.rewards.judges.settings import EndpointSettings
@@ -50,7 +50,7 @@ class Asker:
         self.settings = settings
         self.totals = Totals()
         self._cache = ReplyCache(settings.cache)
-        self._endpoint = Endpoint(settings, pool, Budget(settings.max_requests, settings.max_cost), timing)
+        self._endpoint = Endpoint(settings, pool, JudgeBudget(settings.max_requests, settings.max_cost), timing)
         self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
         self._lock = threading.Lock()
 

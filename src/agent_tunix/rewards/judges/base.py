@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureError
-from agent_tunix.rewards.conventions import Settings
+from agent_tunix.rewards.conventions import CallSettings
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.judges.accounts import Receipt
-from agent_tunix.rewards.judges.arguments import Arguments
+from agent_tunix.rewards.judges.arguments import JudgeArguments
 from agent_tunix.rewards.judges.faults import JudgeFault
 from agent_tunix.rewards.judges.limits import Timing
 from agent_tunix.rewards.judges.pools import Pool, join_pool
@@ -78,7 +78,7 @@ class Judge(abc.ABC):
         self.name = name
         self.args = dict(args or {})
         self.endpoint: EndpointSettings | None = None
-        self.settings = Settings()
+        self.settings = CallSettings()
         self.recipe: RewardRecipe | None = None
         self.columns: tuple[str, ...] = ()
         self._timing = timing or Timing()
@@ -88,7 +88,7 @@ class Judge(abc.ABC):
             self._configure()
 
     @abc.abstractmethod
-    def _read_own(self, arguments: Arguments) -> None:
+    def _read_own(self, arguments: JudgeArguments) -> None:
         """Take the arguments that are this judge's own."""
 
     @abc.abstractmethod
@@ -168,7 +168,7 @@ class Judge(abc.ABC):
         bound.recipe = replace(self.recipe, name=name, args=bound.args) if self.recipe else None
         return bound
 
-    def configured(self, settings: Settings, recipe: RewardRecipe | None) -> Self:
+    def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
         """The same judge, with a recipe."""
         same = type(self)(self.name, None if self.endpoint is None else self.args, self._timing)
         same.settings, same.recipe = settings, recipe
@@ -214,7 +214,7 @@ class Judge(abc.ABC):
                 f"judge {self.name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[{self.extra}]`",
                 code="missing_dependency",
             )
-        arguments = Arguments(self.name, self.args)
+        arguments = JudgeArguments(self.name, self.args)
         self.endpoint = read_settings(arguments)
         self.columns = arguments.take_names("columns")
         self._read_own(arguments)

@@ -35,7 +35,7 @@ from agent_tunix.rewards.judges.faults import (
     TransientFault,
     UnsupportedParameter,
 )
-from agent_tunix.rewards.judges.limits import Budget, Timing
+from agent_tunix.rewards.judges.limits import JudgeBudget, Timing
 from agent_tunix.rewards.judges.pools import Pool
 from agent_tunix.rewards.judges.prompts import Message
 from agent_tunix.rewards.judges.settings import EndpointSettings
@@ -81,7 +81,7 @@ class Endpoint:
         timing: The clock and how to wait.
     """
 
-    def __init__(self, settings: EndpointSettings, pool: Pool, budget: Budget, timing: Timing) -> None:
+    def __init__(self, settings: EndpointSettings, pool: Pool, budget: JudgeBudget, timing: Timing) -> None:
         self.settings = settings
         self._pool = pool
         self._budget = budget

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_tunix.rewards.judges import verdicts
 from agent_tunix.rewards.judges.accounts import Receipt
-from agent_tunix.rewards.judges.arguments import Arguments
+from agent_tunix.rewards.judges.arguments import JudgeArguments
 from agent_tunix.rewards.judges.base import Judge, column_text, guarded, problem_of, receipt_extras
 from agent_tunix.rewards.judges.faults import MalformedVerdict
 from agent_tunix.rewards.judges.prompts import escape
@@ -41,7 +41,7 @@ class GEvalJudge(Judge):
     extra = "deepeval"
     needed_modules = ("httpx", "tenacity", "deepeval")
 
-    def _read_own(self, arguments: Arguments) -> None:
+    def _read_own(self, arguments: JudgeArguments) -> None:
         rubric = arguments.take_text("rubric")
         self.steps = arguments.take_names("steps")
         self._made_steps: list[str] = []

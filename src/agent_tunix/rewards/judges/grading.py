@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.accounts import Receipt
-from agent_tunix.rewards.judges.arguments import Arguments
+from agent_tunix.rewards.judges.arguments import JudgeArguments
 from agent_tunix.rewards.judges.base import Judge, guarded, receipt_extras
 from agent_tunix.rewards.judges.rubric import POLARITIES, read_rubric
 from agent_tunix.rewards.judges.settings import EndpointSettings
@@ -37,7 +37,7 @@ class RubricJudge(Judge):
 
     documented_with = (read_rubric, EndpointSettings)
 
-    def _read_own(self, arguments: Arguments) -> None:
+    def _read_own(self, arguments: JudgeArguments) -> None:
         rubric = arguments.take("rubric")
         if rubric is None:
             raise RewardError(

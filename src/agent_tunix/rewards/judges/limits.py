@@ -93,7 +93,7 @@ class RateLimiter:
         return start
 
 
-class Budget:
+class JudgeBudget:
     """What a judge may spend. A request is paid for at its estimate before it is sent and corrected afterwards.
 
     Args:

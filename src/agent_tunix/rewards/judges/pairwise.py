@@ -10,7 +10,7 @@ from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.judges import prompts, ranking
 from agent_tunix.rewards.judges.accounts import Receipt, Usage
-from agent_tunix.rewards.judges.arguments import Arguments
+from agent_tunix.rewards.judges.arguments import JudgeArguments
 from agent_tunix.rewards.judges.base import Judge, receipt_extras
 from agent_tunix.rewards.judges.faults import JudgeFault
 from agent_tunix.rewards.judges.ranking import Pair
@@ -73,7 +73,7 @@ class PairwiseJudge(Judge):
 
     needs_group = True
 
-    def _read_own(self, arguments: Arguments) -> None:
+    def _read_own(self, arguments: JudgeArguments) -> None:
         example = '{rubric: "Which explanation is clearer?"}'
         self.measure = arguments.require("rubric", arguments.take_text("rubric"), example)
         self.method = arguments.take_text("method", choices=ranking.METHODS) or "win_rate"

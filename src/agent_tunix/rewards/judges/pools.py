@@ -26,7 +26,7 @@ class _Waiter:
     is_let_in: bool = False
 
 
-class Gate:
+class JudgeGate:
     """At most so many inside at once, whichever event loops and threads they come from; who comes first goes first.
 
     Args:
@@ -90,7 +90,7 @@ class Pool:
     def __init__(self, timing: Timing) -> None:
         self._members: weakref.WeakKeyDictionary[object, EndpointSettings] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
-        self.gate = Gate(lambda: min(self._given("max_concurrency"), default=MAX_CONCURRENCY))
+        self.gate = JudgeGate(lambda: min(self._given("max_concurrency"), default=MAX_CONCURRENCY))
         self.limiter = RateLimiter(
             lambda: min(self._given("requests_per_minute"), default=None),
             lambda: min(self._given("tokens_per_minute"), default=None),

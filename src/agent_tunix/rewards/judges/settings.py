@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.judges.arguments import Arguments
+from agent_tunix.rewards.judges.arguments import JudgeArguments
 
 logger = logging.getLogger("agent_tunix.rewards")
 
@@ -104,7 +104,7 @@ class EndpointSettings:
         return key
 
 
-def read_settings(arguments: Arguments) -> EndpointSettings:
+def read_settings(arguments: JudgeArguments) -> EndpointSettings:
     """Take the endpoint's settings out of a judge's arguments.
 
     Raises:
@@ -143,7 +143,7 @@ def read_settings(arguments: Arguments) -> EndpointSettings:
     return settings
 
 
-def _read_url(arguments: Arguments) -> str:
+def _read_url(arguments: JudgeArguments) -> str:
     url = (arguments.take_text("base_url") or OPENAI_URL).strip().rstrip("/").removesuffix("/chat/completions")
     required = "a URL such as https://api.openai.com/v1"
     try:
@@ -167,7 +167,7 @@ def _is_openai(url: str) -> bool:
     return urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname and url.startswith("https:")
 
 
-def _read_extra_body(arguments: Arguments) -> dict[str, Any]:
+def _read_extra_body(arguments: JudgeArguments) -> dict[str, Any]:
     body = arguments.take_mapping("extra_body")
     for name in body:
         if name in _NOT_EXTRA:
@@ -175,11 +175,11 @@ def _read_extra_body(arguments: Arguments) -> dict[str, Any]:
     return body
 
 
-def _read_prices(arguments: Arguments) -> Prices | None:
+def _read_prices(arguments: JudgeArguments) -> Prices | None:
     given = arguments.take_mapping("prices")
     if not given:
         return None
-    prices = Arguments(f"{arguments.judge}.prices", given)
+    prices = JudgeArguments(f"{arguments.judge}.prices", given)
     try:
         if set(given) != {"prompt", "completion"}:
             raise RewardError("two keys are needed")
@@ -189,7 +189,7 @@ def _read_prices(arguments: Arguments) -> Prices | None:
         raise arguments.refusal("prices", given, required) from None
 
 
-def _read_cache(arguments: Arguments) -> Path | None:
+def _read_cache(arguments: JudgeArguments) -> Path | None:
     value = arguments.take("cache")
     if value is None or value is True:
         return default_cache()

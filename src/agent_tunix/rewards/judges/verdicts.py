@@ -17,7 +17,7 @@ _THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JudgeVerdict:
     """What a judge decided: a verdict and its reason for each field of the form."""
 
     labels: Mapping[str, str]
@@ -43,7 +43,7 @@ class Form:
             )
         return _object(properties)
 
-    def read(self, reply: str, code: str) -> Verdict:
+    def read(self, reply: str, code: str) -> JudgeVerdict:
         """Find the verdict in a judge's reply.
 
         Args:
@@ -66,7 +66,7 @@ class Form:
             )
         return self._verdict(own[-1])
 
-    def _verdict(self, found: Mapping[str, Any]) -> Verdict:
+    def _verdict(self, found: Mapping[str, Any]) -> JudgeVerdict:
         labels: dict[str, str] = {}
         reasons: dict[str, str] = {}
         for name, allowed in self.fields.items():
@@ -78,7 +78,7 @@ class Form:
             labels[name] = normalise_label(label)
             reason = given.get("reason", "") if isinstance(given, Mapping) else ""
             reasons[name] = str(reason)[:LONGEST_REASON].encode("utf-8", "replace").decode()
-        return Verdict(labels, reasons)
+        return JudgeVerdict(labels, reasons)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

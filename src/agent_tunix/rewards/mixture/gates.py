@@ -22,7 +22,7 @@ from agent_tunix.rewards.transforms import is_number
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """Whether a component counts on one completion.
 
     Attributes:
@@ -38,13 +38,13 @@ class Verdict:
     detail: str = ""
 
 
-OPEN = Verdict(is_open=True)
+OPEN = GateVerdict(is_open=True)
 
 Parts = Mapping[str, Sequence[Score | None]]
-Verdicts = Mapping[str, Sequence[Verdict]]
+Verdicts = Mapping[str, Sequence[GateVerdict]]
 
 
-def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Verdicts) -> Verdict:
+def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Verdicts) -> GateVerdict:
     """Decide the gate of a component on one completion.
 
     Args:
@@ -60,7 +60,7 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
     for name, least in requires.items():
         verdict, part = verdicts[name][index], parts[name][index]
         if verdict.is_shut:
-            return Verdict(False, True, detail=f"gate shut: that of {name} is")
+            return GateVerdict(False, True, detail=f"gate shut: that of {name} is")
         if verdict.is_open and part is None:
             raise RewardError(
                 f"component {name!r} was not computed on completion {index}, and a gate asks for it",
@@ -68,10 +68,12 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
             )
         if verdict.is_open and part is not None and part.value is not None:
             if part.value < least:
-                return Verdict(False, True, detail=f"gate shut: {name} {part.value:g} < {least:g}")
+                return GateVerdict(False, True, detail=f"gate shut: {name} {part.value:g} < {least:g}")
         elif undecided is None or undecided.outcome is Outcome.NOT_APPLICABLE:
-            reason: Score | Verdict = part if verdict.is_open and part is not None else verdict
-            undecided = Verdict(False, outcome=reason.outcome, detail=f"its gate asks for {name!r}: {reason.detail}")
+            reason: Score | GateVerdict = part if verdict.is_open and part is not None else verdict
+            undecided = GateVerdict(
+                False, outcome=reason.outcome, detail=f"its gate asks for {name!r}: {reason.detail}"
+            )
     return undecided or OPEN
 
 

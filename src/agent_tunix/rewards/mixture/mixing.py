@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.advantages import compute_advantages
 from agent_tunix.rewards.calling import Reward
-from agent_tunix.rewards.mixture.gates import OPEN, Parts, Verdict, Verdicts, decide, order_of
+from agent_tunix.rewards.mixture.gates import OPEN, GateVerdict, Parts, Verdicts, decide, order_of
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route
 from agent_tunix.rewards.mixture.schedules import Schedule, Weight, may_train, weight_at
 from agent_tunix.rewards.mixture.totals import (
@@ -145,7 +145,7 @@ class Mixture:
         if not samples:
             return []
         parts: dict[str, list[Score | None]] = {}
-        verdicts: dict[str, list[Verdict]] = {}
+        verdicts: dict[str, list[GateVerdict]] = {}
         waiting = self._in_order()
         while waiting:
             ready = [component for component in waiting if parts.keys() >= component.requires.keys()]
@@ -178,7 +178,7 @@ class Mixture:
         Raises:
             RewardError: A component has no score of a sample on which it counts.
         """
-        verdicts: dict[str, list[Verdict]] = {}
+        verdicts: dict[str, list[GateVerdict]] = {}
         for component in self._in_order():
             name = component.name
             verdicts[name] = _decide_all(component, samples, parts, verdicts)
@@ -317,7 +317,7 @@ class Mixture:
         return "\n".join(component.describe() for component in self.components)
 
 
-def _decide_all(component: Component, samples: Sequence[Sample], parts: Parts, verdicts: Verdicts) -> list[Verdict]:
+def _decide_all(component: Component, samples: Sequence[Sample], parts: Parts, verdicts: Verdicts) -> list[GateVerdict]:
     """Whether a component counts on each sample: first its route, then its gate."""
     if not component.route.wanted and not component.requires:
         return [OPEN] * len(samples)
@@ -325,13 +325,13 @@ def _decide_all(component: Component, samples: Sequence[Sample], parts: Parts, v
     for index, sample in enumerate(samples):
         obstacle = component.route.obstacle(sample.columns)
         if obstacle is not None:
-            decided.append(Verdict(False, detail=obstacle))
+            decided.append(GateVerdict(False, detail=obstacle))
         else:
             decided.append(decide(component.requires, index, parts, verdicts))
     return decided
 
 
-def _said(known: Parts, name: str, verdicts: Sequence[Verdict]) -> list[Score | None] | None:
+def _said(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Score | None] | None:
     """What a component is known to say, if nothing of it is missing where it counts."""
     said = known.get(name)
     if said is None or any(verdict.is_open and part is None for part, verdict in zip(said, verdicts, strict=True)):

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_tunix.rewards.mixture.gates import Verdict
+from agent_tunix.rewards.mixture.gates import GateVerdict
 from agent_tunix.rewards.sample import LARGEST_VALUE, Outcome, Score, Term
 from agent_tunix.rewards.transforms import Transform, apply_transforms
 
@@ -32,7 +32,7 @@ FAILURES = frozenset({Outcome.ERROR, Outcome.TIMEOUT, Outcome.BAD_REFERENCE})
 def make_terms(
     weight: float,
     scores: Sequence[Score | None],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[GateVerdict],
     transforms: Sequence[Transform],
     groups: Sequence[int],
 ) -> list[Term]:
@@ -70,11 +70,11 @@ def make_terms(
     ]
 
 
-def _raw(score: Score | None, verdict: Verdict) -> float:
+def _raw(score: Score | None, verdict: GateVerdict) -> float:
     return math.nan if score is None or score.value is None or not verdict.is_open else score.value
 
 
-def _term(weight: float, score: Score | None, verdict: Verdict, raw: float, value: float) -> Term:
+def _term(weight: float, score: Score | None, verdict: GateVerdict, raw: float, value: float) -> Term:
     if verdict.is_shut:
         return Term(weight, 0.0, Outcome.NOT_APPLICABLE, gate_shut=True, detail=verdict.detail)
     if score is None or not verdict.is_open:

@@ -20,7 +20,7 @@ def main() -> None:
     os.dup2(2, 1)
     settings = json.loads(sys.stdin.readline())
     try:
-        model = Model(settings)
+        model = ScoringModel(settings)
     except Exception as error:  # whatever transformers, torch or the hub raise
         _say(answers, {"refused": _describe(error)})
         return
@@ -31,7 +31,7 @@ def main() -> None:
         _say(answers, "done")
 
 
-class Model:
+class ScoringModel:
     """A sequence-classification model with its tokenizer.
 
     Args:

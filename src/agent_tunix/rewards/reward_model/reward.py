@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.conventions import Settings
+from agent_tunix.rewards.conventions import CallSettings
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.reward_model.process import ModelProcess, ProcessGoneError
 from agent_tunix.rewards.reward_model.settings import ModelSettings, read_settings
@@ -67,7 +67,7 @@ class RewardModel:
     def __init__(self, name: str, args: Mapping[str, Any] | None = None) -> None:
         self.name = name
         self.args = dict(args or {})
-        self.settings = Settings()
+        self.settings = CallSettings()
         self.recipe: RewardRecipe | None = None
         self.model: ModelSettings | None = None if args is None else read_settings(name, self.args)
         self._process: ModelProcess | None = None
@@ -146,7 +146,7 @@ class RewardModel:
         bound.recipe = replace(self.recipe, name=name, args=bound.args) if self.recipe else None
         return bound
 
-    def configured(self, settings: Settings, recipe: RewardRecipe | None) -> Self:
+    def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
         """The same reward, with a recipe."""
         same = type(self)(self.name, None if self.model is None else self.args)
         same.settings, same.recipe = settings, recipe

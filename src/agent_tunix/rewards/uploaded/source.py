@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.conventions import Convention, Settings, adapt
+from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.recipe import RewardRecipe, UploadedSource
 from agent_tunix.rewards.shims import served_imports
@@ -26,7 +26,7 @@ _FUNCTION = "reward"
 Fetch = Callable[[str], UploadedSource | None]
 
 
-def adapt_uploaded(source: UploadedSource, name: str, settings: Settings, recipe: RewardRecipe) -> Convention:
+def adapt_uploaded(source: UploadedSource, name: str, settings: CallSettings, recipe: RewardRecipe) -> Convention:
     """The reward that an uploaded file is; nothing of it runs here, and calling it here is an error.
 
     Args:
@@ -69,7 +69,7 @@ def uploaded_imports_of(reward: object) -> tuple[str, ...]:
     return tuple(getattr(getattr(reward, "given", None), "uploaded_imports", ()))
 
 
-def build_uploaded(source: UploadedSource, name: str, settings: Settings) -> Convention:
+def build_uploaded(source: UploadedSource, name: str, settings: CallSettings) -> Convention:
     """The uploaded reward itself: runs the file. For workers alone.
 
     Raises:

@@ -13,7 +13,7 @@ from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.answers import Json
 from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.state import service_of
-from agent_tunix.service.trying import Row, cannot_be_tried, check_size
+from agent_tunix.service.trying import TrialRow, cannot_be_tried, check_size
 
 _DEEPEST = 20
 _LONGEST_NUMBER = 200
@@ -30,7 +30,7 @@ async def try_function(
     record = await service.calls.read(functions.get, id)
     content = await service.calls.read(functions.source, id)
     rows = [
-        Row(row.prompt, row.completions, row.columns | ({} if row.answer is None else {"answer": row.answer}))
+        TrialRow(row.prompt, row.completions, row.columns | ({} if row.answer is None else {"answer": row.answer}))
         for row in body.rows
     ]
     check_size(rows, service.settings.tries)

@@ -19,7 +19,7 @@ from agent_tunix.service.api.tries import score_data
 from agent_tunix.service.inspector.errors import wants_page
 from agent_tunix.service.inspector.function_pages import (
     EXPECTED,
-    Opened,
+    OpenedFunction,
     as_problem,
     key_of,
     open_function,
@@ -33,7 +33,7 @@ from agent_tunix.service.inspector.showing import place_of
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying import ReplayRequest, Review, StepRange, sha256_of
 from agent_tunix.service.state import service_of
-from agent_tunix.service.trying import Row, check_size
+from agent_tunix.service.trying import TrialRow, check_size
 from agent_tunix.tracking.report.sampling import cut
 
 _MOST = 500
@@ -51,7 +51,7 @@ class TriedCompletion:
     more: str
 
 
-async def try_source(request: Request, opened: Opened, form: FormData) -> dict[str, Any]:
+async def try_source(request: Request, opened: OpenedFunction, form: FormData) -> dict[str, Any]:
     """Score the completions that were typed."""
     service = service_of(request)
     await _review(request, opened, form)
@@ -61,7 +61,7 @@ async def try_source(request: Request, opened: Opened, form: FormData) -> dict[s
     columns = _columns(text_of(form, "columns"))
     if answer := text_of(form, "answer"):
         columns["answer"] = answer
-    row = Row(text_of(form, "prompt"), texts, columns)
+    row = TrialRow(text_of(form, "prompt"), texts, columns)
     check_size([row], service.settings.tries)
     tried = await service.tries.run(opened.as_uploaded(_bytes_of(form)), [row])
     scores = [_tried(text, score) for text, score in zip(texts, tried.scores[0], strict=True)]
@@ -97,7 +97,7 @@ def _bytes_of(form: FormData) -> bytes:
     return source_of(form).encode("utf-8", "replace")
 
 
-async def replay_source(request: Request, opened: Opened, form: FormData) -> dict[str, Any]:
+async def replay_source(request: Request, opened: OpenedFunction, form: FormData) -> dict[str, Any]:
     """Score a run's stored completions, and show the difference of the sources."""
     service = service_of(request)
     review = await _review(request, opened, form)
@@ -133,12 +133,12 @@ def _number(form: FormData, name: str) -> int | None:
     return int(text)
 
 
-async def review_source(request: Request, opened: Opened, form: FormData) -> dict[str, Any]:
+async def review_source(request: Request, opened: OpenedFunction, form: FormData) -> dict[str, Any]:
     """Show the difference of the sources."""
     return {"review": await _review(request, opened, form)}
 
 
-async def _review(request: Request, opened: Opened, form: FormData) -> Review:
+async def _review(request: Request, opened: OpenedFunction, form: FormData) -> Review:
     return await service_of(request).reviews.run(opened.text, source_of(form), opened.record.format)
 
 
@@ -160,7 +160,7 @@ async def save(request: Request, id: str) -> Response:
     return RedirectResponse(f"{PATH}/{made.id}?new=1", 303)
 
 
-Work = Callable[[Request, Opened, FormData], Awaitable[dict[str, Any]]]
+Work = Callable[[Request, OpenedFunction, FormData], Awaitable[dict[str, Any]]]
 
 
 def _editing(work: Work, template: str) -> Callable[[Request, str], Awaitable[Response]]:
@@ -182,7 +182,7 @@ def _editing(work: Work, template: str) -> Callable[[Request, str], Awaitable[Re
     return answer
 
 
-async def _refuse(request: Request, opened: Opened, form: FormData, error: Exception) -> Response:
+async def _refuse(request: Request, opened: OpenedFunction, form: FormData, error: Exception) -> Response:
     problem = as_problem(error)
     if not wants_page(request.scope):
         raise problem from error

@@ -17,7 +17,7 @@ from agent_tunix.service.replaying import normalise
 from agent_tunix.service.runs.summary import RunSummary
 from agent_tunix.service.state import Service, service_of
 from agent_tunix.service.trying import cannot_be_tried
-from agent_tunix.store import Key, Page, RewardFunction
+from agent_tunix.store import Key, Page, RewardFunctionRecord
 
 _RUNS_OFFERED = 100
 _BOXES = 3
@@ -27,7 +27,7 @@ EXPECTED = (Problem, StoreRequestError, RewardError)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedFunction:
     """A reward function that a page shows.
 
     Attributes:
@@ -39,10 +39,10 @@ class Opened:
         is_mine: Whether that is the key of who looks.
     """
 
-    record: RewardFunction
+    record: RewardFunctionRecord
     text: str
     content: bytes
-    versions: Page[RewardFunction]
+    versions: Page[RewardFunctionRecord]
     owner: str
     is_mine: bool
 
@@ -61,7 +61,7 @@ def key_of(request: Request) -> Key:
     return session.key
 
 
-async def open_function(request: Request, id: str) -> Opened:
+async def open_function(request: Request, id: str) -> OpenedFunction:
     """Read a function from the store.
 
     Raises:
@@ -71,7 +71,7 @@ async def open_function(request: Request, id: str) -> Opened:
     functions = service.store.reward_functions
     record = await service.calls.read(functions.get, id)
     content = await service.calls.read(functions.source, id)
-    return Opened(
+    return OpenedFunction(
         record,
         normalise(content.decode("utf-8-sig", "replace")),
         content,
@@ -81,7 +81,7 @@ async def open_function(request: Request, id: str) -> Opened:
     )
 
 
-async def owners(service: Service, functions: Sequence[RewardFunction]) -> dict[str, str]:
+async def owners(service: Service, functions: Sequence[RewardFunctionRecord]) -> dict[str, str]:
     """Id → name of the keys to which functions belong."""
     names = {}
     for id in {function.owner_id for function in functions}:
@@ -94,7 +94,7 @@ async def owners(service: Service, functions: Sequence[RewardFunction]) -> dict[
 
 async def show_function(
     request: Request,
-    opened: Opened,
+    opened: OpenedFunction,
     status: int = 200,
     problem: str = "",
     given: FormData | None = None,

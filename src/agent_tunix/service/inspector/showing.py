@@ -16,7 +16,7 @@ _ROLLOUT_ID = re.compile(r"(\d{1,9})_(\d{1,9})_(\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A part of a text.
 
     Attributes:
@@ -74,7 +74,7 @@ class Shown:
     anchor: str
     prompt: str
     reference: str | None
-    response: Sequence[Piece]
+    response: Sequence[TextPiece]
     found: str | None
     parts: Sequence[Part]
     more: str
@@ -114,7 +114,7 @@ def place_of(rollout_id: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def pieces(text: str, query: str = "") -> Iterator[Piece]:
+def pieces(text: str, query: str = "") -> Iterator[TextPiece]:
     """A response in parts: the answer that verifiers extract, what was searched for, and what lies between."""
     marks = [(start, end, "hit") for start, end in _hits(text, query)]
     answer = answer_span(text)
@@ -125,11 +125,11 @@ def pieces(text: str, query: str = "") -> Iterator[Piece]:
     done = 0
     for start, end, kind in marks:
         if start > done:
-            yield Piece(text[done:start])
-        yield Piece(text[start:end], "answer" if kind == "answer" else "hit")
+            yield TextPiece(text[done:start])
+        yield TextPiece(text[start:end], "answer" if kind == "answer" else "hit")
         done = end
     if done < len(text):
-        yield Piece(text[done:])
+        yield TextPiece(text[done:])
 
 
 def answer_span(response: str) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.rewards import Outcome, Score
 from agent_tunix.service.replaying.stored_reward import Counterpart
-from agent_tunix.workbench.replay import Comparison, ReplayedStep
+from agent_tunix.workbench.replay import ReplayComparison, ReplayedStep
 from agent_tunix.workbench.replay.comparing import spearman
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ class Replayed:
     is_all: bool
     in_time: bool
     values: ValueChange
-    totals: Comparison
+    totals: ReplayComparison
     reordered_groups: int
     prompts: Mapping[str, str]
     problems: tuple[str, ...]

@@ -26,7 +26,7 @@ _VIEWS = 64
 
 
 @dataclass(frozen=True)
-class FoundRun:
+class IndexedRun:
     """A run's directory.
 
     Attributes:
@@ -60,7 +60,7 @@ class RunIndex:
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = [root.resolve() for root in roots]
         self._lock = threading.Lock()
-        self._found: dict[str, FoundRun] = {}
+        self._found: dict[str, IndexedRun] = {}
         self._looked_at = -_LOOK_AGAIN_S
         self._summaries: dict[str, tuple[object, RunSummary]] = {}
         self._views: OrderedDict[str, RunView] = OrderedDict()
@@ -108,14 +108,14 @@ class RunIndex:
         """
         return self._summary(self._find(id))
 
-    def _find(self, id: str) -> FoundRun:
+    def _find(self, id: str) -> IndexedRun:
         run = self._look().get(id)
         # Since it was found, a link may have been put in the place of a directory on the way to it.
         if run is None or plain_status(run.root / "config.yaml") is None:
             raise Problem(404, "run_not_found", "there is no run of this id", "id")
         return run
 
-    def _summary(self, run: FoundRun) -> RunSummary:
+    def _summary(self, run: IndexedRun) -> RunSummary:
         names = ("config.yaml", "metrics.jsonl", "status.json")
         try:
             with opened_directory(run.root) as directory:
@@ -130,7 +130,7 @@ class RunIndex:
             self._summaries[run.id] = known
         return known[1]
 
-    def _look(self) -> dict[str, FoundRun]:
+    def _look(self) -> dict[str, IndexedRun]:
         """Id → run, newest first; at most two seconds old."""
         with self._lock:
             if time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
@@ -145,7 +145,7 @@ class RunIndex:
             return self._found
 
 
-def _walk(root: Path) -> Iterator[FoundRun]:
+def _walk(root: Path) -> Iterator[IndexedRun]:
     """The runs under a directory; what lies in a run is its own."""
     waiting = [(root, 0)]
     looked_at = 0
@@ -157,7 +157,7 @@ def _walk(root: Path) -> Iterator[FoundRun]:
                 config = status_in(directory, "config.yaml")
                 if config and (status_in(directory, "metrics.jsonl") or status_in(directory, "status.json")):
                     name = path.relative_to(root).as_posix()
-                    yield FoundRun(_id_of(path), root.name if name == "." else name, path, config.st_mtime_ns)
+                    yield IndexedRun(_id_of(path), root.name if name == "." else name, path, config.st_mtime_ns)
                 elif depth < _DEEPEST:
                     with os.scandir(directory) as entries:
                         inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_tunix.config.stored import load_plain_yaml
 from agent_tunix.service.runs.files import is_step, open_plain, parse_object, plain_status
-from agent_tunix.tracking.outcome import Outcome, RunStatus, read_outcome
+from agent_tunix.tracking.outcome import RunOutcome, RunStatus, read_outcome
 
 # Of metrics.jsonl its end, in which several rows lie.
 _TAIL_BYTES = 256 * 1024
@@ -95,14 +95,14 @@ def read_config(root: Path) -> dict[str, Any] | None:
         return None
 
 
-def _outcome(root: Path) -> Outcome:
+def _outcome(root: Path) -> RunOutcome:
     for name in ("status.json", ".lock"):
         path = root / name
         status = plain_status(path)
         if status is None and os.path.lexists(path):
-            return Outcome(RunStatus.UNREADABLE, detail=f"{name} is no regular file")
+            return RunOutcome(RunStatus.UNREADABLE, detail=f"{name} is no regular file")
         if status is not None and status.st_size > _MAX_STATUS_BYTES:
-            return Outcome(RunStatus.UNREADABLE, detail=f"{name} has {status.st_size:,} bytes")
+            return RunOutcome(RunStatus.UNREADABLE, detail=f"{name} has {status.st_size:,} bytes")
     return read_outcome(root, open_plain)
 
 

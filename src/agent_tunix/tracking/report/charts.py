@@ -11,7 +11,7 @@ from typing import Any
 from agent_tunix.rewards import Outcome
 from agent_tunix.tracking.report.curves import Curve, Curves, Rows
 from agent_tunix.tracking.report.heat import heat_maps
-from agent_tunix.tracking.report.pictures import Chart, Line, Pictures, Section
+from agent_tunix.tracking.report.pictures import Chart, Pictures, PlotLine, Section
 
 MAX_COMPONENTS = 40
 MAX_PAIRS = 60
@@ -128,7 +128,7 @@ class _Shop:
     def __post_init__(self) -> None:
         self._x = self.curves.steps
 
-    def line(self, label: str, metric: str, colour: int = 0, *, spread: bool = False) -> list[Line]:
+    def line(self, label: str, metric: str, colour: int = 0, *, spread: bool = False) -> list[PlotLine]:
         """A line, in a list; an empty one where the metric has no value. `spread`: band of what a point stands for."""
         curve = self.curves.get(metric)
         if curve is None:
@@ -145,7 +145,7 @@ class _Shop:
         lines = self._without_gaps("mean", mean, low.y if low else (), high.y if high else (), colour)
         return Chart(title, note, lines=lines, wide=wide)
 
-    def each(self, leaf: str) -> list[Line]:
+    def each(self, leaf: str) -> list[PlotLine]:
         """The same metric of every component."""
         return [
             line
@@ -160,14 +160,14 @@ class _Shop:
         low: Sequence[float | None],
         high: Sequence[float | None],
         colour: int,
-    ) -> list[Line]:
+    ) -> list[PlotLine]:
         """Points without a value are left out, so that a metric of every tenth step makes a line all the same."""
         there = [index for index, value in enumerate(curve.y) if value is not None]
 
         def pick(values: Sequence[Any]) -> list[Any]:
             return [values[index] for index in there] if len(values) else []
 
-        return [Line(label, pick(self._x), pick(curve.y), pick(low), pick(high), colour)]
+        return [PlotLine(label, pick(self._x), pick(curve.y), pick(low), pick(high), colour)]
 
 
 def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.tracking.report.curves import Curves, Rows
-from agent_tunix.tracking.report.pictures import Chart, Heat, Line
+from agent_tunix.tracking.report.pictures import Chart, Heat, PlotLine
 
 HEAT_BINS = 20
 HEAT_CELLS = 36_000
@@ -40,7 +40,7 @@ def heat_maps(rows: Rows, curves: Curves, components: Sequence[str]) -> dict[str
         if any(share is not None for share in shares):
             heat = Heat(steps[name], edges[name].tolist(), shares)
             title, colour = ("Distribution of the total", 0) if name == "total" else (name, index - 1)
-            maps[name] = Chart(title, kind="heat", heat=heat, lines=[Line(title, [], [], colour=colour)])
+            maps[name] = Chart(title, kind="heat", heat=heat, lines=[PlotLine(title, [], [], colour=colour)])
     return maps
 
 

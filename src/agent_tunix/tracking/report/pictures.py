@@ -8,7 +8,7 @@ SIGNIFICANT = 5
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """One curve of a chart.
 
     Attributes:
@@ -59,7 +59,7 @@ class Chart:
     note: str = ""
     kind: Literal["line", "stack", "heat"] = "line"
     unit: Literal["number", "percent", "seconds"] = "number"
-    lines: Sequence[Line] = ()
+    lines: Sequence[PlotLine] = ()
     heat: Heat | None = None
     wide: bool = False
 
@@ -113,7 +113,7 @@ def chart_to_data(chart: Chart) -> dict[str, Any]:
     }
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: PlotLine) -> dict[str, Any]:
     return {
         "name": line.name,
         "x": list(line.x),

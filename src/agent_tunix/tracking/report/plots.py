@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from agent_tunix.tracking.report.pictures import Chart, Line, Section
+from agent_tunix.tracking.report.pictures import Chart, PlotLine, Section
 
 # After Okabe and Ito: told apart whatever one's colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a17400", "#3a9bd8", "#6b4fa0", "#5c5c5c")
@@ -80,7 +80,7 @@ def _draw(chart: Chart, axes: Axes) -> None:
             text.set_parse_math(False)
 
 
-def _draw_lines(lines: Sequence[Line], axes: Axes) -> None:
+def _draw_lines(lines: Sequence[PlotLine], axes: Axes) -> None:
     for line in lines:
         colour = COLOURS[line.colour % len(COLOURS)]
         marker = "o" if len(line.x) < 3 else None
@@ -100,7 +100,7 @@ def _draw_lines(lines: Sequence[Line], axes: Axes) -> None:
             axes.fill_between(line.x, _floats(line.low), _floats(line.high), color=colour, alpha=0.18, linewidth=0)
 
 
-def _draw_stack(lines: Sequence[Line], axes: Axes) -> None:
+def _draw_stack(lines: Sequence[PlotLine], axes: Axes) -> None:
     """Areas upon each other, the negative ones below zero."""
     x = sorted({step for line in lines for step in line.x})
     above, below = np.zeros(len(x)), np.zeros(len(x))

@@ -13,7 +13,7 @@ from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.kinds import kind_of, range_of
 from agent_tunix.workbench.checks.calibration import (
     Calibration,
-    Completion,
+    LabelledCompletion,
     calibrate,
     generate_completions,
     wilson_interval,
@@ -21,8 +21,8 @@ from agent_tunix.workbench.checks.calibration import (
 from agent_tunix.workbench.checks.cases import Case, CasesReport, load_cases, run_case, run_cases
 from agent_tunix.workbench.checks.checking import check_reward
 from agent_tunix.workbench.checks.fuzzer import Budget
-from agent_tunix.workbench.checks.problems import Problem
-from agent_tunix.workbench.checks.report import CheckReport, Finding, Status
+from agent_tunix.workbench.checks.problems import CheckProblem
+from agent_tunix.workbench.checks.report import CheckFinding, CheckReport, Status
 from agent_tunix.workbench.checks.speed import Speed, measure_speed
 
 __all__ = [
@@ -30,11 +30,11 @@ __all__ = [
     "Calibration",
     "Case",
     "CasesReport",
+    "CheckFinding",
+    "CheckProblem",
     "CheckReport",
-    "Completion",
-    "Finding",
     "Kind",
-    "Problem",
+    "LabelledCompletion",
     "Speed",
     "Status",
     "calibrate",

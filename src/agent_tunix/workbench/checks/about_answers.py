@@ -10,21 +10,21 @@ from collections.abc import Iterator
 
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.workbench.checks.problems import is_numeric, near_misses
-from agent_tunix.workbench.checks.report import Example, Finding, Status
+from agent_tunix.workbench.checks.report import CheckExample, CheckFinding, Status
 from agent_tunix.workbench.checks.responses import cheats, long_work, variations
 from agent_tunix.workbench.checks.trial import EPSILON, MOST_EXAMPLES, Trial, judge, mean_or_none, show_value, wins_of
 
 _MOST_PROBLEMS = 32
 
 
-def check_gold(trial: Trial) -> Finding:
+def check_gold(trial: Trial) -> CheckFinding:
     """The gold solution earns the maximum: of the declared range, or else the most that anything earned."""
     bad = [p for p, gold in zip(trial.problems, trial.gold, strict=True) if gold is None]
     if bad:
         score = trial.score(bad[0], trial.solve(bad[0]))
-        example = Example(trial.solve(bad[0]), bad[0].answer, None, detail=f"{score.outcome}: {score.detail}")
+        example = CheckExample(trial.solve(bad[0]), bad[0].answer, None, detail=f"{score.outcome}: {score.detail}")
         text = f"{len(bad)} of {len(trial.problems)} gold solutions went unscored"
-        return Finding("gold solution", Status.FAILED, text, (example,))
+        return CheckFinding("gold solution", Status.FAILED, text, (example,))
     observed = [score.value for _, _, score in trial.seen if score.value is not None]
     golds = [gold for _, _, gold in trial.solved()]
     if trial.range is not None and trial.kind is Kind.CORRECTNESS:
@@ -35,19 +35,19 @@ def check_gold(trial: Trial) -> Finding:
         top, which = max(golds), "what the best of them earn"
         low = [gold for gold in golds if gold < top - 0.5 * abs(top) - EPSILON]
         if not low:
-            return Finding("gold solution", Status.PASSED, f"they earn {min(golds):g} to {max(golds):g}")
+            return CheckFinding("gold solution", Status.PASSED, f"they earn {min(golds):g} to {max(golds):g}")
     short = [(p, gold) for _, p, gold in trial.solved() if gold < top - EPSILON]
     if not short:
-        return Finding("gold solution", Status.PASSED, f"all {len(golds)} earn {top:g}")
+        return CheckFinding("gold solution", Status.PASSED, f"all {len(golds)} earn {top:g}")
     examples = tuple(
-        Example(trial.solve(p), p.answer, gold, detail=trial.scorer(p, trial.solve(p)).detail)
+        CheckExample(trial.solve(p), p.answer, gold, detail=trial.scorer(p, trial.solve(p)).detail)
         for p, gold in short[:MOST_EXAMPLES]
     )
     text = f"{len(short)} of {len(golds)} gold solutions earn less than {top:g}, {which}"
-    return Finding("gold solution", Status.FAILED, text, examples)
+    return CheckFinding("gold solution", Status.FAILED, text, examples)
 
 
-def check_cheats(trial: Trial) -> Iterator[Finding]:
+def check_cheats(trial: Trial) -> Iterator[CheckFinding]:
     """Nothing, an echo of the prompt, tags, and every answer listed earn less than the gold solution.
 
     A response that wins for one reference only was a guess, and no fault of the reward; an echo is not tried on prompts
@@ -56,10 +56,10 @@ def check_cheats(trial: Trial) -> Iterator[Finding]:
     solved = list(trial.solved())[:_MOST_PROBLEMS]
     references = {problem.answer for _, problem, _ in solved}
     for check, responses in cheats(trial.problems, trial.style, trial.scorer.template).items():
-        wins: list[Example] = []
+        wins: list[CheckExample] = []
         tried = 0
         for name, response in responses.items():
-            won: list[Example] = []
+            won: list[CheckExample] = []
             for _, problem, gold in solved:
                 if check == "prompt echo" and problem.answer in problem.prompt:
                     continue
@@ -70,9 +70,9 @@ def check_cheats(trial: Trial) -> Iterator[Finding]:
         yield judge(check, wins, tried)
 
 
-def check_other_reference(trial: Trial) -> Finding:
+def check_other_reference(trial: Trial) -> CheckFinding:
     """The solution of another row earns less than the gold solution."""
-    wins: list[Example] = []
+    wins: list[CheckExample] = []
     for index, problem, gold in trial.solved():
         other = trial.wrong(index)
         for work in (other.work, ""):
@@ -80,11 +80,11 @@ def check_other_reference(trial: Trial) -> Finding:
     return judge("another reference", wins, 2 * len(trial.problems))
 
 
-def check_near_misses(trial: Trial) -> Finding:
+def check_near_misses(trial: Trial) -> CheckFinding:
     """A number that only looks like the reference earns less than the gold solution."""
     if not is_numeric(trial.problems):
-        return Finding("near misses", Status.SKIPPED, "the references are not all numbers")
-    wins: list[Example] = []
+        return CheckFinding("near misses", Status.SKIPPED, "the references are not all numbers")
+    wins: list[CheckExample] = []
     tried = 0
     for _, problem, gold in trial.solved():
         for change, answer in near_misses(problem.answer).items():
@@ -97,36 +97,36 @@ def check_near_misses(trial: Trial) -> Finding:
 _EDGE_REFERENCES = {"0": True, "-3": True, "1,200": False, "2.5": False}
 
 
-def check_edge_references(trial: Trial) -> Finding:
+def check_edge_references(trial: Trial) -> CheckFinding:
     """References such as 0 and -3 earn the maximum when they are met, and only then."""
     if not is_numeric(trial.problems):
-        return Finding("edge references", Status.SKIPPED, "the references are not all numbers")
+        return CheckFinding("edge references", Status.SKIPPED, "the references are not all numbers")
     golds = [gold for _, _, gold in trial.solved()]
     if not golds:
-        return Finding("edge references", Status.SKIPPED, "no gold solution has a score")
+        return CheckFinding("edge references", Status.SKIPPED, "no gold solution has a score")
     top = max(golds)
-    failures: list[Example] = []
-    notes: list[Example] = []
+    failures: list[CheckExample] = []
+    notes: list[CheckExample] = []
     for reference, must in _EDGE_REFERENCES.items():
         problem = trial.problems[0].with_reference(reference, f"We work it out: it is {reference}.")
         score = trial.score(problem, trial.solve(problem))
         if score.value is None or score.value < top - max(EPSILON, 0.25 * abs(top)):
-            example = Example(trial.solve(problem), reference, score.value, top, score.detail)
+            example = CheckExample(trial.solve(problem), reference, score.value, top, score.detail)
             (failures if must else notes).append(example)
             continue
         for answer in ("7", "", *near_misses(reference.replace(",", "")).values()):
             failures += wins_of(trial, problem, trial.solve(problem, work="", answer=answer), score.value, "")
     if failures:
         text = "a reference of an unusual form is not judged as others are"
-        return Finding("edge references", Status.FAILED, text, tuple(failures[:MOST_EXAMPLES]))
+        return CheckFinding("edge references", Status.FAILED, text, tuple(failures[:MOST_EXAMPLES]))
     if notes:
-        return Finding("edge references", Status.NOTED, "these forms of a reference are not read", tuple(notes))
-    return Finding("edge references", Status.PASSED, ", ".join(_EDGE_REFERENCES))
+        return CheckFinding("edge references", Status.NOTED, "these forms of a reference are not read", tuple(notes))
+    return CheckFinding("edge references", Status.PASSED, ", ".join(_EDGE_REFERENCES))
 
 
-def check_long_beats_short(trial: Trial) -> Finding:
+def check_long_beats_short(trial: Trial) -> CheckFinding:
     """A correct long answer earns more than a wrong short one."""
-    losses: list[Example] = []
+    losses: list[CheckExample] = []
     tried = 0
     for index, problem, _ in trial.solved():
         other = trial.wrong(index)
@@ -137,14 +137,16 @@ def check_long_beats_short(trial: Trial) -> Finding:
             score = trial.score(problem, short)
             if score.value is not None and (long is None or score.value >= long - EPSILON):
                 detail = f"a correct answer in 300 words earns {show_value(long)}; {score.detail}"
-                losses.append(Example(short, problem.answer, score.value, detail=detail))
+                losses.append(CheckExample(short, problem.answer, score.value, detail=detail))
     if losses:
         text = f"{len(losses)} of {tried} wrong short answers earn as much as a correct long one"
-        return Finding("long beats short", Status.FAILED, text, tuple(losses[:MOST_EXAMPLES]))
-    return Finding("long beats short", Status.PASSED, f"a correct long answer beats each of {tried} wrong short ones")
+        return CheckFinding("long beats short", Status.FAILED, text, tuple(losses[:MOST_EXAMPLES]))
+    return CheckFinding(
+        "long beats short", Status.PASSED, f"a correct long answer beats each of {tried} wrong short ones"
+    )
 
 
-def note_variations(trial: Trial) -> Finding:
+def note_variations(trial: Trial) -> CheckFinding:
     """What becomes of the gold solution's pay when it is varied: a report, never a failure."""
     wrong = {id(problem): trial.wrong(index).answer for index, problem in enumerate(trial.problems)}
     shares = []
@@ -152,4 +154,4 @@ def note_variations(trial: Trial) -> Finding:
         values = [trial.score(problem, response(problem)).value for _, problem, _ in trial.solved()]
         shares.append(f"{name} {show_value(mean_or_none(values))}")
     gold = mean_or_none([gold for _, _, gold in trial.solved()])
-    return Finding("variations", Status.NOTED, f"the gold solution earns {show_value(gold)}; {'; '.join(shares)}")
+    return CheckFinding("variations", Status.NOTED, f"the gold solution earns {show_value(gold)}; {'; '.join(shares)}")

@@ -22,7 +22,7 @@ from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Score
 from agent_tunix.workbench.checks.problems import (
     DEFAULT_FORMAT,
-    Problem,
+    CheckProblem,
     near_misses,
     numbers_in,
     read_plain_number,
@@ -40,7 +40,7 @@ _Z = 1.959963984540054  # of a two-sided interval of 95 %
 _EPSILON = 1e-9
 
 
-class Verdict(enum.StrEnum):
+class LabelVerdict(enum.StrEnum):
     """What a verifier says of a completion."""
 
     RIGHT = "right"
@@ -50,7 +50,7 @@ class Verdict(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class LabelledCompletion:
     """A completion to be judged.
 
     Attributes:
@@ -60,7 +60,7 @@ class Completion:
         origin: Where it comes from, for the report.
     """
 
-    problem: Problem
+    problem: CheckProblem
     response: str
     label: bool | None = None
     origin: str = ""
@@ -98,8 +98,8 @@ class Rate:
 class Disagreement:
     """A completion on which the two differ."""
 
-    completion: Completion
-    verdicts: tuple[Verdict, Verdict]
+    completion: LabelledCompletion
+    verdicts: tuple[LabelVerdict, LabelVerdict]
     scores: tuple[Score, Score]
 
 
@@ -138,7 +138,7 @@ class Calibration:
 
     names: tuple[str, str]
     thresholds: tuple[float, float]
-    confusion: Mapping[tuple[Verdict, Verdict], int]
+    confusion: Mapping[tuple[LabelVerdict, LabelVerdict], int]
     disagreements: tuple[Disagreement, ...]
     misses: tuple[Misses, Misses]
     truth: str
@@ -220,7 +220,7 @@ class Calibration:
 def calibrate(
     first: Mixture,
     second: Mixture,
-    completions: Sequence[Completion],
+    completions: Sequence[LabelledCompletion],
     *,
     thresholds: tuple[float | None, float | None] = (None, None),
     template: str = DEFAULT_FORMAT,
@@ -253,7 +253,7 @@ def calibrate(
         limits.append(_threshold(mixture, scores[-1], step) if given is None else given)
     judged = [[_verdict(score, limit) for score in given] for given, limit in zip(scores, limits, strict=True)]
     pairs = list(zip(judged[0], judged[1], strict=True))
-    differing = [i for i, (a, b) in enumerate(pairs) if (a is Verdict.RIGHT) != (b is Verdict.RIGHT)]
+    differing = [i for i, (a, b) in enumerate(pairs) if (a is LabelVerdict.RIGHT) != (b is LabelVerdict.RIGHT)]
     names = (first.name, second.name) if first.name != second.name else (f"{first.name} (1)", f"{second.name} (2)")
     labelled = bool(completions) and all(completion.label is not None for completion in completions)
     truths = [[bool(c.label) for c in completions]] * 2 if labelled else [_accepts(judged[1]), _accepts(judged[0])]
@@ -288,7 +288,9 @@ def wilson_interval(hits: int, of: int, z: float = _Z) -> tuple[float, float]:
     return low, high
 
 
-def generate_completions(problems: Sequence[Problem], template: str = DEFAULT_FORMAT) -> Iterator[Completion]:
+def generate_completions(
+    problems: Sequence[CheckProblem], template: str = DEFAULT_FORMAT
+) -> Iterator[LabelledCompletion]:
     """Variations of gold solutions whose truth is known: the reference in many forms, and numbers that are not it."""
     for problem in problems:
         for form, write in FORMS.items():
@@ -296,13 +298,13 @@ def generate_completions(problems: Sequence[Problem], template: str = DEFAULT_FO
             if written is not None:
                 for style in ("template", "boxed", "hashes", "sentence"):
                     response = respond(style, problem.work, written, template)
-                    yield Completion(problem, response, True, f"{form}, {style}")
+                    yield LabelledCompletion(problem, response, True, f"{form}, {style}")
         for change, answer in near_misses(problem.answer).items():
-            yield Completion(problem, respond("template", problem.work, answer, template), False, change)
-        yield Completion(problem, _unfinished(problem), False, "no answer")
+            yield LabelledCompletion(problem, respond("template", problem.work, answer, template), False, change)
+        yield LabelledCompletion(problem, _unfinished(problem), False, "no answer")
 
 
-def _unfinished(problem: Problem) -> str:
+def _unfinished(problem: CheckProblem) -> str:
     """The first line of the work, broken off; or nothing of use, where that would have the answer in it already."""
     begun = problem.work.partition("\n")[0].rstrip("0123456789. =")
     answer = read_plain_number(problem.answer)
@@ -351,38 +353,38 @@ def _threshold(mixture: Mixture, scores: Sequence[Score], step: int) -> float:
     return max((score.value for score in scores if score.value is not None), default=1.0)
 
 
-def _verdict(score: Score, threshold: float) -> Verdict:
+def _verdict(score: Score, threshold: float) -> LabelVerdict:
     if score.value is None:
-        return Verdict.UNSCORED
+        return LabelVerdict.UNSCORED
     if score.value >= threshold - _EPSILON:
-        return Verdict.RIGHT
+        return LabelVerdict.RIGHT
     says = [score, *score.parts.values()]
     unread = any(part.extras.get("parsed") is False or _UNREAD.search(part.detail) for part in says)
-    return Verdict.UNREAD if unread else Verdict.WRONG
+    return LabelVerdict.UNREAD if unread else LabelVerdict.WRONG
 
 
-def _accepts(verdicts: Sequence[Verdict]) -> list[bool]:
-    return [verdict is Verdict.RIGHT for verdict in verdicts]
+def _accepts(verdicts: Sequence[LabelVerdict]) -> list[bool]:
+    return [verdict is LabelVerdict.RIGHT for verdict in verdicts]
 
 
-def _misses(name: str, verdicts: Sequence[Verdict], truth: Sequence[bool]) -> Misses:
+def _misses(name: str, verdicts: Sequence[LabelVerdict], truth: Sequence[bool]) -> Misses:
     right = Counter(verdict for verdict, true in zip(verdicts, truth, strict=True) if true)
     wrong = Counter(verdict for verdict, true in zip(verdicts, truth, strict=True) if not true)
     of = right.total()
     return Misses(
         name,
-        wrong=Rate(right[Verdict.WRONG], of),
-        unread=Rate(right[Verdict.UNREAD], of),
-        unscored=Rate(right[Verdict.UNSCORED], of),
-        accepted_wrongly=Rate(wrong[Verdict.RIGHT], wrong.total()),
+        wrong=Rate(right[LabelVerdict.WRONG], of),
+        unread=Rate(right[LabelVerdict.UNREAD], of),
+        unscored=Rate(right[LabelVerdict.UNSCORED], of),
+        accepted_wrongly=Rate(wrong[LabelVerdict.RIGHT], wrong.total()),
     )
 
 
-def _table(names: tuple[str, str], confusion: Mapping[tuple[Verdict, Verdict], int]) -> Iterator[str]:
+def _table(names: tuple[str, str], confusion: Mapping[tuple[LabelVerdict, LabelVerdict], int]) -> Iterator[str]:
     """Rows: the first verifier's verdicts; columns: the second's."""
     first, second = names
-    width = max(len(first), len(Verdict.UNSCORED)) + 2
+    width = max(len(first), len(LabelVerdict.UNSCORED)) + 2
     yield f"{'':<{width}}{second}"
-    yield f"{first:<{width}}" + "".join(f"{verdict.value:>10}" for verdict in Verdict)
-    for row in Verdict:
-        yield f"{row.value:<{width}}" + "".join(f"{confusion.get((row, column), 0):>10}" for column in Verdict)
+    yield f"{first:<{width}}" + "".join(f"{verdict.value:>10}" for verdict in LabelVerdict)
+    for row in LabelVerdict:
+        yield f"{row.value:<{width}}" + "".join(f"{confusion.get((row, column), 0):>10}" for column in LabelVerdict)

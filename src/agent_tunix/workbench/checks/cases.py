@@ -33,7 +33,7 @@ from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.resolve import resolve_reward
 from agent_tunix.rewards.sample import Outcome, Score
 from agent_tunix.rewards.uploaded import Fetch
-from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, Problem
+from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
 from agent_tunix.workbench.checks.report import shorten
 from agent_tunix.workbench.checks.scoring import Scorer
 
@@ -233,7 +233,7 @@ def run_case(
         RewardSignatureError: The reward requires a column that the case lacks.
     """
     mixture.check_parameters(case.columns)
-    problem = Problem(case.prompt, case.columns)
+    problem = CheckProblem(case.prompt, case.columns)
     score = Scorer(mixture, case.step, case.format or DEFAULT_FORMAT, timeout_s)(problem, case.response)
     given = case.tolerance if case.tolerance is not None else tolerance
     return CaseResult(case, score, DEFAULT_TOLERANCE if given is None else given)

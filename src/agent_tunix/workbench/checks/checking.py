@@ -8,12 +8,12 @@ from agent_tunix.rewards.kinds import kind_of, range_of
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.workbench.checks import about_answers, about_form, universal
 from agent_tunix.workbench.checks.fuzzer import Budget, judge_exploit, search
-from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, Problem
-from agent_tunix.workbench.checks.report import CheckReport, Finding
+from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
+from agent_tunix.workbench.checks.report import CheckFinding, CheckReport
 from agent_tunix.workbench.checks.scoring import LATE_STEP, HangingRewardError, Scorer
 from agent_tunix.workbench.checks.trial import Trial, begin
 
-Check = Callable[[Trial], Finding | Iterator[Finding]]
+Check = Callable[[Trial], CheckFinding | Iterator[CheckFinding]]
 
 _ABOUT_ANSWERS: tuple[Check, ...] = (
     about_answers.check_cheats,
@@ -40,7 +40,7 @@ _LAST: tuple[Check, ...] = (universal.check_robust, universal.check_bounded, uni
 
 def check_reward(
     mixture: Mixture,
-    problems: Sequence[Problem],
+    problems: Sequence[CheckProblem],
     *,
     kind: Kind | None = None,
     step: int = LATE_STEP,
@@ -78,7 +78,7 @@ def check_reward(
     kind = kind or kind_of(mixture)
     scorer, span = Scorer(mixture, step, template, timeout_s), range_of(mixture, step)
     style = "none found"
-    kept: list[Finding] = []
+    kept: list[CheckFinding] = []
     try:
         trial = begin(scorer, kind, span, problems)
         style = trial.style
@@ -90,13 +90,13 @@ def check_reward(
     return CheckReport(mixture.name, kind, span, len(problems), style, tuple(kept), facts)
 
 
-def _findings(trial: Trial, seed: int, budget: Budget, max_exploit: float) -> Iterator[Finding]:
+def _findings(trial: Trial, seed: int, budget: Budget, max_exploit: float) -> Iterator[CheckFinding]:
     """What each check finds, in the order of the report."""
     yield universal.check_deterministic(trial)
     yield universal.check_untouched(trial)
     exploit = search(trial, seed=seed, budget=budget) if budget.tries and any(trial.solved()) else None
     for check in (*_OF_KIND[trial.kind], *_LAST):
         found = check(trial)
-        yield from [found] if isinstance(found, Finding) else found
+        yield from [found] if isinstance(found, CheckFinding) else found
     if exploit:
         yield judge_exploit(trial, exploit, max_exploit)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent_tunix.rewards.kinds import needs_answer
-from agent_tunix.workbench.checks.problems import STYLES, Problem, numbers_in, respond, tags_of
-from agent_tunix.workbench.checks.report import Example, Finding, Status
+from agent_tunix.workbench.checks.problems import STYLES, CheckProblem, numbers_in, respond, tags_of
+from agent_tunix.workbench.checks.report import CheckExample, CheckFinding, Status
 from agent_tunix.workbench.checks.responses import every_answer
 from agent_tunix.workbench.checks.scoring import mean
 from agent_tunix.workbench.checks.trial import Trial
@@ -29,7 +29,7 @@ _MOST_SHOWN = 12
 _COST_OF_A_CHARACTER = 1e-5
 _MOST_CHARACTERS = 20_000
 
-Block = Callable[[Problem], str]
+Block = Callable[[CheckProblem], str]
 Genome = tuple[str, ...]
 
 
@@ -103,21 +103,23 @@ def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Expl
     return max((_measure(trial, genome, blocks, pays, len(fitness)) for genome in finalists), key=lambda e: e.share)
 
 
-def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> Finding:
+def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
     """Whether what was found is a fault of the reward, for the kinds that must not pay without the answer."""
     guess = guessing_share(trial.problems)
     found = f"the best of {exploit.tries} cheap strings earns {exploit.mean_value:.3g} on average"
-    example = Example(exploit.response, exploit.answer, exploit.value, detail=f"built of: {' + '.join(exploit.blocks)}")
+    example = CheckExample(
+        exploit.response, exploit.answer, exploit.value, detail=f"built of: {' + '.join(exploit.blocks)}"
+    )
     if not needs_answer(trial.kind):
-        return Finding("exploit search", Status.NOTED, found, (example,))
+        return CheckFinding("exploit search", Status.NOTED, found, (example,))
     found += f", {exploit.share:.0%} of what separates wrong from right"
     if exploit.share > most + guess:
         text = f"{found}; at most {most:.0%} is allowed" + (f", and {guess:.0%} for guessing" if guess else "")
-        return Finding("exploit search", Status.FAILED, text, (example,))
-    return Finding("exploit search", Status.PASSED, found, (example,))
+        return CheckFinding("exploit search", Status.FAILED, text, (example,))
+    return CheckFinding("exploit search", Status.PASSED, found, (example,))
 
 
-def guessing_share(problems: Sequence[Problem]) -> float:
+def guessing_share(problems: Sequence[CheckProblem]) -> float:
     """The share of problems that the best blind guess solves: the commonest reference, or a number of the prompt."""
     if len(problems) < 2:
         return 0.0
@@ -175,7 +177,7 @@ _TEXTS = (
 class _Pay:
     """What a problem pays: for the gold solution, and for a wrong one."""
 
-    problem: Problem
+    problem: CheckProblem
     gold: float
     wrong: float
 
@@ -196,7 +198,7 @@ def _pays(trial: Trial) -> list[_Pay]:
     return pays
 
 
-def _render(genome: Genome, blocks: Mapping[str, Block], problem: Problem) -> str:
+def _render(genome: Genome, blocks: Mapping[str, Block], problem: CheckProblem) -> str:
     return " ".join(blocks[name](problem) for name in genome)[:_MOST_CHARACTERS]
 
 

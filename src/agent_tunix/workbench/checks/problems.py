@@ -24,7 +24,7 @@ _NUMBER_IN_TEXT = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class CheckProblem:
     """A problem with its reference.
 
     Attributes:
@@ -49,7 +49,7 @@ class Problem:
         numbers = numbers_in(self.prompt)
         return f"We are given {', '.join(numbers) or 'the problem'} and work it out."
 
-    def with_reference(self, answer: str, work: str) -> "Problem":
+    def with_reference(self, answer: str, work: str) -> "CheckProblem":
         """The same problem with another reference."""
         return replace(self, columns={**self.columns, "answer": answer, "solution": work})
 
@@ -104,12 +104,12 @@ def write_number(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else str(float(value))
 
 
-def is_numeric(problems: Sequence[Problem]) -> bool:
+def is_numeric(problems: Sequence[CheckProblem]) -> bool:
     """Whether all references are plain numbers."""
     return all(read_plain_number(problem.answer) is not None for problem in problems)
 
 
-def wrong_problem(problems: Sequence[Problem], index: int) -> Problem:
+def wrong_problem(problems: Sequence[CheckProblem], index: int) -> CheckProblem:
     """A problem whose reference is clearly not that of the one at `index`: the next such row, or one made up."""
     own = problems[index]
     for offset in range(1, len(problems)):

@@ -21,7 +21,7 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class CheckExample:
     """A response that shows what was found.
 
     Attributes:
@@ -48,7 +48,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """The end of one check.
 
     Attributes:
@@ -61,7 +61,7 @@ class Finding:
     check: str
     status: Status
     text: str
-    examples: tuple[Example, ...] = ()
+    examples: tuple[CheckExample, ...] = ()
 
     def lines(self, width: int) -> Iterator[str]:
         """For a person."""
@@ -102,7 +102,7 @@ class CheckReport:
     range: Range | None
     problems: int
     style: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from agent_tunix.workbench.checks.problems import (
     DECOY,
     STYLES,
-    Problem,
+    CheckProblem,
     numbers_in,
     respond,
     tags_of,
 )
 
-Response = Callable[[Problem], str]
+Response = Callable[[CheckProblem], str]
 
 _MOST_LISTED = 300
 _FILLER = (
@@ -25,12 +25,12 @@ _STUFFING = (
 )
 
 
-def cheats(problems: Sequence[Problem], style: str, template: str) -> dict[str, dict[str, Response]]:
+def cheats(problems: Sequence[CheckProblem], style: str, template: str) -> dict[str, dict[str, Response]]:
     """Responses that know nothing of the answer, by the check they belong to and their own name."""
     tags = tags_of(template)
     listed = every_answer(problems)
 
-    def echo_in_style(problem: Problem) -> str:
+    def echo_in_style(problem: CheckProblem) -> str:
         return respond(style, problem.prompt, problem.prompt, template)
 
     return {
@@ -69,21 +69,21 @@ def cheats(problems: Sequence[Problem], style: str, template: str) -> dict[str, 
     }
 
 
-def every_answer(problems: Sequence[Problem]) -> list[str]:
+def every_answer(problems: Sequence[CheckProblem]) -> list[str]:
     """What a policy could list that knows the data set and not the problem: small numbers, and every reference."""
     references = dict.fromkeys(problem.answer for problem in problems)
     return list(dict.fromkeys([*map(str, range(101)), *references]))[:_MOST_LISTED]
 
 
-def long_work(problem: Problem) -> str:
+def long_work(problem: CheckProblem) -> str:
     """The worked solution with many words around it."""
     return f"{_FILLER * 3}{problem.work}\n{_FILLER}"
 
 
-def variations(style: str, template: str, wrong: Callable[[Problem], str]) -> dict[str, Response]:
+def variations(style: str, template: str, wrong: Callable[[CheckProblem], str]) -> dict[str, Response]:
     """Responses that a reward may judge either way, by what they do to the gold solution."""
 
-    def gold(problem: Problem, work: str | None = None) -> str:
+    def gold(problem: CheckProblem, work: str | None = None) -> str:
         return respond(style, problem.work if work is None else work, problem.answer, template)
 
     return {

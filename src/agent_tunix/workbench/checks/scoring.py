@@ -11,7 +11,7 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards.execution.runner import is_isolated
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Outcome, Sample, Score
-from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, Problem
+from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
 
 # Late in any training: a reward that changes with the step asks for everything by then.
 LATE_STEP = 1_000_000
@@ -34,7 +34,7 @@ class HangingRewardError(RewardError):
         lost: The responses, each with its problem and score.
     """
 
-    def __init__(self, name: str, lost: "Sequence[tuple[Problem, str, Score]]") -> None:
+    def __init__(self, name: str, lost: "Sequence[tuple[CheckProblem, str, Score]]") -> None:
         self.lost = tuple(lost)
         super().__init__(f"reward {name!r} hung or ended its process on {len(lost)} responses: {lost[-1][2].detail}")
 
@@ -44,7 +44,7 @@ class _Progress:
     """What became of the responses so far."""
 
     has_scored: bool = False
-    lost: list[tuple[Problem, str, Score]] = field(default_factory=list)
+    lost: list[tuple[CheckProblem, str, Score]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Scorer:
     limit_s: float | None = 5.0
     _progress: _Progress = field(default_factory=_Progress)
 
-    def __call__(self, problem: Problem, response: str) -> Score:
+    def __call__(self, problem: CheckProblem, response: str) -> Score:
         """Score one response; it is a group of its own.
 
         Raises:
@@ -74,7 +74,7 @@ class Scorer:
         (score,) = self.score_each([(problem, response)])
         return score
 
-    def score_each(self, responses: Sequence[tuple[Problem, str]]) -> list[Score]:
+    def score_each(self, responses: Sequence[tuple[CheckProblem, str]]) -> list[Score]:
         """Score responses, each with its problem and a group of its own; in workers several are sent at once.
 
         Raises:
@@ -89,7 +89,7 @@ class Scorer:
             scores += found
         return scores
 
-    def values(self, problems: Iterable[Problem], respond: Callable[[Problem], str]) -> list[float | None]:
+    def values(self, problems: Iterable[CheckProblem], respond: Callable[[CheckProblem], str]) -> list[float | None]:
         """The values of one response to each problem; None where there is none."""
         return [score.value for score in self.score_each([(problem, respond(problem)) for problem in problems])]
 
@@ -98,7 +98,7 @@ class Scorer:
         together = is_isolated(self.mixture) and not _needs_batch(self.mixture)
         return _BATCH_SIZE if together and self._progress.has_scored else 1
 
-    def _score(self, responses: Sequence[tuple[Problem, str]]) -> list[Score]:
+    def _score(self, responses: Sequence[tuple[CheckProblem, str]]) -> list[Score]:
         samples = [
             make_sample(problem, response, self.template, self.step, group_id=number)
             for number, (problem, response) in enumerate(responses)
@@ -111,7 +111,7 @@ class Scorer:
         except OutOfTimeError as error:
             return [Score.failed(Outcome.TIMEOUT, str(error), seconds=self.limit_s)] * len(samples)
 
-    def _note(self, problem: Problem, response: str, score: Score) -> None:
+    def _note(self, problem: CheckProblem, response: str, score: Score) -> None:
         if score.outcome is Outcome.TIMEOUT or (score.outcome is Outcome.ERROR and _DIED in score.detail):
             self._progress.lost.append((problem, response, score))
             if len(self._progress.lost) >= _MOST_LOST:
@@ -134,7 +134,7 @@ def _needs_batch(mixture: Mixture) -> bool:
 
 
 def make_sample(
-    problem: Problem, response: str, template: str = DEFAULT_FORMAT, step: int = LATE_STEP, group_id: int = 0
+    problem: CheckProblem, response: str, template: str = DEFAULT_FORMAT, step: int = LATE_STEP, group_id: int = 0
 ) -> Sample:
     """A sample as a run would make it; tokens are estimated at four characters each."""
     return Sample(

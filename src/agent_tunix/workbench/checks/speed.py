@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample
-from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, Problem, respond, wrong_problem
+from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem, respond, wrong_problem
 from agent_tunix.workbench.checks.responses import long_work
 from agent_tunix.workbench.checks.scoring import LATE_STEP, Scorer, make_sample
 
@@ -44,7 +44,7 @@ class Speed:
 
 def measure_speed(
     mixture: Mixture,
-    problems: Sequence[Problem],
+    problems: Sequence[CheckProblem],
     *,
     count: int = 256,
     repeats: int = 5,
@@ -80,7 +80,7 @@ _FIRST = 3
 SORTS = ("right", "wrong", "no answer", "long", "bad reference")
 
 
-def _samples(sort: str, problems: Sequence[Problem], count: int, step: int, template: str) -> list[Sample]:
+def _samples(sort: str, problems: Sequence[CheckProblem], count: int, step: int, template: str) -> list[Sample]:
     samples = []
     for number in range(count):
         index = number % len(problems)

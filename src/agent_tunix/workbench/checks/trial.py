@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.kinds import Range
 from agent_tunix.rewards.sample import Score
-from agent_tunix.workbench.checks.problems import STYLES, Problem, respond, wrong_problem
-from agent_tunix.workbench.checks.report import Example, Finding, Status
+from agent_tunix.workbench.checks.problems import STYLES, CheckProblem, respond, wrong_problem
+from agent_tunix.workbench.checks.report import CheckExample, CheckFinding, Status
 from agent_tunix.workbench.checks.responses import Response
 from agent_tunix.workbench.checks.scoring import Scorer, mean
 
@@ -31,17 +31,17 @@ class Trial:
     scorer: Scorer
     kind: Kind | None
     range: Range | None
-    problems: Sequence[Problem]
+    problems: Sequence[CheckProblem]
     style: str
     gold: Sequence[float | None]
-    _seen: list[tuple[Problem, str, Score]] = field(default_factory=list)
+    _seen: list[tuple[CheckProblem, str, Score]] = field(default_factory=list)
 
-    def score(self, problem: Problem, response: str) -> Score:
+    def score(self, problem: CheckProblem, response: str) -> Score:
         """Score a response and remember it for the checks of all values."""
         (score,) = self.score_each([(problem, response)])
         return score
 
-    def score_each(self, responses: Sequence[tuple[Problem, str]]) -> list[Score]:
+    def score_each(self, responses: Sequence[tuple[CheckProblem, str]]) -> list[Score]:
         """Score responses, each with its problem, and remember them."""
         scores = self.scorer.score_each(responses)
         self._seen.extend(
@@ -50,27 +50,27 @@ class Trial:
         return scores
 
     @property
-    def seen(self) -> Sequence[tuple[Problem, str, Score]]:
+    def seen(self) -> Sequence[tuple[CheckProblem, str, Score]]:
         """All that was scored so far."""
         return self._seen
 
-    def solve(self, problem: Problem, work: str | None = None, answer: str | None = None) -> str:
+    def solve(self, problem: CheckProblem, work: str | None = None, answer: str | None = None) -> str:
         """The gold solution, or one with other work or another answer."""
         work = problem.work if work is None else work
         return respond(self.style, work, problem.answer if answer is None else answer, self.scorer.template)
 
-    def wrong(self, index: int) -> Problem:
+    def wrong(self, index: int) -> CheckProblem:
         """Whose solution is the wrong one for a problem."""
         return wrong_problem(self.problems, index)
 
-    def solved(self) -> Iterator[tuple[int, Problem, float]]:
+    def solved(self) -> Iterator[tuple[int, CheckProblem, float]]:
         """Each problem whose gold solution has a score: its index, itself, that score."""
         for index, (problem, gold) in enumerate(zip(self.problems, self.gold, strict=True)):
             if gold is not None:
                 yield index, problem, gold
 
 
-def begin(scorer: Scorer, kind: Kind | None, declared: Range | None, problems: Sequence[Problem]) -> Trial:
+def begin(scorer: Scorer, kind: Kind | None, declared: Range | None, problems: Sequence[CheckProblem]) -> Trial:
     """Find the style that the reward pays best, by the gold solutions of the problems."""
     golds: dict[str, list[float | None]] = {}
     for style in STYLES:
@@ -88,22 +88,22 @@ def _mean_or_lowest(values: Iterable[float | None]) -> float:
     return mean(scored) if scored else float("-inf")
 
 
-def wins_of(trial: Trial, problem: Problem, response: str, gold: float, name: str) -> list[Example]:
+def wins_of(trial: Trial, problem: CheckProblem, response: str, gold: float, name: str) -> list[CheckExample]:
     """The response as an example, if it earns what the gold solution earns."""
     score = trial.score(problem, response)
     if score.value is None or score.value < gold - EPSILON:
         return []
     detail = ": ".join(filter(None, (name, score.detail)))
-    return [Example(response, problem.answer, score.value, gold, detail)]
+    return [CheckExample(response, problem.answer, score.value, gold, detail)]
 
 
-def judge(check: str, wins: Sequence[Example], tried: int) -> Finding:
+def judge(check: str, wins: Sequence[CheckExample], tried: int) -> CheckFinding:
     if not tried:
-        return Finding(check, Status.SKIPPED, "no problem is fit for it")
+        return CheckFinding(check, Status.SKIPPED, "no problem is fit for it")
     if not wins:
-        return Finding(check, Status.PASSED, f"none of {tried} responses earns as much as the gold solution")
+        return CheckFinding(check, Status.PASSED, f"none of {tried} responses earns as much as the gold solution")
     text = f"{len(wins)} of {tried} responses earn as much as the gold solution"
-    return Finding(check, Status.FAILED, text, tuple(wins[:MOST_EXAMPLES]))
+    return CheckFinding(check, Status.FAILED, text, tuple(wins[:MOST_EXAMPLES]))
 
 
 def mean_or_none(values: Iterable[float | None]) -> float | None:

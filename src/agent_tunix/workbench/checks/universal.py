@@ -13,8 +13,8 @@ from agent_tunix.rewards.execution.runner import PlacedReward
 from agent_tunix.rewards.kinds import format_range
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.sample import Outcome, Score
-from agent_tunix.workbench.checks.problems import Problem
-from agent_tunix.workbench.checks.report import Example, Finding, Status
+from agent_tunix.workbench.checks.problems import CheckProblem
+from agent_tunix.workbench.checks.report import CheckExample, CheckFinding, Status
 from agent_tunix.workbench.checks.responses import adversarial
 from agent_tunix.workbench.checks.scoring import HangingRewardError
 from agent_tunix.workbench.checks.trial import EPSILON, MOST_EXAMPLES, Trial
@@ -22,7 +22,7 @@ from agent_tunix.workbench.checks.trial import EPSILON, MOST_EXAMPLES, Trial
 _SLOW_S = 1.0
 
 
-def check_deterministic(trial: Trial) -> Finding:
+def check_deterministic(trial: Trial) -> CheckFinding:
     """The same response earns the same, whenever and in whatever order it is asked for."""
     problems = trial.problems[:16]
     trials = [(p, r) for p in problems for r in (trial.solve(p), p.prompt, "", trial.solve(p, work="", answer="7"))]
@@ -34,17 +34,19 @@ def check_deterministic(trial: Trial) -> Finding:
             now = trial.score(problem, response)
             if (now.value, now.outcome) != (before.value, before.outcome):
                 values = f"{_show(before)} at first and {_show(now)} later"
-                example = Example(response, problem.answer, now.value, detail=values)
-                return Finding("deterministic", Status.FAILED, "the same response earned different scores", (example,))
-    return Finding("deterministic", Status.PASSED, f"{len(trials)} responses, three times each, in changing order")
+                example = CheckExample(response, problem.answer, now.value, detail=values)
+                return CheckFinding(
+                    "deterministic", Status.FAILED, "the same response earned different scores", (example,)
+                )
+    return CheckFinding("deterministic", Status.PASSED, f"{len(trials)} responses, three times each, in changing order")
 
 
-def check_untouched(trial: Trial) -> Finding:
+def check_untouched(trial: Trial) -> CheckFinding:
     """The reward leaves its arguments as they were."""
     watched = [_watch(component) for component in trial.scorer.mixture.components]
     found = [component for component in watched if component is not None]
     if not found:
-        return Finding("arguments untouched", Status.SKIPPED, "only functions can be watched")
+        return CheckFinding("arguments untouched", Status.SKIPPED, "only functions can be watched")
     scorer = replace(trial.scorer, mixture=Mixture(found))
     for problem in trial.problems[:4]:
         nested = replace(problem, columns={**problem.columns, "nested": {"list": [1, 2], "map": {"a": 1}}})
@@ -52,21 +54,23 @@ def check_untouched(trial: Trial) -> Finding:
             score = scorer(nested, response)
             touched = [told[0] for part in score.parts.values() if (told := _TOUCHED.search(part.detail))]
             if touched:
-                example = Example(response, problem.answer, None)
-                return Finding("arguments untouched", Status.FAILED, touched[0], (example,))
-    return Finding("arguments untouched", Status.PASSED, "the row and the arguments were as before after each call")
+                example = CheckExample(response, problem.answer, None)
+                return CheckFinding("arguments untouched", Status.FAILED, touched[0], (example,))
+    return CheckFinding(
+        "arguments untouched", Status.PASSED, "the row and the arguments were as before after each call"
+    )
 
 
-def gave_up(error: HangingRewardError) -> Finding:
+def gave_up(error: HangingRewardError) -> CheckFinding:
     """A reward that hangs or ends its process, again and again."""
-    examples = tuple(Example(r, problem.answer, None, detail=score.detail) for problem, r, score in error.lost)
+    examples = tuple(CheckExample(r, problem.answer, None, detail=score.detail) for problem, r, score in error.lost)
     text = f"{len(examples)} responses hung or ended the process; the check ends here, its remaining parts left out"
-    return Finding("never raises", Status.FAILED, text, examples)
+    return CheckFinding("never raises", Status.FAILED, text, examples)
 
 
-def check_robust(trial: Trial) -> Finding:
+def check_robust(trial: Trial) -> CheckFinding:
     """Whatever a model may write has a score: no exception, no timeout, and none that is slow each time it is asked."""
-    failures: list[Example] = []
+    failures: list[CheckExample] = []
     slowest, slow_name, tried = 0.0, "", 0
     for problem in trial.problems[:2]:
         for name, response in adversarial(trial.style, trial.scorer.template):
@@ -77,19 +81,23 @@ def check_robust(trial: Trial) -> Finding:
             if seconds > slowest:
                 slowest, slow_name = seconds, name
             if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
-                failures.append(Example(response, problem.answer, None, detail=f"{name}: {score.detail}"))
+                failures.append(CheckExample(response, problem.answer, None, detail=f"{name}: {score.detail}"))
     for problem, response, score in trial.seen:
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT) and len(failures) < MOST_EXAMPLES:
-            failures.append(Example(response, problem.answer, None, detail=score.detail))
+            failures.append(CheckExample(response, problem.answer, None, detail=score.detail))
     if failures:
         text = "a response went unscored; a malformed one earns a documented score"
-        return Finding("never raises", Status.FAILED, text, tuple(failures[:MOST_EXAMPLES]))
+        return CheckFinding("never raises", Status.FAILED, text, tuple(failures[:MOST_EXAMPLES]))
     if slowest > _SLOW_S:
-        return Finding("never raises", Status.FAILED, f"{slow_name} took {slowest:.1f} s; no call should take over 1 s")
-    return Finding("never raises", Status.PASSED, f"{tried} hostile strings; the slowest took {1000 * slowest:.1f} ms")
+        return CheckFinding(
+            "never raises", Status.FAILED, f"{slow_name} took {slowest:.1f} s; no call should take over 1 s"
+        )
+    return CheckFinding(
+        "never raises", Status.PASSED, f"{tried} hostile strings; the slowest took {1000 * slowest:.1f} ms"
+    )
 
 
-def _lasting_seconds(trial: Trial, problem: Problem, response: str, first: Score) -> float:
+def _lasting_seconds(trial: Trial, problem: CheckProblem, response: str, first: Score) -> float:
     """The time that the reward itself takes: what a busy machine adds, or a first import, does not come each time.
 
     It is asked with line ends after the response, so that what it remembers of the first call does not answer.
@@ -101,14 +109,14 @@ def _lasting_seconds(trial: Trial, problem: Problem, response: str, first: Score
     return seconds
 
 
-def check_bounded(trial: Trial) -> Finding:
+def check_bounded(trial: Trial) -> CheckFinding:
     """Every value lies in the declared range; where none is declared, values do not grow with the length."""
     problem = trial.problems[0]
     growth = [(unit, [trial.score(problem, unit * 10**n).value for n in range(1, 5)]) for unit in ("so 1 = 1 ", "a ")]
     scored = [(p, r, s) for p, r, s in trial.seen if s.value is not None]
     values = [score.value for _, _, score in scored if score.value is not None]
     if not values:
-        return Finding("bounded", Status.FAILED, "not one response was scored", _unscored_example(trial))
+        return CheckFinding("bounded", Status.FAILED, "not one response was scored", _unscored_example(trial))
     observed = (min(values), max(values))
     seen = f"{len(values)} values from {observed[0]:g} to {observed[1]:g}"
     if trial.range is not None:
@@ -117,15 +125,17 @@ def check_bounded(trial: Trial) -> Finding:
         if outside:
             p, r, s = outside[0]
             text = f"{len(outside)} values lie outside the declared range {format_range(trial.range)}"
-            return Finding("bounded", Status.FAILED, text, (Example(r, p.answer, s.value, detail=s.detail),))
-        return Finding("bounded", Status.PASSED, f"{seen}, in the declared range {format_range(trial.range)}")
+            return CheckFinding("bounded", Status.FAILED, text, (CheckExample(r, p.answer, s.value, detail=s.detail),))
+        return CheckFinding("bounded", Status.PASSED, f"{seen}, in the declared range {format_range(trial.range)}")
     for unit, earned in growth:
         one, ten, hundred, thousand = (0.0 if value is None else abs(value) for value in earned)
         if thousand - hundred > hundred - ten + EPSILON and hundred > one:
             text = f"the value grows with the length without end: {shorten_values(earned)}"
-            return Finding("bounded", Status.FAILED, text, (Example(unit * 10_000, problem.answer, earned[-1]),))
+            return CheckFinding(
+                "bounded", Status.FAILED, text, (CheckExample(unit * 10_000, problem.answer, earned[-1]),)
+            )
     advice = "declare the range in the docstring, as in `Range [0, 1]`"
-    return Finding("bounded", Status.NOTED, f"{seen}; {advice}")
+    return CheckFinding("bounded", Status.NOTED, f"{seen}; {advice}")
 
 
 def shorten_values(values: Iterable[float | None]) -> str:
@@ -133,22 +143,24 @@ def shorten_values(values: Iterable[float | None]) -> str:
     return ", ".join("none" if value is None else f"{value:g}" for value in values)
 
 
-def check_levels(trial: Trial) -> Finding:
+def check_levels(trial: Trial) -> CheckFinding:
     """How many different values the reward takes: advice, never a failure."""
     values = {round(score.value, 6) for _, _, score in trial.seen if score.value is not None}
     if not values:
-        return Finding("levels", Status.SKIPPED, "not one response was scored")
+        return CheckFinding("levels", Status.SKIPPED, "not one response was scored")
     if len(values) == 1:
-        return Finding("levels", Status.FAILED, f"every response earned {values.pop():g}; there is nothing to learn")
+        return CheckFinding(
+            "levels", Status.FAILED, f"every response earned {values.pop():g}; there is nothing to learn"
+        )
     if len(values) == 2:
         low, high = sorted(values)
-        return Finding(
+        return CheckFinding(
             "levels",
             Status.NOTED,
             f"only two values, {low:g} and {high:g}: while a model never earns the higher, it has nothing to learn "
             "from; add partial credit or a second component",
         )
-    return Finding("levels", Status.PASSED, f"{len(values)} different values")
+    return CheckFinding("levels", Status.PASSED, f"{len(values)} different values")
 
 
 def _watch(component: Component) -> Component | None:
@@ -218,11 +230,11 @@ def _spy(function: Callable[..., Any]) -> Callable[..., Any]:
     return spy
 
 
-def _unscored_example(trial: Trial) -> tuple[Example, ...]:
+def _unscored_example(trial: Trial) -> tuple[CheckExample, ...]:
     if not trial.seen:
         return ()
     problem, response, score = trial.seen[0]
-    return (Example(response, problem.answer, None, detail=f"{score.outcome}: {score.detail}"),)
+    return (CheckExample(response, problem.answer, None, detail=f"{score.outcome}: {score.detail}"),)
 
 
 def _show(score: Score) -> str:

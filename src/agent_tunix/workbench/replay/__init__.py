@@ -4,16 +4,16 @@
 differ; `repeating` scores the same completions several times, to measure how far a reward agrees with itself.
 """
 
-from agent_tunix.workbench.replay.comparing import Comparison, Mover, compare
+from agent_tunix.workbench.replay.comparing import Mover, ReplayComparison, compare
 from agent_tunix.workbench.replay.repeating import ComponentSpread, Repeats, repeat
 from agent_tunix.workbench.replay.replaying import RecordedStep, ReplayedStep, Unreplayable, contrast, replay
 
 __all__ = [
-    "Comparison",
     "ComponentSpread",
     "Mover",
     "RecordedStep",
     "Repeats",
+    "ReplayComparison",
     "ReplayedStep",
     "Unreplayable",
     "compare",

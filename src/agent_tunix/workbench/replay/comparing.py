@@ -56,7 +56,7 @@ class Mover:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ReplayComparison:
     """A replay beside what was stored.
 
     Attributes:
@@ -161,7 +161,7 @@ def _share(count: int, of: int) -> str:
     return f"{count:,} ({count / of:.1%})" if of else "0"
 
 
-def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int = 10) -> Comparison:
+def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int = 10) -> ReplayComparison:
     """Compare replayed steps with what was stored of them, one step at a time.
 
     Args:
@@ -240,10 +240,10 @@ class _Tally:
         else:
             heapq.heappushpop(self.heap, entry)
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> ReplayComparison:
         """What it comes to."""
         before_N, after_N = (np.concatenate(parts) if parts else np.zeros(0) for parts in self._totals())
-        return Comparison(
+        return ReplayComparison(
             steps=self.steps,
             completions=self.counts["completions"],
             groups=self.counts["groups"],

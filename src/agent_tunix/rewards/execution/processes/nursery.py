@@ -181,7 +181,7 @@ class _Nursery:
         os.close(self._wakeup)
         for child in self._children.values():
             os.close(child.trace_file)
-        place = None if self._isolation is None else worker.Place(self._isolation, directory, parent)
+        place = None if self._isolation is None else worker.WorkerPlace(self._isolation, directory, parent)
         worker.main(socket.socket(fileno=connection), output, trace_file, self._limits, place)
 
     def _reap(self) -> None:
