@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -560,6 +560,78 @@ def test_files_that_others_may_not_read_are_not_evaluated_for_a_stranger(world: 
     with raises(UntrustedRunError, "untrusted_run"):
         read_request(EvaluateConfig(checkpoint_dir="run"))
     read_request(EvaluateConfig(checkpoint_dir="run", trust=True))
+
+
+def _secret(world: World) -> Path:
+    secret = world.elsewhere / "credentials.csv"
+    secret.write_text("question,answer\nwhat,1\n")
+    secret.chmod(0o600)
+    return secret
+
+
+def _link_in_a_directory(world: World) -> str:
+    (world.run / "data").mkdir()
+    (world.run / "data" / "train.csv").symlink_to(_secret(world))
+    return "data"
+
+
+def _link_further_down(world: World) -> str:
+    (world.run / "data" / "inner").mkdir(parents=True)
+    (world.run / "data" / "inner" / "train.csv").symlink_to(_secret(world))
+    return "data"
+
+
+def _link_to_a_directory(world: World) -> str:
+    _secret(world)
+    (world.run / "data").symlink_to(world.elsewhere)
+    return "data"
+
+
+def _link_beside_one_to_nothing(world: World) -> str:
+    (world.run / "data").mkdir()
+    (world.run / "data" / "a.csv").symlink_to("nothing")
+    (world.run / "data" / "train.csv").symlink_to(_secret(world))
+    return "data"
+
+
+def _link_named_as_a_pattern(world: World) -> str:
+    (world.run / "a[b].csv").symlink_to(_secret(world))
+    return "a[b].csv"
+
+
+def _pattern_of_any_depth(world: World) -> str:
+    (world.elsewhere / "a" / "b").mkdir(parents=True)
+    _secret(world).rename(world.elsewhere / "a" / "b" / "secret.csv")
+    return "../../elsewhere/**/secret.csv"
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        _link_in_a_directory,
+        _link_further_down,
+        _link_to_a_directory,
+        _link_beside_one_to_nothing,
+        _link_named_as_a_pattern,
+        _pattern_of_any_depth,
+    ],
+)
+def test_private_files_are_found_wherever_they_hide(hide: Callable[[World], str], world: World) -> None:
+    world.configure({"data.path": str(world.run / hide(world))})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
+def test_a_directory_with_more_files_than_are_looked_at_is_asked_about(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_trust, "_MOST_FILES", 3)
+    (world.run / "data").mkdir()
+    for number in range(5):
+        (world.run / "data" / f"{number}.csv").write_text("question,answer\n")
+    world.configure({"data.path": str(world.run / "data")})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
 
 
 def test_the_run_that_is_compared_with_is_a_strangers_too(world: World) -> None:

@@ -270,7 +270,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         loaded = json.loads(read_regular(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
     if not isinstance(loaded, dict):
         raise ModelError(f"{path} must hold an object, not {type(loaded).__name__}", code="damaged_config")

@@ -84,7 +84,7 @@ class Checkpoints:
         if not self._directory.is_dir():
             return []
         names = (path.name.removeprefix("step_") for path in self._directory.glob("step_*"))
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
         """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`; the best one stays besides.

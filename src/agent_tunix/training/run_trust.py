@@ -17,7 +17,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, UntrustedRunError
-from agent_tunix.regular_files import read_regular
+from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.code_parts import CodePart, digest_code, find_code_parts
 from agent_tunix.store.home import home, make_home
 from agent_tunix.training.reward_setup import reward_directories, reward_spec
@@ -44,6 +44,8 @@ _VERSION = 1
 _OF_THE_REWARD = ("modules", "args", "max_failure_rate", "on_failure", "convention", "completions", "reward_key")
 # Sources of data that import code by the name of a dataset.
 _SOURCES_WITH_CODE = ("tfds",)
+# Files that a run's data may have before the user is asked about all of them.
+_MOST_FILES = 10_000
 
 
 def sign_run(root: Path, config: Config, working_directory: Path) -> None:
@@ -193,20 +195,33 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
 
 
 def _private_files(path: str, root: Path) -> list[Path]:
-    """Return the files that a path or pattern means, outside a directory, that not everybody may read."""
+    """Return the files that a path or pattern means, outside a directory, that not everybody may read.
+
+    Of a directory with more files than are looked at, the directory itself is returned.
+    """
+    inside = os.path.realpath(root)
+    found: dict[Path, None] = {}
     try:
-        found = [Path(os.path.realpath(one)) for one in glob.glob(os.path.expanduser(path))]
-        files = [file for one in found for file in ([one, *one.iterdir()] if one.is_dir() else [one])]
-        inside = Path(os.path.realpath(root))
-        return [file for file in dict.fromkeys(files) if not file.is_relative_to(inside) and _is_private(file)]
-    except (OSError, ValueError):
+        for number, name in enumerate(_walk(path)):
+            if number > _MOST_FILES:
+                return [Path(os.path.realpath(os.path.expanduser(path)))]
+            file = Path(os.path.realpath(name))
+            with contextlib.suppress(OSError):  # what is not there is not read either
+                if not file.is_relative_to(inside) and is_private(file):
+                    found[file] = None
+    except ValueError:  # no path at all
         return []
+    return list(found)
 
 
-def _is_private(file: Path) -> bool:
-    needed = stat.S_IROTH | stat.S_IXOTH if file.is_dir() else stat.S_IROTH
-    closed = any(not above.stat().st_mode & stat.S_IXOTH for above in file.parents)
-    return closed or file.stat().st_mode & needed != needed
+def _walk(path: str) -> Iterator[str]:
+    """Yield what a path or pattern means, and all that lies in its directories, behind links too."""
+    named = os.path.expanduser(path)
+    # As the sources of data do, which take a path that is there for itself, whatever characters it has.
+    for start in [named] if os.path.lexists(named) else glob.iglob(named, recursive=True):
+        yield start
+        for directory, inner, names in os.walk(start, followlinks=True):
+            yield from (os.path.join(directory, name) for name in (*inner, *names))
 
 
 @dataclass(frozen=True)
