@@ -22,10 +22,12 @@ from agent_tunix.cli import hydra_programs, main
 from agent_tunix.config.compose import from_yaml, to_yaml, with_overrides, with_values
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, UntrustedRunError
+from agent_tunix.rewards.code_parts import digest_code
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training import run_trust
 from agent_tunix.training.evaluation_request import read_request
+from agent_tunix.training.model_card import write_card
 from agent_tunix.training.run_trust import check_resumable_directory, settle_trust, sign_run
 from agent_tunix.training.trained_policy import find_run
 from agent_tunix.training.uploaded_rewards import make_fetch
@@ -227,6 +229,29 @@ def test_a_trusted_run_runs_what_it_names_until_it_changes(world: World) -> None
     assert invoke("rewards", "diff", "run", "math").exit_code == 1
     world.configure({"training.reward_function": f"{evil}:reward", "seed": 5})
     assert refused(invoke("rewards", "diff", "run", "math"))
+
+
+@pytest.mark.parametrize("inner", ["native.so", "native/__init__.abi3.so", "native.pyc"])
+def test_a_trusted_library_that_changes_is_asked_about_again(inner: str, world: World) -> None:
+    library = world.here / inner
+    library.parent.mkdir(exist_ok=True)
+    library.write_bytes(b"one")
+    world.configure({"training.reward_function": "native.reward"})
+    settle_trust(world.config, world.run, working_directory=world.here, trust=True)
+    settle_trust(world.config, world.run, working_directory=world.here)
+    library.write_bytes(b"two")
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=world.here)
+
+
+def test_code_without_end_is_an_error(world: World) -> None:
+    with (world.run / "evil.py").open("wb") as file:
+        file.truncate(2**40)
+    with raises(RunDirectoryError, "code_too_large"):
+        digest_code(world.run / "evil.py")
+    world.configure({"training.reward_function": "run/evil.py:reward"})
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=world.here)
 
 
 def test_trust_is_of_a_directory_and_not_of_a_name(world: World) -> None:
@@ -701,6 +726,24 @@ def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> No
     world.configure({"data.source": "tfds", "data.path": "evil"})
     with raises(UntrustedRunError, "untrusted_run"):
         read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_private_file_is_not_published_as_a_picture(is_directory: bool, world: World, tmp_path: Path) -> None:
+    (world.elsewhere / "key.png").write_text(SECRET)
+    if is_directory:
+        (world.run / "plots").symlink_to(world.elsewhere)
+    else:
+        (world.run / "plots").mkdir()
+        (world.run / "plots" / "key.png").symlink_to(world.elsewhere / "key.png")
+        os.mkfifo(world.run / "plots" / "pipe.png")
+        (world.run / "plots" / "own.png").write_bytes(b"png")
+    out = tmp_path / "out"
+    out.mkdir()
+    write_card(StoredRun(world.run), out, 2, adapter=False)
+    assert not any(SECRET.encode() in file.read_bytes() for file in out.rglob("*") if file.is_file())
+    assert not (out / "plots" / "key.png").exists()
+    assert (out / "plots" / "own.png").is_file() != is_directory
 
 
 @pytest.mark.parametrize("name", [".report.html.partial", "report.html", ".reward_analysis.json.partial"])
