@@ -52,7 +52,9 @@ def test_json_means_the_same_after_it(character: str) -> None:
     assert json.loads(shown) == json.loads(text)
 
 
-@pytest.mark.parametrize("text", ["plain", "é 漢字 😀", "עברית العربية", "tab\tline\n", "می\u200cخواهم 👨\u200d👩\u200d👧 ❤\ufe0f"])
+@pytest.mark.parametrize(
+    "text", ["plain", "é 漢字 😀", "עברית العربية", "tab\tline\n", "می\u200cخواهم 👨\u200d👩\u200d👧 ❤\ufe0f"]
+)
 def test_all_else_stays(text: str) -> None:
     assert escape_hidden(text) == text
 

@@ -73,4 +73,6 @@ def test_programs_and_pickles_of_the_model_stay_behind(source: Path, export: Cal
     assert {path.suffix for path in directory.iterdir()} <= known, sorted(directory.iterdir())
     for name in ("config.json", "tokenizer_config.json"):
         assert "auto_map" not in json.loads((directory / name).read_text())
-        assert json.loads((directory / name).read_text()).keys() == json.loads((EMBEDDED_MODEL / name).read_text()).keys()
+        assert (
+            json.loads((directory / name).read_text()).keys() == json.loads((EMBEDDED_MODEL / name).read_text()).keys()
+        )

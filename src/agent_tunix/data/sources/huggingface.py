@@ -109,7 +109,7 @@ def _load(
         return cast("Iterable[Mapping[str, Any]]", builder.as_dataset(split=place.split))
     except DataError:
         raise
-    except (datasets.exceptions.DatasetsError, ValueError, RuntimeError, FileNotFoundError) as error:
+    except (datasets.exceptions.DatasetsError, ValueError, RuntimeError, FileNotFoundError, ImportError) as error:
         if (said := _below(error)) is not None:
             raise said from error
         raise _refusal(place, split, error) from error
