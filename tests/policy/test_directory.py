@@ -133,7 +133,7 @@ def test_programs_that_a_model_names_are_not_run(directory: Path, tmp_path: Path
         (directory / name).write_text(program)
     for name in ("config.json", "tokenizer_config.json"):
         settings = json.loads((directory / name).read_text())
-        of = {key: "modeling_mine.Mine" for key in ("AutoConfig", "AutoTokenizer")}
+        of = dict.fromkeys(("AutoConfig", "AutoTokenizer"), "modeling_mine.Mine")
         named = {"auto_map": of, "trust_remote_code": True, "tokenizer_class": "Mine", "custom_pipelines": {"a": of}}
         (directory / name).write_text(json.dumps(settings | named))
     found = find_model_directory(ModelConfig(path=str(directory)))
