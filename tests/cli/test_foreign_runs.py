@@ -514,10 +514,40 @@ def test_code_within_a_run_is_ones_own_only_as_it_was_signed(inner: str, world: 
 # --- other files of a run ---------------------------------------------------------------------------------------------
 
 
-def test_a_strangers_env_file_cannot_say_where_the_key_lies(world: World) -> None:
-    Path(".env").write_text(f"AGENT_TUNIX_HOME={world.elsewhere}\n")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AGENT_TUNIX_HOME", "PYTHONPATH", "LD_PRELOAD", "PJRT_NAMES_AND_LIBRARY_PATHS", "TPU_LIBRARY_PATH"),
+        *("NCCL_NET_PLUGIN", "OPENSSL_CONF", "RAY_ADDRESS", "JAX_COORDINATOR_ADDRESS", "XLA_FLAGS"),
+        *("HF_ENDPOINT", "KAGGLE_API_ENDPOINT", "WANDB_BASE_URL", "MLFLOW_TRACKING_URI", "https_proxy", "ALL_PROXY"),
+        *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GCE_METADATA_HOST"),
+    ],
+)
+def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
+    name: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    Path(".env").write_text(f"{name}={world.elsewhere}\n")
     with raises(ConfigError, "refused_in_env"):
         hydra_programs._load_environment()
+    assert name not in os.environ
+
+
+def test_an_env_file_may_hold_keys(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (
+        "HF_TOKEN",
+        "KAGGLE_USERNAME",
+        "KAGGLE_KEY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "WANDB_API_KEY",
+        "JUDGE_KEY",
+    )
+    for name in names:
+        monkeypatch.setenv(name, "before")
+        monkeypatch.delenv(name)
+    Path(".env").write_text("".join(f"{name}=mine\n" for name in names))
+    hydra_programs._load_environment()
+    assert [os.environ[name] for name in names] == ["mine"] * len(names)
 
 
 @pytest.mark.parametrize(
