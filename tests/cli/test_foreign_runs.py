@@ -758,6 +758,15 @@ def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> No
         read_request(EvaluateConfig(checkpoint_dir="run"))
 
 
+def test_a_private_chat_template_is_not_exported_for_a_stranger(world: World, tmp_path: Path) -> None:
+    secret = world.elsewhere / "secret.jinja"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    world.configure({"prompt.chat_template": str(secret)})
+    assert refused(invoke("export", "run", "--to", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("is_directory", [False, True])
 def test_a_private_file_is_not_published_as_a_picture(is_directory: bool, world: World, tmp_path: Path) -> None:
     (world.elsewhere / "key.png").write_text(SECRET)

@@ -21,6 +21,7 @@ from agent_tunix.policy.directory import find_cached_directory
 from agent_tunix.tracking.durable import sync, sync_tree
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.model_card import write_card
+from agent_tunix.training.run_trust import settle_trust
 from agent_tunix.training.trained_policy import FoundRun, Step, load_trained_policy
 
 MANIFEST = "export.json"
@@ -44,7 +45,14 @@ class Exported:
 
 
 def export_run(
-    run: FoundRun, to: Path, *, step: Step = None, adapter: bool = False, dtype: Dtype = "auto", overwrite: bool = False
+    run: FoundRun,
+    to: Path,
+    *,
+    step: Step = None,
+    adapter: bool = False,
+    dtype: Dtype = "auto",
+    overwrite: bool = False,
+    trust: bool = False,
 ) -> Exported:
     """Write a run's policy where transformers, vLLM or PEFT load it from.
 
@@ -55,12 +63,15 @@ def export_run(
         adapter: Write the adapter alone, for PEFT.
         dtype: What merged weights are stored in; auto: what the run computed in.
         overwrite: Replace an earlier export, and nothing else.
+        trust: Write a chat template that only the user may read, though somebody else made the run that names it.
 
     Raises:
+        UntrustedRunError: The run is somebody else's, and names such a chat template.
         ExportError: The directory holds something, or cannot be written.
         CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
     """
     _check_place(run, to, overwrite)
+    settle_trust(run.config, run.root, working_directory=Path.cwd(), trust=trust, with_reward=False, with_template=True)
     import jax.numpy as jnp
 
     from agent_tunix.policy.export import write_adapter, write_merged

@@ -84,6 +84,7 @@ def settle_trust(
     own_parts: Collection[CodePart] = (),
     with_reward: bool = True,
     with_data: bool = False,
+    with_template: bool = False,
 ) -> Config:
     """Return the configuration of a run as far as it may be used, or refuse the run.
 
@@ -98,6 +99,7 @@ def settle_trust(
         own_parts: What would be used by the user's own wish, which needs no trust.
         with_reward: Whether the run's reward is to score.
         with_data: Whether the run's data is to be read.
+        with_template: Whether the text of the run's chat template is to be shown to others.
 
     Raises:
         UntrustedRunError: It would run code or send text, and is neither the user's own nor trusted.
@@ -109,6 +111,7 @@ def settle_trust(
     if doubts.is_foreign:
         # Of a run of the user's own only the code is compared with what was signed.
         parts += [part for part in (data_parts(config, root) if with_data else ()) if part not in own_parts]
+        parts += template_parts(config, root) if with_template else []
         doubts = dataclasses.replace(doubts, strange=parts)
         rewards = dataclasses.replace(config.rewards, allow_unsandboxed=own.rewards.allow_unsandboxed)
         config = dataclasses.replace(config, rewards=rewards)
@@ -188,10 +191,19 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
             if source in _SOURCES_WITH_CODE or source_of_scheme(path) in _SOURCES_WITH_CODE:
                 parts.append(CodePart("dataset", key, path))
             parts += [CodePart("private", key, str(file), file) for file in _private_files(path, root)]
-    for key, given in (("model.path", config.model.path), ("prompt.chat_template", config.prompt.chat_template)):
-        if given and "\n" not in given:
-            parts += [CodePart("private", key, str(file), file) for file in _private_files(given, root)]
-    return parts
+    if config.model.path:
+        parts += [
+            CodePart("private", "model.path", str(file), file) for file in _private_files(config.model.path, root)
+        ]
+    return parts + template_parts(config, root)
+
+
+def template_parts(config: Config, root: Path) -> list[CodePart]:
+    """Return the file of the chat template, if it lies outside the run's directory and others may not read it."""
+    given = config.prompt.chat_template
+    if not given or "\n" in given:
+        return []
+    return [CodePart("private", "prompt.chat_template", str(file), file) for file in _private_files(given, root)]
 
 
 def _private_files(path: str, root: Path) -> list[Path]:
