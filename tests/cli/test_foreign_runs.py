@@ -244,6 +244,22 @@ def test_a_trusted_library_that_changes_is_asked_about_again(inner: str, world: 
         settle_trust(world.config, world.run, working_directory=world.here)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_an_upload_that_is_a_pipe_or_device_is_not_waited_for(kind: str, world: World) -> None:
+    (world.run / "rewards").mkdir()
+    place = world.run / "rewards" / "rf_0123.py"
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero")
+    world.configure({"training.reward_function": "mystery", "rewards.allow_unsandboxed": True})
+    own = with_overrides(Config(), ["rewards.allow_unsandboxed=true"])
+    settled = settle_trust(world.config, world.run, working_directory=world.here, trust=True, own=own)
+    assert settled.training.reward_function == "mystery"
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=world.here, own=own)
+
+
 def test_code_without_end_is_an_error(world: World) -> None:
     with (world.run / "evil.py").open("wb") as file:
         file.truncate(2**40)

@@ -238,12 +238,17 @@ def digest_code(file: Path, root: Path | None = None) -> str:
         within, found = file.parent, iter(file.parent.glob("*"))
     digest = hashlib.sha256(file.name.encode("utf-8", "surrogateescape"))
     for one in sorted({file, *(one for one in found if one.suffix in _SOURCES)}):
-        content = _digest_file(one) if one.is_file() else "none"
+        content = digest_file(one) if one.is_file() else "none"
         digest.update(f"{one.relative_to(within)}\0{content}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
-def _digest_file(file: Path) -> str:
+def digest_file(file: Path) -> str:
+    """Return a digest of a file of code.
+
+    Raises:
+        RunDirectoryError: It cannot be read, or is too large to be code.
+    """
     try:
         with open_regular(file) as opened:
             if os.fstat(opened.fileno()).st_size <= _MOST_BYTES:

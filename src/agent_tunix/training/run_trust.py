@@ -27,7 +27,7 @@ from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, UntrustedRunError
 from agent_tunix.regular_files import is_private, read_regular
-from agent_tunix.rewards.code_parts import CodePart, digest_code, find_code_parts
+from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
 from agent_tunix.store.home import home, make_home
 from agent_tunix.training.reward_setup import reward_directories, reward_spec
 from agent_tunix.training.run_directory import write_json
@@ -296,7 +296,7 @@ def _digest(part: CodePart, root: Path) -> str | None:
     """Return a digest of the code of a part; None where it has no file."""
     if part.kind == "uploaded":
         files = sorted((root / "rewards").glob("*.py"))
-        return _sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files))
+        return _sha256("".join(map(digest_file, files)).encode())
     return None if part.file is None else digest_code(part.file, root)
 
 

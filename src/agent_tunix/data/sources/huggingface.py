@@ -121,7 +121,7 @@ def _check_files(place: Place, path: str, files: Mapping[Any, Iterable[str]] | N
     Raises:
         DataError: It does.
     """
-    within = (f"hf://datasets/{path}@",)
+    within: tuple[str, ...] = (f"hf://datasets/{path}@",)
     if os.path.isdir(path):
         within = tuple(f"{start}{os.sep}" for start in {os.path.abspath(path), os.path.realpath(path)})
     for file in (file for of_split in (files or {}).values() for file in of_split):
