@@ -17,16 +17,29 @@ SOURCE = Path(__file__).parents[1] / "src" / "agent_tunix"
 UNPICKLING = {"pickle.load", "pickle.loads", "pickle.Unpickler", "joblib.load", "torch.load", "cloudpickle.load"} | {
     *("cloudpickle.loads", "dill.load", "dill.loads", "marshal.load", "marshal.loads", "shelve.open"),
     *("serialize_executable.deserialize_and_load", "pandas.read_pickle", "Unpickler.load"),
+    # What libraries read may name code, or hold pickles.
+    *("from_pretrained", "load_dataset", "load_dataset_builder", "load_from_disk", "tfds.builder", "tfds.load"),
+    *("builder_from_directory", "tensorflow_datasets.builder", "tensorflow_datasets.load"),
 }
 EVALUATING = {"eval", "exec", "compile", "__import__", "runpy.run_path", "runpy.run_module", "types.FunctionType"} | {
-    *("from_string", "source_to_code", "InteractiveInterpreter", "code.interact"),
+    *("from_string", "get_template", "source_to_code", "InteractiveInterpreter", "code.interact"),
 }
 IMPORTING = {"import_module", "spec_from_file_location", "module_from_spec", "exec_module", "entry_points"} | {
     *("SourceFileLoader", "find_spec", "load_module", "pkg_resources.iter_entry_points", "_SourceLoader"),
+    *(
+        "ExtensionFileLoader",
+        "zipimporter",
+        "resolve_name",
+        "pydoc.locate",
+        "ctypes.CDLL",
+        "ctypes.PyDLL",
+        "LoadLibrary",
+    ),
 }
 RESOLVING = {"OmegaConf.to_object", "OmegaConf.resolve", "OmegaConf.register_new_resolver", "OmegaConf.load"} | {
     *("OmegaConf.create", "OmegaConf.to_container", "instantiate", "get_class", "get_method", "get_object"),
     *("yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load", "yaml.safe_load", "compose", "hydra.main"),
+    *("expandvars", "dotenv_values", "load_dotenv"),
 }
 # What turns a configuration into code that runs: every caller must have asked `settle_trust` where a run names it.
 FROM_A_CONFIGURATION = {"resolve_from_config", "preflight"}
@@ -46,6 +59,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("config/compose.py", "OmegaConf.to_container"): (2, "without resolving"),
     ("config/compose.py", "OmegaConf.to_object"): (1, "resolves what the user composed; values of a run are escaped"),
     ("config/compose.py", "compose"): (1, "composes the user's overrides over `conf/`"),
+    ("cli/hydra_programs.py", "dotenv_values"): (1, "`.env`; names that decide whose code runs are refused"),
     # --- runs of others
     ("config/stored.py", "yaml.load"): (1, "a subclass of the safe loader, after tags and aliases were refused"),
     ("cli/stored_rewards.py", "resolve_from_config"): (1, "asks settle_trust before"),
@@ -57,6 +71,13 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/code_parts.py", "find_spec"): (1, "of a name without a dot, which imports nothing"),
     ("data/sources/tfds.py", "find_spec"): (1, "settle_trust asks before a run's dataset of this source is read"),
     ("data/sources/tfds.py", "import_module"): (1, "settle_trust asks before a run's dataset of this source is read"),
+    ("data/sources/tfds.py", "builder_from_directory"): (1, "as above"),
+    ("data/sources/tfds.py", "tensorflow_datasets.builder"): (1, "as above"),
+    ("data/sources/huggingface.py", "load_from_disk"): (1, "Arrow files; no program of the dataset's is run"),
+    ("data/sources/huggingface.py", "load_dataset_builder"): (
+        1,
+        "no program of the dataset's is run, no file elsewhere",
+    ),
     # --- rewards: REWARD_OF_USER
     ("rewards/loading.py", "SourceFileLoader"): (1, REWARD_OF_USER),
     ("rewards/loading.py", "_SourceLoader"): (1, REWARD_OF_USER),
@@ -65,6 +86,8 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/loading.py", "module_from_spec"): (1, REWARD_OF_USER),
     ("rewards/loading.py", "source_to_code"): (1, REWARD_OF_USER),
     ("rewards/loading.py", "spec_from_file_location"): (1, REWARD_OF_USER),
+    ("rewards/conventions/classes.py", "types.FunctionType"): (1, "asks whether something is a function"),
+    ("rewards/reward_model/program.py", "from_pretrained"): (3, "asked about as `reward_model`; in its own process"),
     ("rewards/recipe.py", "import_module"): (1, REWARD_OF_USER),
     ("rewards/resolve.py", "import_module"): (1, REWARD_OF_USER),
     ("rewards/resolve.py", "yaml.safe_load"): (1, "a file of conf/reward"),
@@ -91,6 +114,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("execution/sandbox/library.py", "__import__"): (1, "in the sandbox, a module of the standard library"),
     ("execution/sandbox/child.py", "marshal.load"): (1, OWN_PROCESS),
     ("execution/sandbox/program.py", "import_module"): (2, "in the sandbox, where the program may import anything"),
+    ("execution/sandbox/checker.py", "types.FunctionType"): (1, "asks whether something is a function"),
     ("rewards/uploaded/program.py", "compile"): (1, "an upload, in its isolated process"),
     ("rewards/uploaded/source.py", "compile"): (1, "an upload, in its isolated process"),
     ("rewards/uploaded/source.py", "exec"): (1, "an upload, in its isolated process"),
@@ -98,27 +122,31 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     # --- templates and compiled programs
     ("policy/chat/limited_jinja.py", "from_string"): (1, "a model's chat template, in Jinja's sandbox, with limits"),
     ("tracking/report/page.py", "from_string"): (1, SHIPPED),
+    ("service/inspector/pages.py", "get_template"): (1, SHIPPED),
     # --- libraries
+    ("execution/isolation/kernel.py", "ctypes.CDLL"): (1, "the C library, which is loaded already"),
+    ("rewards/execution/processes/linux.py", "ctypes.CDLL"): (1, "as above"),
+    ("distributed/loss.py", "ctypes.CDLL"): (1, "as above"),
     ("startup/devices.py", "entry_points"): (1, "asks whether a plugin of JAX is installed"),
     ("startup/devices.py", "find_spec"): (2, "asks whether a library is installed"),
     ("distributed/joining.py", "find_spec"): (1, "asks whether mpi4py is installed"),
 }
 
 
-def called(node: ast.Call) -> str:
-    """Return the dotted name of what is called; "" for anything else."""
+def dotted(node: ast.expr) -> str:
+    """Return the dotted name that an expression is; it begins with a dot where no name begins it."""
     parts: list[str] = []
-    inner: ast.expr = node.func
-    while isinstance(inner, ast.Attribute):
-        parts.insert(0, inner.attr)
-        inner = inner.value
-    parts.insert(0, inner.id if isinstance(inner, ast.Name) else "")
+    while isinstance(node, ast.Attribute):
+        parts.insert(0, node.attr)
+        node = node.value
+    parts.insert(0, node.id if isinstance(node, ast.Name) else "")
     return ".".join(parts)
 
 
-def watched_calls(tree: ast.AST) -> Iterator[str]:
-    """Yield the watched name that each call has."""
+def watched_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the watched name of each use: a call, a base of a class, or a function that is handed on."""
     aliases = {}
+    inner = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for name in node.names:
@@ -126,31 +154,29 @@ def watched_calls(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             for name in node.names:
                 aliases[name.asname or name.name] = name.name
+        elif isinstance(node, ast.Attribute):
+            inner.add(node.value)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield from _watched(node, aliases)
-        elif isinstance(node, ast.ClassDef):  # a subclass reads as its base does
-            for base in node.bases:
-                yield from _watched(ast.Call(base, [], []), aliases)
+        if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load) and node not in inner:
+            yield from _watched(dotted(node), aliases)
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith("load"):
+            yield from ("allow_pickle" for keyword in node.keywords if keyword.arg == "allow_pickle")
 
 
-def _watched(node: ast.Call, aliases: dict[str, str]) -> Iterator[str]:
-    name = called(node)
+def _watched(name: str, aliases: dict[str, str]) -> Iterator[str]:
     first, dot, rest = name.partition(".")
     whole = aliases.get(first, first) + dot + rest
     ends = {".".join(whole.split(".")[-count:]) for count in (1, 2)}
     # `re.compile` and methods such as `lowered.compile` or `model.eval` evaluate no text.
     ends -= {"compile", "eval", "exec", "load_module"} if "." in name else set()
     yield from sorted(ends & WATCHED)[:1]
-    if name.endswith("load") and any(keyword.arg == "allow_pickle" for keyword in node.keywords):
-        yield "allow_pickle"
 
 
 def found_in_source() -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for file in sorted(SOURCE.rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        found.update((file.relative_to(SOURCE).as_posix(), name) for name in watched_calls(tree))
+        found.update((file.relative_to(SOURCE).as_posix(), name) for name in watched_names(tree))
     return found
 
 
@@ -170,6 +196,14 @@ def test_every_place_that_runs_or_reads_what_could_be_anothers_is_listed() -> No
         ("import pickle\nclass A(pickle.Unpickler): pass", "pickle.Unpickler"),
         ("import numpy as np\nnp.load(f, allow_pickle=True)", "allow_pickle"),
         ("import torch\ntorch.load(f)", "torch.load"),
+        ("import pickle\nlist(map(pickle.loads, x))", "pickle.loads"),
+        ("from pickle import loads\nread = loads", "pickle.loads"),
+        ("import transformers\ntransformers.AutoModel.from_pretrained(x)", "from_pretrained"),
+        ("import datasets\ndatasets.load_dataset(x)", "load_dataset"),
+        ("import tensorflow_datasets as tfds\ntfds.builder(x)", "tensorflow_datasets.builder"),
+        ("import ctypes\nctypes.CDLL(x)", "ctypes.CDLL"),
+        ("import os\nos.path.expandvars(x)", "expandvars"),
+        ("from dotenv import dotenv_values\ndotenv_values(x)", "dotenv_values"),
         ("exec(x)", "exec"),
         ("eval(x)", "eval"),
         ("compile(x, 'a', 'exec')", "compile"),
@@ -185,9 +219,9 @@ def test_every_place_that_runs_or_reads_what_could_be_anothers_is_listed() -> No
     ],
 )
 def test_a_new_place_would_be_found(source: str, name: str) -> None:
-    assert name in list(watched_calls(ast.parse(source)))
+    assert name in list(watched_names(ast.parse(source)))
 
 
 @pytest.mark.parametrize("source", ["import re\nre.compile('a')", "lowered.compile()", "model.eval()"])
 def test_what_evaluates_no_text_is_left_alone(source: str) -> None:
-    assert list(watched_calls(ast.parse(source))) == []
+    assert list(watched_names(ast.parse(source))) == []

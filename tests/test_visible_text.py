@@ -31,6 +31,7 @@ HIDDEN = [
         "\u200f",
     ),
     *("\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069", "\u061c", "\ud800"),
+    *("\xad", "\u200b", "\u2060", "\u2064", "\u3164", "\ufeff", "\ufff9", "\U000e0001", "\U000e0041", "\U000e0100"),
 ]
 
 
@@ -51,7 +52,9 @@ def test_json_means_the_same_after_it(character: str) -> None:
     assert json.loads(shown) == json.loads(text)
 
 
-@pytest.mark.parametrize("text", ["plain", "é 漢字 😀", "עברית العربية", "tab\tline\n"])
+@pytest.mark.parametrize(
+    "text", ["plain", "é 漢字 😀", "עברית العربية", "tab\tline\n", "می\u200cخواهم 👨\u200d👩\u200d👧 ❤\ufe0f"]
+)
 def test_all_else_stays(text: str) -> None:
     assert escape_hidden(text) == text
 

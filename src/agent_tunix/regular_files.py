@@ -3,19 +3,23 @@
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 _MOST_BYTES = 64 * 2**20
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Return a regular file, or what a link to one leads to, open for reading.
+def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
+    """Return a regular file, open for reading.
+
+    Args:
+        path: The file, or a link to one.
+        follow: Open what a link leads to; else a link is an error.
 
     Raises:
         OSError: It cannot be opened, or is a pipe, a device, a directory or a socket.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(descriptor, "rb")
@@ -25,14 +29,30 @@ def open_regular(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
-def read_regular(path: Path, most: int = _MOST_BYTES) -> bytes:
+def read_regular(path: Path, most: int = _MOST_BYTES, *, follow: bool = True) -> bytes:
     """Return the content of a regular file.
+
+    Args:
+        path: The file, or a link to one.
+        most: The most bytes that it may have.
+        follow: Read what a link leads to; else a link is an error.
 
     Raises:
         OSError: It cannot be read, is of another kind, or has more than `most` bytes.
     """
-    with open_regular(path) as file:
+    with open_regular(path, follow=follow) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read", str(path))
     return content
+
+
+def is_private(path: Path) -> bool:
+    """Return True if other users may not read a file or directory.
+
+    Raises:
+        OSError: It, or a directory on the way to it, cannot be looked at.
+    """
+    needed = stat.S_IROTH | stat.S_IXOTH if path.is_dir() else stat.S_IROTH
+    closed = any(not above.stat().st_mode & stat.S_IXOTH for above in path.parents)
+    return closed or path.stat().st_mode & needed != needed

@@ -5,12 +5,18 @@ new line, or reverse the reading order. They are shown as escapes, such as `\\u2
 or a log file.
 """
 
+import json
 import logging
 import re
 
 # C0 and C1 controls but tab and line feed, line and paragraph separators, marks and overrides of the writing direction,
-# and lone surrogates, which no file can take.
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# and lone surrogates, which no file can take. Then what no terminal shows and text can hide in: characters without
+# width, annotations, tags and the variation selectors of plane 14. The joiners U+200C and U+200D stay: Persian, the
+# scripts of India and emoji are written with them.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+    "\xad\u115f\u1160\u180e\u200b\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
 
 
 def escape_hidden(text: str) -> str:
@@ -25,7 +31,7 @@ def one_line(text: str) -> str:
 
 def escape_hidden_in_json(text: str) -> str:
     """Return JSON with each hidden character in its strings as JSON's own escape, which means the same."""
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 class SafeFormatter(logging.Formatter):
@@ -38,4 +44,6 @@ class SafeFormatter(logging.Formatter):
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

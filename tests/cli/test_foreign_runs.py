@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,14 @@ from agent_tunix.config.compose import from_yaml, to_yaml, with_overrides, with_
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, UntrustedRunError
 from agent_tunix.evaluation.request import read_request
+from agent_tunix.rewards.code_parts import digest_code
 from agent_tunix.runs import trust as run_trust
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.trust import check_resumable_directory, settle_trust, sign_run
 from agent_tunix.runs.uploaded_rewards import make_fetch
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.training.model_card import write_card
 
 SECRET = "sk-of-the-user"
 EVIL = """\
@@ -227,6 +229,45 @@ def test_a_trusted_run_runs_what_it_names_until_it_changes(world: World) -> None
     assert invoke("rewards", "diff", "run", "math").exit_code == 1
     world.configure({"training.reward_function": f"{evil}:reward", "seed": 5})
     assert refused(invoke("rewards", "diff", "run", "math"))
+
+
+@pytest.mark.parametrize("inner", ["native.so", "native/__init__.abi3.so", "native.pyc"])
+def test_a_trusted_library_that_changes_is_asked_about_again(inner: str, world: World) -> None:
+    library = world.here / inner
+    library.parent.mkdir(exist_ok=True)
+    library.write_bytes(b"one")
+    world.configure({"training.reward_function": "native.reward"})
+    settle_trust(world.config, world.run, working_directory=world.here, trust=True)
+    settle_trust(world.config, world.run, working_directory=world.here)
+    library.write_bytes(b"two")
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=world.here)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_an_upload_that_is_a_pipe_or_device_is_not_waited_for(kind: str, world: World) -> None:
+    (world.run / "rewards").mkdir()
+    place = world.run / "rewards" / "rf_0123.py"
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero")
+    world.configure({"training.reward_function": "mystery", "rewards.allow_unsandboxed": True})
+    own = with_overrides(Config(), ["rewards.allow_unsandboxed=true"])
+    settled = settle_trust(world.config, world.run, working_directory=world.here, trust=True, own=own)
+    assert settled.training.reward_function == "mystery"
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=world.here, own=own)
+
+
+def test_code_without_end_is_an_error(world: World) -> None:
+    with (world.run / "evil.py").open("wb") as file:
+        file.truncate(2**40)
+    with raises(RunDirectoryError, "code_too_large"):
+        digest_code(world.run / "evil.py")
+    world.configure({"training.reward_function": "run/evil.py:reward"})
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=world.here)
 
 
 def test_trust_is_of_a_directory_and_not_of_a_name(world: World) -> None:
@@ -489,10 +530,40 @@ def test_code_within_a_run_is_ones_own_only_as_it_was_signed(inner: str, world: 
 # --- other files of a run ---------------------------------------------------------------------------------------------
 
 
-def test_a_strangers_env_file_cannot_say_where_the_key_lies(world: World) -> None:
-    Path(".env").write_text(f"AGENT_TUNIX_HOME={world.elsewhere}\n")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AGENT_TUNIX_HOME", "PYTHONPATH", "LD_PRELOAD", "PJRT_NAMES_AND_LIBRARY_PATHS", "TPU_LIBRARY_PATH"),
+        *("NCCL_NET_PLUGIN", "OPENSSL_CONF", "RAY_ADDRESS", "JAX_COORDINATOR_ADDRESS", "XLA_FLAGS"),
+        *("HF_ENDPOINT", "KAGGLE_API_ENDPOINT", "WANDB_BASE_URL", "MLFLOW_TRACKING_URI", "https_proxy", "ALL_PROXY"),
+        *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GCE_METADATA_HOST"),
+    ],
+)
+def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
+    name: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    Path(".env").write_text(f"{name}={world.elsewhere}\n")
     with raises(ConfigError, "refused_in_env"):
         hydra_programs._load_environment()
+    assert name not in os.environ
+
+
+def test_an_env_file_may_hold_keys(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (
+        "HF_TOKEN",
+        "KAGGLE_USERNAME",
+        "KAGGLE_KEY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "WANDB_API_KEY",
+        "JUDGE_KEY",
+    )
+    for name in names:
+        monkeypatch.setenv(name, "before")
+        monkeypatch.delenv(name)
+    Path(".env").write_text("".join(f"{name}=mine\n" for name in names))
+    hydra_programs._load_environment()
+    assert [os.environ[name] for name in names] == ["mine"] * len(names)
 
 
 @pytest.mark.parametrize(
@@ -562,6 +633,78 @@ def test_files_that_others_may_not_read_are_not_evaluated_for_a_stranger(world: 
     read_request(EvaluateConfig(checkpoint_dir="run", trust=True))
 
 
+def _secret(world: World) -> Path:
+    secret = world.elsewhere / "credentials.csv"
+    secret.write_text("question,answer\nwhat,1\n")
+    secret.chmod(0o600)
+    return secret
+
+
+def _link_in_a_directory(world: World) -> str:
+    (world.run / "data").mkdir()
+    (world.run / "data" / "train.csv").symlink_to(_secret(world))
+    return "data"
+
+
+def _link_further_down(world: World) -> str:
+    (world.run / "data" / "inner").mkdir(parents=True)
+    (world.run / "data" / "inner" / "train.csv").symlink_to(_secret(world))
+    return "data"
+
+
+def _link_to_a_directory(world: World) -> str:
+    _secret(world)
+    (world.run / "data").symlink_to(world.elsewhere)
+    return "data"
+
+
+def _link_beside_one_to_nothing(world: World) -> str:
+    (world.run / "data").mkdir()
+    (world.run / "data" / "a.csv").symlink_to("nothing")
+    (world.run / "data" / "train.csv").symlink_to(_secret(world))
+    return "data"
+
+
+def _link_named_as_a_pattern(world: World) -> str:
+    (world.run / "a[b].csv").symlink_to(_secret(world))
+    return "a[b].csv"
+
+
+def _pattern_of_any_depth(world: World) -> str:
+    (world.elsewhere / "a" / "b").mkdir(parents=True)
+    _secret(world).rename(world.elsewhere / "a" / "b" / "secret.csv")
+    return "../../elsewhere/**/secret.csv"
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        _link_in_a_directory,
+        _link_further_down,
+        _link_to_a_directory,
+        _link_beside_one_to_nothing,
+        _link_named_as_a_pattern,
+        _pattern_of_any_depth,
+    ],
+)
+def test_private_files_are_found_wherever_they_hide(hide: Callable[[World], str], world: World) -> None:
+    world.configure({"data.path": str(world.run / hide(world))})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
+def test_a_directory_with_more_files_than_are_looked_at_is_asked_about(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_trust, "_MOST_FILES", 3)
+    (world.run / "data").mkdir()
+    for number in range(5):
+        (world.run / "data" / f"{number}.csv").write_text("question,answer\n")
+    world.configure({"data.path": str(world.run / "data")})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
 def test_the_run_that_is_compared_with_is_a_strangers_too(world: World) -> None:
     secret = world.elsewhere / "secret.jinja"
     secret.write_text("secret")
@@ -629,6 +772,33 @@ def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> No
     world.configure({"data.source": "tfds", "data.path": "evil"})
     with raises(UntrustedRunError, "untrusted_run"):
         read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
+def test_a_private_chat_template_is_not_exported_for_a_stranger(world: World, tmp_path: Path) -> None:
+    secret = world.elsewhere / "secret.jinja"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    world.configure({"prompt.chat_template": str(secret)})
+    assert refused(invoke("export", "run", "--to", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_private_file_is_not_published_as_a_picture(is_directory: bool, world: World, tmp_path: Path) -> None:
+    (world.elsewhere / "key.png").write_text(SECRET)
+    if is_directory:
+        (world.run / "plots").symlink_to(world.elsewhere)
+    else:
+        (world.run / "plots").mkdir()
+        (world.run / "plots" / "key.png").symlink_to(world.elsewhere / "key.png")
+        os.mkfifo(world.run / "plots" / "pipe.png")
+        (world.run / "plots" / "own.png").write_bytes(b"png")
+    out = tmp_path / "out"
+    out.mkdir()
+    write_card(StoredRun(world.run), out, 2, adapter=False)
+    assert not any(SECRET.encode() in file.read_bytes() for file in out.rglob("*") if file.is_file())
+    assert not (out / "plots" / "key.png").exists()
+    assert (out / "plots" / "own.png").is_file() != is_directory
 
 
 @pytest.mark.parametrize("name", [".report.html.partial", "report.html", ".reward_analysis.json.partial"])

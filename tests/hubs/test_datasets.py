@@ -112,6 +112,28 @@ def test_other_formats_and_names_of_splits(dataset_hub: LoopbackHub, kaggle: Loo
         assert rows_of(config, "test") == TEST
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    "elsewhere", ["{secret}", "file://{secret}", "http://169.254.169.254/latest.txt", "../../*.txt"]
+)
+@pytest.mark.parametrize("is_local", [False, True])
+def test_a_dataset_names_no_file_or_address_elsewhere(
+    is_local: bool, elsewhere: str, streaming: bool, tmp_path: Path, dataset_hub: LoopbackHub
+) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("of the user\n")
+    path = elsewhere.format(secret=secret)
+    card = f"---\nconfigs:\n- config_name: main\n  data_files:\n  - {{split: train, path: '{path}'}}\n---\n"
+    directory = tmp_path / "a" / "b"
+    directory.mkdir(parents=True)
+    (directory / "README.md").write_text(card)
+    dataset_hub.add_dataset(REPO, {"README.md": card.encode()})
+    config = config_of(str(directory) if is_local else REPO, streaming=streaming)
+    # The library itself refuses most of these.
+    ours = is_local and not elsewhere.startswith("http")
+    refusal("dataset_reads_elsewhere" if ours else "damaged_dataset", config)
+
+
 def test_a_directory_on_this_disk(tmp_path: Path, dataset_hub: LoopbackHub) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)

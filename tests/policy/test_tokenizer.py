@@ -166,6 +166,22 @@ def test_of_named_templates_the_default_is_taken(directory: Path) -> None:
     assert Tokenizer(directory).chat_template == JINJA
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"chat_template": [{"x": 1}, 1, None]},
+        {"chat_template": [{"name": "default"}]},
+        {"additional_special_tokens": 5, "extra_special_tokens": 5},
+        {"bos_token": 5, "pad_token": []},
+    ],
+)
+def test_settings_of_other_types_are_left_alone(settings: dict[str, Any], directory: Path) -> None:
+    configure(directory, "tokenizer_config.json", **settings)
+    tokenizer = Tokenizer(directory)
+    assert tokenizer.decode(tokenizer.encode("2 + 2")) == "2 + 2"
+    assert tokenizer.special_texts
+
+
 def test_a_template_in_an_older_file_is_found(directory: Path) -> None:
     configure(directory, "tokenizer_config.json", chat_template=...)
     with raises(ModelError, "missing_chat_template") as caught:

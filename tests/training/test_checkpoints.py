@@ -1,9 +1,11 @@
 """Checkpoints are whole or absent: what was saved comes back bit for bit, and what is damaged is passed over."""
 
+import hashlib
 import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -211,6 +213,50 @@ def test_a_damaged_newest_falls_back_to_the_one_before_with_a_warning(
         assert_restores(checkpoints, 5)
     assert "step_000010 is damaged" in caplog.text
     assert "trying the one before" in caplog.text
+
+
+def sign_off(step: Path) -> None:
+    """Write a manifest that is true, as a stranger who changes a checkpoint does."""
+    files = (path for path in step.rglob("*") if path.is_file() and path != step / "manifest.json")
+    digests = {path.relative_to(step).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    (step / "manifest.json").write_text(json.dumps(digests))
+
+
+def give_other_shapes(step: Path) -> None:
+    shutil.rmtree(step / "weights")
+    larger = {"['layer']['w']": jnp.zeros((64, 34)), "['layer']['b']": jnp.zeros(7, jnp.bfloat16)}
+    Checkpoints(step.parent / "other", 1).save(1, {"weights": larger}, {})
+    (step.parent / "other" / "step_000001" / "weights").rename(step / "weights")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda step: (step / "metadata.json").write_text("{"),
+        lambda step: (step / "metadata.json").write_text("[1]"),
+        lambda step: (step / "metadata.json").write_text("[" * 200_000),
+        lambda step: (step / "weights" / "_METADATA").write_text("[" * 200_000),
+        lambda step: (step / "weights" / "_METADATA").write_text("[]"),
+        lambda step: (step / "weights" / "_METADATA").write_text('{"tree_metadata": {}, "use_ocdbt": false}'),
+        lambda step: (step / "weights" / "manifest.ocdbt").write_bytes(b"x" * 100),
+        give_other_shapes,
+    ],
+)
+def test_a_checkpoint_that_lies_is_an_error_of_ours(
+    lie: Callable[[Path], object], checkpoints: Checkpoints, directory: Path
+) -> None:
+    save(checkpoints, 1)
+    lie(directory / "step_000001")
+    sign_off(directory / "step_000001")
+    with pytest.raises(CheckpointError):
+        checkpoints.restore_latest(make_state(0))
+
+
+def test_names_that_are_no_steps_are_passed_over(checkpoints: Checkpoints, directory: Path) -> None:
+    save(checkpoints, 1)
+    for name in ("step_²", "step_-1", "step_", "step_1e9"):
+        (directory / name).mkdir()
+    assert checkpoints.steps() == [1]
 
 
 def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints: Checkpoints, directory: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from agent_tunix.cli.printing import echo
+from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import AgentTunixError, ConfigError
 
 
@@ -22,7 +23,8 @@ from agent_tunix.errors import AgentTunixError, ConfigError
     help="What merged weights are stored in; auto: what the run computed in.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export; never anything else.")
-def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, overwrite: bool) -> None:
+@trust_option
+def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, overwrite: bool, trust: bool) -> None:
     """Take a trained model home: a directory that transformers, vLLM or PEFT load.
 
     RUN is the directory of a run. The adapter, where there is one, is merged into the weights. The directory appears
@@ -47,6 +49,7 @@ def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, ove
             adapter=adapter,
             dtype=dtype,  # type: ignore[arg-type]
             overwrite=overwrite,
+            trust=trust,
         )
     except AgentTunixError as error:
         echo(f"{type(error).__name__}: {error}", err=True)

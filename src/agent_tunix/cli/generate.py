@@ -58,9 +58,7 @@ class _StepType(click.ParamType[int | str]):
     default=None,
     help="Sampling as in an evaluation.  [greedy, unless a value below is given]",
 )
-@click.option(
-    "--temperature", type=click.FloatRange(min=0, min_open=True), default=None, help="Sampling temperature."
-)
+@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=None, help="Sampling temperature.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=None, help="Nucleus.")
 @click.option("--top-k", type=click.IntRange(min=1), default=None, help="Only the k likeliest tokens.")
 @click.option(

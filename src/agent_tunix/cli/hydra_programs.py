@@ -48,8 +48,14 @@ from agent_tunix.tracking.outcome import record_failure
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
-# What a `.env` may not set: where the key lies by which runs are known, which code is loaded, and from where.
-_NOT_OF_A_FILE = re.compile("AGENT_TUNIX_HOME|HOME|JAX_COMPILATION_CACHE_DIR|PATH|(LD|XDG)_.*|PYTHON.*")
+# What a `.env` may not set: where the key lies by which runs are known, which code is loaded, and from where; and to
+# whom the user's keys are sent.
+_NOT_OF_A_FILE = re.compile(
+    "AGENT_TUNIX_HOME|HOME|TMPDIR|PATH|GCONV_PATH|(LD|XDG|PJRT|OPENSSL|NCCL|OMPI|PMIX|RAY|GIT)_.*|PYTHON.*"
+    "|JAX_(COMPILATION_CACHE_DIR|COORDINATOR_ADDRESS)|XLA_FLAGS|LIBTPU_INIT_ARGS|.*(LIBRARY|PLUGIN).*"
+    "|.*_(ENDPOINT|BASE_URL|TRACKING_URI|PROXY)|.*CA_BUNDLE|SSL_.*|(GCE_METADATA|STORAGE_EMULATOR)_.*",
+    re.IGNORECASE,
+)
 
 
 def train(overrides: Sequence[str] | None = None) -> None:
@@ -278,7 +284,7 @@ def _load_environment() -> None:
     """Names from `.env` in the working directory, where the environment has none of its own.
 
     Raises:
-        ConfigError: It cannot be read, or sets what decides which code is trusted.
+        ConfigError: It cannot be read, or sets what decides which code runs or where keys are sent.
     """
     if Path(".env").is_file():
         from dotenv import dotenv_values
@@ -292,8 +298,8 @@ def _load_environment() -> None:
         # A directory that was downloaded may bring a file of this name.
         if refused := sorted(name for name in found if _NOT_OF_A_FILE.fullmatch(name)):
             raise ConfigError(
-                f".env sets {', '.join(refused)}, which decides whose code runs; remove it there, and export it in your"
-                " shell if you mean it",
+                f".env sets {', '.join(refused)}, which decides whose code runs or where keys are sent; remove it"
+                " there, and export it in your shell if you mean it",
                 code="refused_in_env",
             )
         for name, value in found.items():

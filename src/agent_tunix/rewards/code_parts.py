@@ -10,9 +10,12 @@ import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 from typing import Any, Literal
 
+from agent_tunix.errors import RunDirectoryError
+from agent_tunix.regular_files import open_regular
 from agent_tunix.rewards import registry
 from agent_tunix.rewards.judges import JUDGES
 from agent_tunix.rewards.judges.settings import OPENAI_KEY, OPENAI_URL
@@ -25,6 +28,8 @@ Kind = Literal[
 # Arguments of a judge that decide where text and keys go, and which file is written.
 _JUDGE_ARGUMENTS = ("base_url", "api_key_env", "cache", "extra_body")
 _SOURCES = (".py", ".pyc", ".so", ".pyd")
+_MODULES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
+_MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +207,9 @@ class _Lookup:
 
 def _descend(start: Path, inner: Sequence[str]) -> Path | None:
     path = start.joinpath(*inner)
-    candidates = (path.with_name(f"{path.name}.py"), path / "__init__.py") if path.name else ()
+    # As Python looks: a package, a shared library, a file of Python, its bytecode.
+    names = [path / f"__init__{suffix}" for suffix in _MODULES] + [Path(f"{path}{suffix}") for suffix in _MODULES]
+    candidates = names if path.name else []
     return next((_real(one) for one in candidates if os.path.isfile(one)), None)
 
 
@@ -220,6 +227,9 @@ def digest_code(file: Path, root: Path | None = None) -> str:
     Args:
         file: The file.
         root: A directory; of a file that lies in it all code of the directory counts, else that beside the file.
+
+    Raises:
+        RunDirectoryError: A file of code cannot be read, or is too large to be code.
     """
     top = None if root is None else Path(os.path.realpath(root))
     if top is not None and file.is_relative_to(top):
@@ -228,6 +238,27 @@ def digest_code(file: Path, root: Path | None = None) -> str:
         within, found = file.parent, iter(file.parent.glob("*"))
     digest = hashlib.sha256(file.name.encode("utf-8", "surrogateescape"))
     for one in sorted({file, *(one for one in found if one.suffix in _SOURCES)}):
-        content = hashlib.sha256(one.read_bytes()).hexdigest() if one.is_file() else "none"
+        content = digest_file(one) if one.is_file() else "none"
         digest.update(f"{one.relative_to(within)}\0{content}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
+
+
+def digest_file(file: Path) -> str:
+    """Return a digest of a file of code.
+
+    Raises:
+        RunDirectoryError: It cannot be read, or is too large to be code.
+    """
+    try:
+        with open_regular(file) as opened:
+            if os.fstat(opened.fileno()).st_size <= _MOST_BYTES:
+                return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise RunDirectoryError(
+            f"the code {file} cannot be read: {error.strerror}; correct its permissions, or move it elsewhere",
+            code="unreadable_code",
+        ) from error
+    raise RunDirectoryError(
+        f"{file} has more than {_MOST_BYTES:,} bytes, too many for a file of code; move it elsewhere",
+        code="code_too_large",
+    )

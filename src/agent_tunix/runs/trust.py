@@ -17,7 +17,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, UntrustedRunError
-from agent_tunix.regular_files import read_regular
-from agent_tunix.rewards.code_parts import CodePart, digest_code, find_code_parts
+from agent_tunix.regular_files import is_private, read_regular
+from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
 from agent_tunix.runs.directory import write_json
 from agent_tunix.runs.reward_setup import reward_directories, reward_spec
 from agent_tunix.store.home import home, make_home
@@ -44,6 +44,8 @@ _VERSION = 1
 _OF_THE_REWARD = ("modules", "args", "max_failure_rate", "on_failure", "convention", "completions", "reward_key")
 # Sources of data that import code by the name of a dataset.
 _SOURCES_WITH_CODE = ("tfds",)
+# Files that a run's data may have before the user is asked about all of them.
+_MOST_FILES = 10_000
 
 
 def sign_run(root: Path, config: Config, working_directory: Path) -> None:
@@ -82,6 +84,7 @@ def settle_trust(
     own_parts: Collection[CodePart] = (),
     with_reward: bool = True,
     with_data: bool = False,
+    with_template: bool = False,
 ) -> Config:
     """Return the configuration of a run as far as it may be used, or refuse the run.
 
@@ -96,6 +99,7 @@ def settle_trust(
         own_parts: What would be used by the user's own wish, which needs no trust.
         with_reward: Whether the run's reward is to score.
         with_data: Whether the run's data is to be read.
+        with_template: Whether the text of the run's chat template is to be shown to others.
 
     Raises:
         UntrustedRunError: It would run code or send text, and is neither the user's own nor trusted.
@@ -107,6 +111,7 @@ def settle_trust(
     if doubts.is_foreign:
         # Of a run of the user's own only the code is compared with what was signed.
         parts += [part for part in (data_parts(config, root) if with_data else ()) if part not in own_parts]
+        parts += template_parts(config, root) if with_template else []
         doubts = dataclasses.replace(doubts, strange=parts)
         rewards = dataclasses.replace(config.rewards, allow_unsandboxed=own.rewards.allow_unsandboxed)
         config = dataclasses.replace(config, rewards=rewards)
@@ -186,27 +191,49 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
             if source in _SOURCES_WITH_CODE or source_of_scheme(path) in _SOURCES_WITH_CODE:
                 parts.append(CodePart("dataset", key, path))
             parts += [CodePart("private", key, str(file), file) for file in _private_files(path, root)]
-    for key, given in (("model.path", config.model.path), ("prompt.chat_template", config.prompt.chat_template)):
-        if given and "\n" not in given:
-            parts += [CodePart("private", key, str(file), file) for file in _private_files(given, root)]
-    return parts
+    if config.model.path:
+        parts += [
+            CodePart("private", "model.path", str(file), file) for file in _private_files(config.model.path, root)
+        ]
+    return parts + template_parts(config, root)
+
+
+def template_parts(config: Config, root: Path) -> list[CodePart]:
+    """Return the file of the chat template, if it lies outside the run's directory and others may not read it."""
+    given = config.prompt.chat_template
+    if not given or "\n" in given:
+        return []
+    return [CodePart("private", "prompt.chat_template", str(file), file) for file in _private_files(given, root)]
 
 
 def _private_files(path: str, root: Path) -> list[Path]:
-    """Return the files that a path or pattern means, outside a directory, that not everybody may read."""
+    """Return the files that a path or pattern means, outside a directory, that not everybody may read.
+
+    Of a directory with more files than are looked at, the directory itself is returned.
+    """
+    inside = os.path.realpath(root)
+    found: dict[Path, None] = {}
     try:
-        found = [Path(os.path.realpath(one)) for one in glob.glob(os.path.expanduser(path))]
-        files = [file for one in found for file in ([one, *one.iterdir()] if one.is_dir() else [one])]
-        inside = Path(os.path.realpath(root))
-        return [file for file in dict.fromkeys(files) if not file.is_relative_to(inside) and _is_private(file)]
-    except (OSError, ValueError):
+        for number, name in enumerate(_walk(path)):
+            if number > _MOST_FILES:
+                return [Path(os.path.realpath(os.path.expanduser(path)))]
+            file = Path(os.path.realpath(name))
+            with contextlib.suppress(OSError):  # what is not there is not read either
+                if not file.is_relative_to(inside) and is_private(file):
+                    found[file] = None
+    except ValueError:  # no path at all
         return []
+    return list(found)
 
 
-def _is_private(file: Path) -> bool:
-    needed = stat.S_IROTH | stat.S_IXOTH if file.is_dir() else stat.S_IROTH
-    closed = any(not above.stat().st_mode & stat.S_IXOTH for above in file.parents)
-    return closed or file.stat().st_mode & needed != needed
+def _walk(path: str) -> Iterator[str]:
+    """Yield what a path or pattern means, and all that lies in its directories, behind links too."""
+    named = os.path.expanduser(path)
+    # As the sources of data do, which take a path that is there for itself, whatever characters it has.
+    for start in [named] if os.path.lexists(named) else glob.iglob(named, recursive=True):
+        yield start
+        for directory, inner, names in os.walk(start, followlinks=True):
+            yield from (os.path.join(directory, name) for name in (*inner, *names))
 
 
 @dataclass(frozen=True)
@@ -269,7 +296,7 @@ def _digest(part: CodePart, root: Path) -> str | None:
     """Return a digest of the code of a part; None where it has no file."""
     if part.kind == "uploaded":
         files = sorted((root / "rewards").glob("*.py"))
-        return _sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files))
+        return _sha256("".join(map(digest_file, files)).encode())
     return None if part.file is None else digest_code(part.file, root)
 
 

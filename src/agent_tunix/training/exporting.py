@@ -19,6 +19,7 @@ from typing import Literal
 from agent_tunix.errors import ExportError
 from agent_tunix.policy.files.directory import find_cached_directory
 from agent_tunix.runs.found_run import FoundRun, Step
+from agent_tunix.runs.trust import settle_trust
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.tracking.durable import sync, sync_tree
 from agent_tunix.tracking.stored_run import StoredRun
@@ -45,7 +46,14 @@ class Exported:
 
 
 def export_run(
-    run: FoundRun, to: Path, *, step: Step = None, adapter: bool = False, dtype: Dtype = "auto", overwrite: bool = False
+    run: FoundRun,
+    to: Path,
+    *,
+    step: Step = None,
+    adapter: bool = False,
+    dtype: Dtype = "auto",
+    overwrite: bool = False,
+    trust: bool = False,
 ) -> Exported:
     """Write a run's policy where transformers, vLLM or PEFT load it from.
 
@@ -56,12 +64,15 @@ def export_run(
         adapter: Write the adapter alone, for PEFT.
         dtype: What merged weights are stored in; auto: what the run computed in.
         overwrite: Replace an earlier export, and nothing else.
+        trust: Write a chat template that only the user may read, though somebody else made the run that names it.
 
     Raises:
+        UntrustedRunError: The run is somebody else's, and names such a chat template.
         ExportError: The directory holds something, or cannot be written.
         CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
     """
     _check_place(run, to, overwrite)
+    settle_trust(run.config, run.root, working_directory=Path.cwd(), trust=trust, with_reward=False, with_template=True)
     import jax.numpy as jnp
 
     from agent_tunix.policy.files.export import write_adapter, write_merged

@@ -1,7 +1,7 @@
 """The README.md of an exported model: what it was trained from, on what, for which reward, and how that went."""
 
+import contextlib
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking import compare_ends
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.stored_run import StoredRun
@@ -144,12 +145,16 @@ def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
     """The curves, drawn anew where the run has none; nothing where they cannot be drawn."""
     with tempfile.TemporaryDirectory() as scratch:
         drawn = run.root / "plots"
-        if not drawn.is_dir():
+        if drawn.is_symlink() or not drawn.is_dir():
             write_report(run, Path(scratch))
             drawn = Path(scratch) / "plots"
-        names = sorted(path.name for path in drawn.glob("*.png")) if drawn.is_dir() else []
-        if names:
-            directory.mkdir()
-        for name in names:
-            shutil.copyfile(drawn / name, directory / name)
-    return names
+        pictures = {}
+        for path in sorted(drawn.glob("*.png")):
+            # A link in a run of somebody else's could bring a private file into what is published.
+            with contextlib.suppress(OSError):
+                pictures[path.name] = read_regular(path, follow=False)
+    if pictures:
+        directory.mkdir()
+    for name, content in pictures.items():
+        (directory / name).write_bytes(content)
+    return list(pictures)

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+from agent_tunix.config.compose import to_yaml
+from agent_tunix.config.schema import Config
 from tests.service.inspector.support import EVIL, Visitor, serving, visiting
 from tests.tracking.report.support import plain_response, write_run
 
@@ -246,3 +249,43 @@ def test_a_hostile_name_of_a_directory_is_text(tmp_path: Path) -> None:
         for path, _ in links:
             assert alice.get(path).status_code == 200
             assert alice.get(f"{path}/rollouts").status_code == 200
+
+
+def _write_hostile_run(root: Path) -> None:
+    """A stranger's run with markup wherever a run holds text."""
+    finding = {"name": "saturated", "subject": EVIL, "severity": "warning", "step": 1, "summary": EVIL}
+    finding |= {"evidence": {EVIL: EVIL}, "edits": [EVIL], "rollout_ids": [EVIL, "1_0_0"]}
+    write_run(root, 2, (EVIL, "brevity"), respond=lambda *_: EVIL, findings=[finding])
+    config = yaml.safe_load(to_yaml(Config()))
+    config |= {"project_name": EVIL}
+    config["prompt"]["system"] = EVIL
+    config["data"]["path"] = "javascript:alert(1)"
+    config["rewards"]["args"] = {EVIL: {EVIL: EVIL}}
+    (root / "config.yaml").write_text(yaml.safe_dump(config))
+    with (root / "metrics.jsonl").open("a") as file:
+        row = {"step": 3, EVIL: 2.0, f"rewards/{EVIL}/mean": 1.0, "__proto__": 1.0, "rewards/__proto__/mean": 2.0}
+        file.write(json.dumps(row) + "\n")
+    environment = json.loads((root / "environment.json").read_text())
+    environment |= dict.fromkeys(("started", "reward", "method"), EVIL)
+    environment |= {"devices": [EVIL], "versions": {EVIL: EVIL}, "reward_fingerprint": {"hash": EVIL}}
+    (root / "environment.json").write_text(json.dumps(environment))
+
+
+def test_no_part_of_a_strangers_run_is_markup(tmp_path: Path) -> None:
+    _write_hostile_run(tmp_path / "runs" / '" onmouseover=alert(1) <img src=x>')
+    own = re.compile(r'<script (?:type="module"|defer) src="/static/')
+    with serving(tmp_path, tmp_path / "runs") as server, visiting(server) as alice:
+        waiting, seen = ["/runs"], set[str]()
+        while waiting:
+            place = waiting.pop()
+            if place in seen or place.startswith("/static/"):
+                continue
+            seen.add(place)
+            page = alice.get(place).text
+            assert page.count("<script") == len(own.findall(page)), place
+            markup = ("<img", "<style", "<svg onload", " style=", '" onmouseover')
+            assert not any(one in page for one in markup), place
+            links = [html.unescape(link) for link in re.findall(r'(?:href|src|action)="([^"]*)"', page)]
+            assert all(link.startswith(("/", "#", "?")) and not link.startswith("//") for link in links), links
+            waiting += [link.partition("#")[0] for link in links if link.startswith("/")]
+        assert sum("/steps/" in place for place in seen) >= 4, seen

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped
@@ -93,7 +93,9 @@ def _load_from_cache(place: RemoteLocation, commit: str, split: Split, streaming
     return rows
 
 
-def _load(place: RemoteLocation, path: str, split: Split, **arguments: Any) -> Iterable[Mapping[str, Any]]:
+def _load(
+    place: RemoteLocation, path: str, split: Split, *, streaming: bool, revision: str | None = None
+) -> Iterable[Mapping[str, Any]]:
     # Datasets that are programs are not run, whatever the version of the library.
     os.environ["HF_DATASETS_TRUST_REMOTE_CODE"] = "0"
     import datasets
@@ -101,12 +103,37 @@ def _load(place: RemoteLocation, path: str, split: Split, **arguments: Any) -> I
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
-        rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(path, place.subset, split=place.split, **arguments)
-        return rows
-    except (datasets.exceptions.DatasetsError, ValueError, RuntimeError, FileNotFoundError) as error:
+        builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
+        _check_files(place, path, builder.config.data_files)
+        if streaming:
+            return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
+        builder.download_and_prepare()
+        return cast("Iterable[Mapping[str, Any]]", builder.as_dataset(split=place.split))
+    except DataError:
+        raise
+    except (datasets.exceptions.DatasetsError, ValueError, RuntimeError, FileNotFoundError, ImportError) as error:
         if (said := _below(error)) is not None:
             raise said from error
         raise _refusal(place, split, error) from error
+
+
+def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
+    """Refuse a dataset whose description names files of this machine, or addresses, outside the dataset itself.
+
+    Raises:
+        DataError: It does.
+    """
+    within: tuple[str, ...] = (f"hf://datasets/{path}@",)
+    if os.path.isdir(path):
+        within = tuple(f"{start}{os.sep}" for start in {os.path.abspath(path), os.path.realpath(path)})
+    for file in (file for of_split in (files or {}).values() for file in of_split):
+        plain = file if "://" in file else os.path.abspath(file)
+        if not plain.startswith(within) or ".." in file.split("/"):
+            raise DataError(
+                f"{place.key}={place.path} names {file}, which is no file of the dataset and is not read; choose"
+                " another dataset, or remove the file from the data_files of its README.md",
+                code="dataset_reads_elsewhere",
+            )
 
 
 def _below(error: BaseException) -> OSError | None:

@@ -126,7 +126,8 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
                 f"{legacy} should hold an object with chat_template, but: {error}", code="damaged_config"
             ) from error
     if isinstance(found, list):
-        found = {entry["name"]: entry["template"] for entry in found}.get("default")
+        named = [entry for entry in found if isinstance(entry, dict) and entry.get("name") == "default"]
+        found = named[-1].get("template") if named else None
     return (found, f"the chat template of {directory}") if isinstance(found, str) else None
 
 

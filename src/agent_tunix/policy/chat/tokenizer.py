@@ -129,6 +129,7 @@ class Tokenizer:
         added: Mapping[int, AddedToken] = self._special.get_added_tokens_decoder()
         named = set(self._named_tokens().values())
         listed = self._settings.get("additional_special_tokens") or self._settings.get("extra_special_tokens") or []
+        listed = listed if isinstance(listed, list | dict) else []
         named |= {text for token in listed if (text := _text_of(token)) is not None}
         turn = self._render_one_turn()
         found = [
@@ -270,7 +271,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         loaded = json.loads(read_regular(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
     if not isinstance(loaded, dict):
         raise ModelError(f"{path} must hold an object, not {type(loaded).__name__}", code="damaged_config")

@@ -12,6 +12,8 @@ from agent_tunix.regular_files import read_regular
 
 # What a kind of rotary embedding needs beside its base.
 _ROPE_KEYS = {"default": (), "linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor")}
+# More than any model has; a larger number would fill the memory before its weights are found missing.
+_MOST_LAYERS = 10_000
 
 
 class ConfigFile:
@@ -40,7 +42,7 @@ class ConfigFile:
         """
         try:
             values = json.loads(read_regular(path))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ModelError(f"{path} cannot be read as JSON: {error}", code="damaged_config") from error
         if not isinstance(values, dict):
             raise ModelError(f"{path} must hold an object, not {type(values).__name__}", code="damaged_config")
@@ -121,6 +123,10 @@ class ConfigFile:
             pattern: None where the family has no sliding layers.
         """
         count = self.whole("num_hidden_layers")
+        if count > _MOST_LAYERS:
+            raise ModelError(
+                f"{self.path}: num_hidden_layers must be at most {_MOST_LAYERS:,}, not {count:,}", code="invalid_value"
+            )
         default = [
             "full_attention" if pattern is None or (n + 1) % pattern == 0 else "sliding_attention" for n in range(count)
         ]

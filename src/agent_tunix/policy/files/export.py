@@ -22,18 +22,23 @@ from huggingface_hub import split_state_dict_into_shards_factory
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from agent_tunix.errors import ModelError
+from agent_tunix.errors import ExportError, ModelError
 from agent_tunix.policy.files.tensor_files import list_files, locate_tensors
 from agent_tunix.policy.files.tensors import WeightPath
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.projection import Projection
+from agent_tunix.regular_files import is_private, read_regular
 
 MAX_FILE_BYTES = 5 * 10**9
 # Files of a model directory that hold weights in one form or another, or that speak of the model it was.
 _NOT_COPIED = (
     *("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json", "*.pt", "*.pth", "*.h5", "*.msgpack"),
     *("*.gguf", "*.onnx", "README.md", ".*", "config.json"),
+    # Programs and pickles of whoever made the model; none is needed to load one of the supported families.
+    *("*.py", "*.pyc", "*.so", "*.pkl", "*.pickle", "*.ckpt"),
 )
+# Names the programs that `trust_remote_code` would run.
+_CODE_KEYS = frozenset(("auto_map", "custom_pipelines"))
 # transformers marks its files so, and refuses those without a mark.
 _FORMAT = {"format": "pt"}
 
@@ -51,8 +56,8 @@ def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, d
     dtype = jnp.dtype(policy.dtype if dtype is None else dtype)
     _write_weights(_merged_tensors(policy, source, alpha, dtype), directory)
     _copy_others(source, directory)
-    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    write_json(directory / "config.json", _with_dtype(config, dtype.name))
+    config = json.loads(read_regular(source / "config.json"))
+    write_json(directory / "config.json", _with_dtype(_without_code(config), dtype.name))
 
 
 def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, base_model: str) -> None:
@@ -217,6 +222,37 @@ def _with_dtype(config: dict[str, Any], dtype: str) -> dict[str, Any]:
 
 
 def _copy_others(source: Path, directory: Path) -> None:
+    """Copy what else a model directory holds.
+
+    Raises:
+        ExportError: A link in it leads to a file elsewhere that others may not read.
+    """
     for path in sorted(source.iterdir()):
         if path.is_file() and not any(path.match(pattern) for pattern in _NOT_COPIED):
+            _check_link(path)
             shutil.copyfile(path, directory / path.name)
+            if path.name == "tokenizer_config.json":
+                settings = json.loads(read_regular(path))
+                if not _CODE_KEYS.isdisjoint(settings):
+                    write_json(directory / path.name, _without_code(settings))
+
+
+def _check_link(path: Path) -> None:
+    """Refuse a link by which a private file would get into what is published; those of the hub's cache are in order.
+
+    Raises:
+        ExportError: It is one.
+    """
+    target, home = path.resolve(), path.parent.resolve()
+    within = home.parents[1] / "blobs" if home.parent.name == "snapshots" else home
+    if not path.is_symlink() or target.is_relative_to(within) or not is_private(target):
+        return
+    raise ExportError(
+        f"{path} is a link to {target}, which others may not read, and would be copied into the export; remove the"
+        " link, or put a copy of the file in its place",
+        code="private_link_in_model",
+    )
+
+
+def _without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in _CODE_KEYS}

@@ -68,6 +68,7 @@ def parse_location(path: str | None) -> Location | None:
         advice = f"write hf://{page[1]}" if page else f"give a directory, {', '.join(_FORMS.values())}"
         raise ModelError(f"model.path={path} is not an address of a model; {advice}", code="invalid_address")
     named = _NAMES[scheme].fullmatch(rest)
-    if named is None:
+    # Of such parts the cache would make a path that leads out of it.
+    if named is None or not {".", ".."}.isdisjoint(rest.replace("@", "/").split("/")):
         raise ModelError(f"model.path={path} should be {_FORMS[scheme]}", code="invalid_address")
     return Location(scheme, named["name"], named["revision"])

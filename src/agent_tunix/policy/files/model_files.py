@@ -109,11 +109,18 @@ def _shards(directory: Path) -> set[str]:
         return set()
     try:
         index: Any = json.loads(read_regular(path))
-        return {str(name) for name in index["weight_map"].values()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        names = {str(name) for name in index["weight_map"].values()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(
             f"{path} is damaged or half downloaded ({error!r}); delete and fetch it again", code="damaged_index"
         ) from error
+    if outside := sorted(name for name in names if not name.endswith(".safetensors") or Path(name).name != name):
+        raise ModelError(
+            f"{path} names {outside[0]!r}, but weights must be *.safetensors files beside it; correct it, or fetch the"
+            " model again",
+            code="damaged_index",
+        )
+    return names
 
 
 def _length_by_header(path: Path) -> int | None:
@@ -125,6 +132,6 @@ def _length_by_header(path: Path) -> int | None:
         try:
             header = json.loads(file.read(length))
             ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+            return _HEADER_LENGTH + length + int(max(ends, default=0))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError):
             return None
-    return _HEADER_LENGTH + length + max(ends, default=0)

@@ -84,7 +84,7 @@ class Checkpoints:
         if not self._directory.is_dir():
             return []
         names = (path.name.removeprefix("step_") for path in self._directory.glob("step_*"))
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
         """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`; the best one stays besides.
@@ -173,7 +173,7 @@ class Checkpoints:
             step = json.loads(read_regular(self._directory / "best.json"))["step"]
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(
                 f"{self._directory}/best.json is damaged: {_cause(error)}; remove it", code="best_mark_damaged"
             ) from error
@@ -228,8 +228,7 @@ class Checkpoints:
             raise
         except Exception as error:  # Orbax and TensorStore raise many kinds
             raise CheckpointError(f"{path} cannot be read: {_cause(error)}", code="checkpoint_unreadable") from error
-        metadata = json.loads(read_regular(path / "metadata.json"))
-        return Restored(step=step, state=state, metadata=metadata)
+        return Restored(step=step, state=state, metadata=_read_metadata(path))
 
     def remove_after(self, step: int) -> None:
         """Remove checkpoints past a step, which a resumed run will write again."""
@@ -256,7 +255,7 @@ class Checkpoints:
             if not isinstance(expected, dict):
                 raise ValueError(f"manifest.json holds {type(expected).__name__}, not an object")
             found = _digest_files(path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise _DamagedError(f"{path} is damaged: {error}", code="checkpoint_damaged") from error
         if found != expected:
             names = sorted({n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n)})
@@ -280,6 +279,16 @@ def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Ar
                 f" run",
                 code="checkpoint_mismatch",
             )
+
+
+def _read_metadata(path: Path) -> dict[str, Any]:
+    try:
+        metadata = json.loads(read_regular(path / "metadata.json"))
+        if not isinstance(metadata, dict):
+            raise ValueError(f"metadata.json holds {type(metadata).__name__}, not an object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise _DamagedError(f"{path} is damaged: {error}", code="checkpoint_damaged") from error
+    return metadata
 
 
 def _digest_files(directory: Path) -> dict[str, str]:
