@@ -31,6 +31,7 @@ from agent_tunix.rewards.answers.extraction import boxed_answer
 from agent_tunix.rewards.answers.grammar import Node, UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
+from agent_tunix.rewards.answers.tokens import turn_inward
 
 _NO_NUMBER_IN_IT = re.compile(
     r"(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*+", re.VERBOSE
@@ -67,7 +68,15 @@ _HUGE = re.compile(r"[-+$\s]*\d[\d.,]*[eE][-+]?\d{4,}\s*", re.ASCII)
 _GROUP = re.compile(r"\{[^{}]*\}")
 _BASE = re.compile(r"([0-9A-Za-z]{1,100})_(?:(\d)|\{(\d{1,2})\})", re.ASCII)
 _DECIMALS = re.compile(r"\.(\d+)", re.ASCII)
-_UNIT = re.compile(r"\d\s*(?:\\(?:text|mathrm)\{[\s~]*)?([A-Za-z]{1,12})\}?\s*\.?\s*\Z", re.ASCII)
+_UNIT = re.compile(
+    r"""\d\s*+ (?:\\(?:text|mathrm)\{[\s~]*+)?
+    ( [A-Za-z]{1,12} (?:\}?\^?\{?[23²³]\}?)? (?: \s?/\s? [A-Za-z]{1,12} (?:\}?\^?\{?[23²³]\}?)? )? )
+    [}$\s]*+ \.? [$\s]*+ \Z""",
+    re.VERBOSE,
+)
+_UNIT_NAME = re.compile(r"[A-Za-z]+")
+_POWERS_OF_UNITS = str.maketrans({"²": "2", "³": "3", **dict.fromkeys("^{} ")})
+_ASCII_DIGITS = frozenset("0123456789")
 _NOTHING = frozenset(("n/a", "?"))
 _WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{2,}\s*,", re.ASCII)
 _SEVERAL_PARTS = re.compile(
@@ -311,12 +320,22 @@ def _same_subject(one: Number, other: Number) -> bool:
 
 def _units_differ(answer: str, reference: str) -> bool:
     """Return True if both end with a unit that is known, and it is not the same."""
-    if answer[-1:].isdigit() or reference[-1:].isdigit():
+    if _ends_with_a_digit(answer) or _ends_with_a_digit(reference):
         return False
-    given, true = _UNIT.search(answer), _UNIT.search(reference)
-    if given is None or true is None or given[1] not in UNITS or true[1] not in UNITS:
-        return False
-    return UNITS[given[1]] != UNITS[true[1]]
+    given, true = _unit(answer), _unit(reference)
+    return given is not None and true is not None and given != true
+
+
+def _ends_with_a_digit(text: str) -> bool:
+    return text[-1:] in _ASCII_DIGITS and text[-2:-1] != "^"
+
+
+def _unit(text: str) -> str | None:
+    """Return the unit at the end of a text by its usual names, as `km/h` or `m2`; None if it is not known."""
+    found = _UNIT.search(text)
+    if found is None or not all(name in UNITS for name in _UNIT_NAME.findall(found[1])):
+        return None
+    return _UNIT_NAME.sub(lambda name: UNITS[name[0]], found[1].translate(_POWERS_OF_UNITS))
 
 
 def _has_letters(text: str) -> bool:
@@ -377,7 +396,7 @@ def _is_one_formula(text: str) -> bool:
 def _is_unbalanced(text: str) -> bool:
     """Return True if brackets are not closed, or not opened; any bracket closes another kind, as in `[0, 1)`."""
     braces = rounds = 0
-    for character in text:
+    for character in turn_inward(text) if "[" in text or "]" in text else text:
         if character == "{":
             braces += 1
         elif character == "}":

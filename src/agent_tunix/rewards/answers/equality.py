@@ -228,6 +228,8 @@ def _compare_collections(given: Node, true: Node) -> bool | None:
         listed = true if ordered is given else given
         if ordered.kind != "bracket" or ordered.args[0] != "()" or listed.kind != "list":
             return False if ordered.kind == "bracket" and len(one) != len(other) else None
+        if listed.args[0] == "or" or _has_one_subject(listed.args[1:]):
+            return False  # several values of one unknown are no point
         return _in_order(list(ordered.args[1:]), list(listed.args[1:]))
     if max(len(one), len(other)) > _MOST_ITEMS:
         return None
@@ -251,11 +253,12 @@ def _items(node: Node) -> list[Node]:
 
 
 def _with_subject(items: list[Node]) -> list[Node]:
-    """Items of which the first alone names the unknown: `a = 4, -8` is `a = 4, a = -8`."""
+    """Return items of which the first alone names the unknown: `a = 4, -8` is `a = 4, a = -8`."""
     first = items[0]
     if first.kind != "relation" or first.args[0] != ("=",) or any(item.kind == "relation" for item in items[1:]):
         return items
-    if not _is_subject(first.args[1]):
+    subject = first.args[1]
+    if not _is_subject(subject.args[0] if subject.kind == "negative" else subject):
         return items
     return [first, *(Node("relation", (("=",), first.args[1], item)) for item in items[1:])]
 
@@ -265,6 +268,11 @@ def _subject(item: Node) -> Node | None:
         subject: Node = item.args[1]
         return subject
     return None
+
+
+def _has_one_subject(items: Sequence[Node]) -> bool:
+    subjects = [_subject(item) for item in items]
+    return None not in subjects and len(set(subjects)) < len(subjects)
 
 
 def _solution(item: Node) -> Node:
@@ -335,6 +343,9 @@ def _compare_relations(given: Node, true: Node) -> bool | None:
         relation, other = (given, true) if given.kind == "relation" else (true, given)
         if relation.args[0] == ("∈",):  # x ∈ {1, 2}
             return compare(other, relation.args[2])
+        if other.kind == "list" and other.args[0] != "or" and len(relation.args[0]) > 1 and not _is_equation(relation):
+            pairs = [pair for item in other.args[1:] if item.kind == "relation" for pair in _chain(item)]
+            return _pairs_in_any_order(_chain(relation), pairs)
         if other.kind in ("list", "set"):
             return _compare_collections(given, true)
         return _compare_with_value(relation, other, is_reference=relation is true)
@@ -343,7 +354,7 @@ def _compare_relations(given: Node, true: Node) -> bool | None:
         return _compare_pairs(pairs[0], true_pairs[0])
     if _is_equation(given) and _is_equation(true):
         return _compare_chains(given, true)
-    return len(pairs) == len(true_pairs) and _pairs_in_any_order(pairs, true_pairs)
+    return _pairs_in_any_order(pairs, true_pairs)
 
 
 def _compare_with_value(relation: Node, value: Node, *, is_reference: bool) -> bool | None:
@@ -400,6 +411,8 @@ Pair = tuple[Node, str, Node]
 
 def _pairs_in_any_order(one: list[Pair], other: list[Pair]) -> bool:
     left = list(other)
+    if len(one) != len(other):
+        return False
     for pair in one:
         found = next((partner for partner in left if _compare_pairs(pair, partner)), None)
         if found is None:

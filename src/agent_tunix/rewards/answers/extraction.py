@@ -47,6 +47,7 @@ _PROSE_WITHIN = re.compile(
 )
 _PREDICATE = re.compile(r"\s*(?:is|are|equals|=)\s", re.ASCII)
 _PREDICATE_WITHIN = re.compile(r"\s(?:is|are|equals)\s(?:equal\sto\s|thus\s|therefore\s)?|\s=\s(?=[^=]*\Z)", re.ASCII)
+_VERB_WITHIN = re.compile(r"\s(?:is|are|equals)\s", re.ASCII)
 _JOINT = re.compile(r"\s*,?\s*(?:(?:and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
 _JOINED = ","
 # A response that is nothing but a formula, or a number in another style.
@@ -291,7 +292,7 @@ def _statement(line: str) -> str | None:
         return _formulas_together(line, formula)
     end = _END_OF_SENTENCE.search(line)
     sentence = (line[: end.start()] if end else line).strip().strip("*").strip()
-    if read_number(sentence) is not None or _reads(sentence):
+    if read_number(sentence) is not None or (not _VERB_WITHIN.search(sentence) and _reads(sentence)):
         return sentence
     *_, predicate = [None, *_PREDICATE_WITHIN.finditer(sentence)]
     if predicate is not None:  # "The value of $x$ is 5": what is said of it

@@ -196,7 +196,11 @@ def _inequality(left: Node, operator: str, right: Node) -> tuple[Node, Pieces | 
 
 
 def _list(joiner: str, items: tuple[Node, ...]) -> Pieces | None:
-    """Inequalities in one unknown, joined by words or commas."""
+    """Inequalities in one unknown, joined by words or commas; intervals joined by "or"."""
+    if joiner == "or" and all(item.kind == "bracket" for item in items):
+        intervals = [_interval(item, certain=True) for item in items]
+        found = [pieces for pieces in intervals if pieces is not None]
+        return _union(tuple(piece for pieces in found for piece in pieces)) if len(found) == len(items) else None
     if not all(item.kind == "relation" for item in items):
         return None
     sets = [_relation(item) for item in items]
