@@ -96,6 +96,7 @@ _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?"), r"\\degrees "),
     (re.compile(r"\\(?:colon|vcentcolon)(?![A-Za-z])"), ":"),
 )
+_INTERVAL = re.compile(r"([(\[\]])([^()\[\],;]*+[,;][^()\[\]]*+)([)\]\[])")
 _THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])", re.ASCII)
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?: \d{3})+)(?![\d,]| \d)", re.ASCII)
 
@@ -191,6 +192,8 @@ def _tidy(text: str, commas: str) -> str:
         text = _LOWERED.sub(lambda found: f"_{{{found[0].translate(_SUBSCRIPTS)}}}", text)
     for pattern, replacement in _TIDY:
         text = pattern.sub(replacement, text)
+    if "[" in text or "]" in text:
+        text = turn_inward(text)
     if commas == "number":
         text = _join_thousands(text, _THOUSANDS, ",")
         text = _join_thousands(text, _SPACED_THOUSANDS, " ")
@@ -200,6 +203,20 @@ def _tidy(text: str, commas: str) -> str:
     while text.endswith((".", ",", ";")) and not text.endswith("\\,"):
         text = text[:-1].rstrip()
     return text
+
+
+def turn_inward(text: str) -> str:
+    """Return a text with the brackets of `]0, 5[` turned, as in `(0, 5)`; one whose brackets match stays as it is."""
+    depth = 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if depth < 0:
+            break
+    if not depth:
+        return text
+    return _INTERVAL.sub(
+        lambda found: ("(" if found[1] == "]" else found[1]) + found[2] + (")" if found[3] == "[" else found[3]), text
+    )
 
 
 def _join_thousands(text: str, pattern: re.Pattern[str], separator: str) -> str:
