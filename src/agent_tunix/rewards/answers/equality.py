@@ -239,7 +239,7 @@ def _compare_collections(given: Node, true: Node) -> bool | None:
     if any(len(found - {None}) > 1 for found in subjects) and {None} in subjects:
         one, other = [_solution(item) for item in one], [_solution(item) for item in other]
         return _in_order(one, other)
-    if 2 * len(other) >= len(one) > len(other) == len(_distinct(other)):
+    if 2 * len(other) >= len(one) > len(other) == len(_distinct(other)) and len({item.kind for item in one}) == 1:
         one = _distinct(one)  # said twice
     if len(one) != len(other):
         return False

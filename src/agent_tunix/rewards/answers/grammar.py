@@ -712,7 +712,7 @@ class _Parser:
 
 
 _SCALES = re.compile(
-    r"\b(?:hundred|thousand|million|billion|trillion|lakh|crore|dozen|half|third|fourth|fifth|tenth|squared|cubed|times|factorial|mil|mio|mn|bn|tn)s?\b",
+    r"\b(?:hundred|thousand|million|billion|trillion|lakh|crore|dozen|half|third|fourth|fifth|tenth|not|isn|never|but|except|unless|wrong|incorrect|false|squared|cubed|times|factorial|mil|mio|mn|bn|tn)s?\b",
     re.IGNORECASE,
 )
 
