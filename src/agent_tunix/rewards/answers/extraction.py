@@ -50,7 +50,8 @@ _PREDICATE_WITHIN = re.compile(r"\s(?:is|are|equals)\s(?:equal\sto\s|thus\s|ther
 _VERB_WITHIN = re.compile(r"\s(?:is|are|equals)\s", re.ASCII)
 # What makes something else of the number before it, or of the number after it.
 _CHANGED_AFTER = re.compile(
-    r"""[ ]{0,2} (?: or(?![ ]so\b) | squared | cubed | factorial | times | plus | minus | mod | over | divided | multiplied
+    r"""[ ]{0,2}
+    (?: or(?![ ]so\b) | squared | cubed | factorial | times | plus | minus | mod | over | divided | multiplied
       | to[ ]the | hundred | thousand | million | billion | trillion | dozen | lakh | crore
       | halves | thirds | fourths | fifths | tenths | isn't | is[ ](?:not|wrong|incorrect|false) )\b""",
     re.VERBOSE | re.IGNORECASE,

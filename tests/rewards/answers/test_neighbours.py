@@ -1,0 +1,449 @@
+r"""Neighbours of the answers that were once judged wrongly: for each fault a table, with right and wrong answers."""
+
+import pytest
+
+from agent_tunix.rewards import get_reward_function
+from agent_tunix.rewards.answers import Verdict, compare_answers, read_reference
+
+Table = dict[str, tuple[list[str], list[str]]]
+Responses = tuple[list[tuple[str, str]], list[tuple[str, str]]]
+
+# Reference → answers that are equal, answers that are different.
+SIGNS_AND_RELATIONS: Table = {
+    "4+i": (
+        ["i+4", r"4 + \mathrm{i}", "4.0+1i", "i + 4.00", r"4+\sqrt{-1}", r"\frac{8+2i}{2}", "-(-4-i)"],
+        ["4-i", "-4+i", "4", "i", "4+j", "4i", "-4-i", "4+2i", "1+4i"],
+    ),
+    "2-3i": (
+        ["-3i+2", r"2-3\mathrm{i}", "-(3i-2)", "2 + 3i^3"],
+        ["2+3i", "-2-3i", "3-2i", "2-3", "-2+3i", "2-3j"],
+    ),
+    "f(n)=n": (
+        ["f(n) = n", "n", "n = f(n)", r"f(n)=\frac{2n}{2}"],
+        ["f(n)=-n", "g(n)=n", "f(n)=n+1", "f(n)>n", "f(n)=2n", "-n", "f(m)=n", "f(n)=n^2"],
+    ),
+    "b>a>c": (
+        ["c<a<b", "b > a > c", "b>a, a>c", r"c \lt a \lt b"],
+        ["b<a<c", "b>c>a", r"b \ge a > c", "b>a", "a>b>c", "c>a>b", "b=a>c", r"b>a \ge c"],
+    ),
+    "-x": (
+        ["-1x", "0 - x", "-(x)", r"-\frac{2x}{2}", "x-2x"],
+        ["x", "-y", "1-x", "-x^2", "--x", "|x|", "-2x"],
+    ),
+    "f(x)=-x^2": (
+        ["-x^2", "f(x) = -x^{2}", "f(x)=-(x)(x)"],
+        ["x^2", "f(x)=x^2", "f(x)=(-x)^2", "f(x)=-x", "f(x)=-2x"],
+    ),
+    r"x \le 5": (
+        [r"5 \ge x", r"(-\infty, 5]", "x<=5", "x ≤ 5"],
+        ["x<5", r"x \ge 5", "x=5", r"5 \le x", "x>5", r"(-\infty,5)", "5", r"x \le -5", r"y \le 5"],
+    ),
+    "a<b": (
+        ["b>a", r"a \lt b", "a-b<0", "2a<2b"],
+        ["a>b", "b<a", "a=b", r"a \le b", "a<-b", "a<c", r"a \ne b"],
+    ),
+}
+SEVERAL_PARTS: Table = {
+    r"$\frac{32}{9}$,$\frac{1}{2}$": (
+        [
+            *(r"\frac12, \frac{32}{9}", "32/9, 0.5", r"\frac{32}{9} \text{ and } \frac{1}{2}"),
+            *(r"$\frac{1}{2}$ and $\frac{32}{9}$", "1/2; 32/9"),
+        ],
+        [
+            *(r"\frac12", r"\frac{32}{9}", r"\frac{32}{9}, \frac13", r"\frac{32}{9}, \frac12, 1"),
+            *(r"\frac{32}{9}, -\frac12", r"\frac{9}{32}, \frac12", "0.5, 0.5", r"\frac{32}{9}\cdot\frac12"),
+        ],
+    ),
+    "$3$, $-7$": (
+        ["3,-7", "-7, 3", r"3 \text{ or } -7", r"\{-7,3\}", "$-7$ and $3$"],
+        ["3", "-7", "3,7", "-3,-7", "-4", "3,-7,0", "-21", "37", "7,-3", "3-7"],
+    ),
+    "$x+1$; $x-1$": (
+        ["x-1, x+1", "$x-1$ and $x+1$", "1+x; -1+x"],
+        ["x+1", "x-1", "x+1, x+1", "x^2-1", "x+1, 1-x", "2x"],
+    ),
+    "$(1,2)$, $(3,4)$": (
+        ["(3,4),(1,2)", r"\{(1,2),(3,4)\}", "(1,2) and (3,4)"],
+        ["(1,2)", "(3,4)", "(2,1),(3,4)", "(1,2,3,4)", "1,2,3,4", "(1,2),(4,3)", "(1,2),(3,4),(5,6)"],
+    ),
+}
+INLINE_FORMULAS: Table = {
+    "2x+3": (
+        ["3+2x", "$2x+3$", r"\(2x+3\)", "2(x+1.5)"],
+        ["3", "2", "2x-3", "3x+2", "2y+3", "2x", "5x", "x+3", "2x+3=0"],
+    ),
+    "[0, 5)": (
+        [r"0 \le x < 5", "[0,5)", r"x \in [0,5)", "[0;5)", "0≤x<5", "[0, 5[", "[0, 5)"],
+        ["5", "(0,5)", "[0,5]", "0<x<5", "[0,6)", "0", "[5,0)", "(-0.1,5)", "[0,5), 7", r"[0,\infty)"],
+    ),
+    "(7, 6)": (
+        ["(7,6)", r"\left(7, 6\right)", "7, 6", "(7.0, 6)", "(14/2, 6)"],
+        ["6", "(6, 7)", "[7, 6]", "(7,6,0)", "7", "13", "(7,6),(6,7)", "(-7,6)", "(7,-6)", "76"],
+    ),
+    "x^2-4x+1": (
+        ["1-4x+x^2", "(x-2)^2-3"],
+        ["1", "x^2+4x+1", "x^2-4x-1", "x^2-4x", "x-2", "4", "x^2-4x+1=0", "(x-2)^2+3"],
+    ),
+}
+LETTERS_BESIDE_NUMBERS: Table = {
+    "$6m$": (
+        ["6m", r"m \cdot 6", "3m+3m", r"\frac{12m}{2}", "$6 m$", "2(3m)", "6.0m", r"6 \times m", "7m-m", r"\(6m\)"],
+        ["6000000", "6", "6n", "6m^2", "6M+1", "m", "-6m", "6/m", "60m", "6+m", "6 million"],
+    ),
+    "$4k$": (
+        ["4k", "k*4", "2k+2k"],
+        ["4000", "4", "4 thousand", "k", "4k^2", "3k", "4j", "-4k", "4+k"],
+    ),
+    "$3b$": (
+        ["3b", "b*3", "b+2b"],
+        ["3000000000", "3", "3 billion", "b", "3a", "3b+1", "3b^2", "-3b"],
+    ),
+    "$5t$": (
+        ["5t", r"t \cdot 5"],
+        ["5", "5000000000000", "t", "5+t", "5s", "5t^2"],
+    ),
+    "6000000": (
+        ["6 million", "$6M", "6,000,000", r"6 \times 10^6", "6e6"],
+        ["$6m$", "6m", "6", "600000", "6k", r"\(6m\)", "6x"],
+    ),
+}
+EQUATIONS_WITHOUT_REAL_ROOTS: Table = {
+    "x^2+1=0": (
+        [
+            *("2x^2+2=0", "1+x^2=0", "x^2=-1", "-x^2-1=0", "-1=x^2", "3x^2=-3", r"\frac{x^2+1}{2}=0", "x^2+2=1"),
+            *("0=x^2+1", "(x-i)(x+i)=0"),
+        ],
+        [
+            *("x^2+2=0", "x^2-1=0", "x^2+1=1", "y^2+1=0", "x^2=1", "x^4+1=0", "x^2+x+1=0", "x^2+1>0", "x^2+1", "x=i"),
+            *("x^2+1=x", "0=1", "0=0"),
+        ],
+    ),
+    "x^2+x+1=0": (
+        ["2x^2+2x+2=0", "x^2+x=-1", "1+x+x^2=0", "x(x+1)=-1"],
+        ["x^2+1=0", "x^2-x+1=0", "x^2+x+2=0", "x^2+x-1=0", "x^2+x=1", "0=1", "1=2"],
+    ),
+    "x^2+y^2=-1": (
+        ["x^2+y^2+1=0", "2x^2+2y^2=-2", "-x^2-y^2=1"],
+        ["x^2+y^2=-2", "x^2+y^2=1", "x^2-y^2=-1", "x+y=-1", "0=1", "x^2+y^2=0"],
+    ),
+    "e^x=0": (
+        ["0=e^x", "2e^x=0"],
+        ["e^x=-1", "e^x=1", "e^{2x}+1=0", "0=1", "e^y=0"],
+    ),
+    "2": (
+        ["2", "2.0", "4/2"],
+        ["H2O", "B2", "CO2", "A2", "x2", "x_2", "v2", "H_2", "2x", "2/3", "O2", "F2"],
+    ),
+}
+REFERENCES: Table = {
+    "3 + 4i": (
+        ["4i+3", "3+4i", r"3+4\mathrm{i}", "$3 + 4i$", r"5e^{i \arctan(4/3)}"],
+        ["3 - 4i", "4+3i", "7i", "3+4", "-3+4i", "5", "3+4i^2"],
+    ),
+    "(1, 2), (3, 4)": (
+        ["(3,4),(1,2)", "(1,2), (3,4)"],
+        ["(1,3),(2,4)", "(2,1), (3,4)", "(1,2)", "(1, 2, 3, 4)", "[1,2],[3,4]"],
+    ),
+    r"5 \mathrm{~cm}": (
+        ["5 cm", "5", r"5\text{ centimeters}", "5.0 cm", r"5\,\mathrm{cm}"],
+        ["5 m", "50 cm", "6 cm", "5 kg", "5 mm", "-5 cm", r"5\mathrm{~km}", "5 cm^3"],
+    ),
+    r"20 \mathrm{~m}^2": (
+        ["20", r"20 \text{ m}^2", "20 m^2"],
+        ["20 m^3", "21", "20 cm^2", "400", "20^2", "20 m"],
+    ),
+    "3:4": (
+        ["6:8", "3/4", r"\frac34", "0.75", "1.5:2", "3 : 4"],
+        ["4:3", "3:5", "3", "4", "34", "7", "-3:4", "3:4:5", "3,4", "(3,4)"],
+    ),
+    "1:2:3": (
+        ["2:4:6", "1 : 2 : 3", "0.5:1:1.5", r"\frac{1}{3}:\frac{2}{3}:1"],
+        ["1:3:2", "1:2", "3:2:1", "1:2:4", "6", "1,2,3", "(1,2,3)", "1:2:-3"],
+    ),
+    "a/b": (
+        [r"\frac{a}{b}", r"a \div b", "a b^{-1}"],
+        ["b/a", "a", "b", "ab", "a-b", "-a/b", "a/c", "a/2b", "1"],
+    ),
+    "x=-1 or x=1": (
+        [
+            *(r"x = \pm 1", "x=1, x=-1", "-1, 1", "x=1 or x=-1", "1 and -1", r"\pm1", r"x=1 \text{ or } x=-1"),
+            *(r"\{-1,1\}", r"x \in \{-1, 1\}"),
+        ],
+        [
+            *("x=1", "x=-1", r"\pm 2", "y=-1 or y=1", "1", "0", "x=-1 or x=2", "-1,1,0", "(-1,1)", "[-1,1]"),
+            *("x=1 or x=1", "-1<x<1"),
+        ],
+    ),
+    "1/sqrt(3)": (
+        [
+            *(r"\frac{1}{\sqrt{3}}", r"\frac{\sqrt3}{3}", "sqrt(3)/3", "0.577350", "3^{-1/2}", r"\sqrt{1/3}", "√3/3"),
+            *(r"\tan 30^\circ", r"\sqrt{\frac13}"),
+        ],
+        ["sqrt(3)", "1/3", "0.577", "0.577351", "-1/sqrt(3)", "1/sqrt(2)", "3/sqrt(3)", "sqrt(1)/3", "0.6"],
+    ),
+    r"6 \text{ and } 8": (
+        ["6, 8", "8 and 6", r"\{6, 8\}", "6 and 8", "8,6", "$6$ and $8$"],
+        ["6", "8", "6, 9", "(8, 6)", "14", "68", "6 and 7", "6, 8, 10", "48", "-6,-8", "6-8", "7"],
+    ),
+    "f(y) = y": (
+        ["y", "f(y)=y", "y = f(y)", "f(y) = 2y/2"],
+        ["f(y) = -y", "f(y)=y+1", "f(x) = -x", "f(y)=1", "f(y)=0", "g(y)=y", "-y", "f(y)=y^2", "x", "f=y"],
+    ),
+    "AB=4,CD=5": (
+        ["4, 5", "CD=5, AB=4", "AB = 4 and CD = 5", "AB=4; CD=5", r"AB=4\text{ and }CD=5", "AB = 8/2, CD=5.0"],
+        [
+            *("5, 4", "AB=5,CD=4", "AB=4", "9", "AB=4,CD=6", "AB=4,EF=5", "4", "5", "AB=-4,CD=5", "AB=4,CD=5,EF=6"),
+            *("20", "45"),
+        ],
+    ),
+    r"\frac{1}{2} \text{ or } \frac{3}{2}": (
+        ["0.5, 1.5", "3/2 or 1/2"],
+        ["1/2", "3/2", "2", "1/2, 1/2", "-1/2, 3/2"],
+    ),
+}
+UNICODE_AND_SEPARATORS: Table = {
+    "√13": (
+        [r"\sqrt{13}", "sqrt(13)", "13^{1/2}", "3.605551", "√(13)", "13^{0.5}", "√13.0", "(√13)", "√52/2"],
+        ["13", "-√13", "√12", "√31", "3.6", "169", "√1·3", "√13/1.5", "√1 3", "1√3"],
+    ),
+    "2√113": (
+        [r"2\sqrt{113}", "√452", r"\sqrt{452}", "2·√113", "2 √113", "2×√(113)", "√113+√113"],
+        ["√113", "2√13", "226", "√226", "-2√113", "2+√113", "113√2", "√(2·113)", "2√112", "21.26"],
+    ),
+    "1 ± √3": (
+        [
+            *(r"1 \pm \sqrt{3}", "1+√3, 1-√3", r"\{1-\sqrt3, 1+\sqrt3\}", "1-√3 or 1+√3", r"1 \mp \sqrt3"),
+            *("1 + √3 and 1 − √3", r"\frac{2 \pm \sqrt{12}}{2}"),
+        ],
+        ["1+√3", "1-√3", "1 ± √2", "-1 ± √3", "±√3", "1 ± 3", "√3 ± 1", "1+√3, 1+√3", "2 ± √3", "-2", "1±√3, 0"],
+    ),
+    "(-∞,2)∪(3,∞)": (
+        [
+            *(r"(3,\infty)\cup(-\infty,2)", "x<2 or x>3", r"x \in (-\infty,2) \cup (3,\infty)", "x > 3, x < 2"),
+            *("(−∞, 2) ∪ (3, ∞)", "(-inf,2) U (3,inf)", r"\mathbb{R}\setminus[2,3]", r"(-\infty ,2)\cup (3,+\infty)"),
+            *("(-∞,2) or (3,∞)",),
+        ],
+        [
+            *(r"(-\infty,2]\cup(3,\infty)", "x>3", r"(-\infty,3)\cup(2,\infty)", "x<2 and x>3", "(2, 3)"),
+            *("(-∞,2)∪[3,∞)", "(-∞,∞)", "(-∞,2)∩(3,∞)", "(-∞,-2)∪(3,∞)", "(2,∞)", "(-∞,2)", "ℝ", "∅", "x≠2"),
+            *("(-∞,3)∪(2,∞)", "(-∞,2)∪(3,4)"),
+        ],
+    ),
+    "32349": (
+        [r"32,\! 349", "32,349", "32 349", "32{,}349", r"32\,349", "32349.0", "$32{,}349$", "32349.", r"32,\!349"],
+        ["32.349", "323,49", "32348", "32,349,000", "3,2349", "32; 349", "32/349", "(32,349)", "-32349", "32349%5"],
+    ),
+    "x²+1": (
+        ["x^2+1", "1+x²", "x^{2}+1"],
+        ["x2+1", "2x+1", "x³+1", "x²-1", "x^2", "x²+2"],
+    ),
+    "½": (
+        [r"\frac12", "0.5", "1/2"],
+        ["2", "1½", "-½", "¼", "12", "½x"],
+    ),
+    "−5": (
+        ["-5", "–5"],
+        ["5", "+5", "--5", "5-"],
+    ),
+    "π/4": (
+        [r"\frac{\pi}{4}", "pi/4", "0.785398", "π÷4"],
+        ["4/π", "π", "-π/4", "π/3", "0.78", "p/4", "1/4"],
+    ),
+    "x ≤ 3": (
+        [r"x \le 3", "x<=3", "3 ≥ x", "(-∞, 3]"],
+        ["x<3", "x ≥ 3", "3 ≤ x", "(-∞,3)", "x=3", "[3,∞)"],
+    ),
+    "2·10⁵": (
+        ["200000", "2e5", r"2\times10^5"],
+        ["20000", "2·10⁴", "2105", "2·10^6", "25"],
+    ),
+}
+# Responses with a reference that they state, and with one that they do not state.
+FORMULAS_IN_SENTENCES: Responses = (
+    [
+        ("So the polynomial is $2x+3$.", "2x+3"),
+        ("The solution is $[0, 5)$", "[0,5)"),
+        ("So it is $(7, 6)$.", "(7, 6)"),
+        ("Thus we get $x - 4$", "x-4"),
+        (r"We find \(3y + 1\).", "3y+1"),
+        (r"The set is $\{1,2\}$.", r"\{1,2\}"),
+        ("So the interval is $(-3, 4]$", "(-3,4]"),
+        ("Hence the ratio is $2:3$.", "2:3"),
+        ("So the expression is $a(b+2)$", "ab+2a"),
+        ("The result is $7x$", "7x"),
+        ("In the end $5n/2$", "5n/2"),
+    ],
+    [
+        ("So the polynomial is $2x+3$.", "3"),
+        ("The solution is $[0, 5)$", "5"),
+        ("So it is $(7, 6)$.", "6"),
+        ("Thus we get $x - 4$", "-4"),
+        ("Thus we get $x - 4$", "4"),
+        ("So the points are $(1,2)$ and $(3,4)$.", "4"),
+        (r"We find \(3y + 1\).", "1"),
+        (r"The set is $\{1,2\}$.", "2"),
+        ("So the interval is $(-3, 4]$", "4"),
+        ("Hence the ratio is $2:3$.", "3"),
+        ("So the expression is $a(b+2)$", "2"),
+        ("The result is $7x$", "7"),
+        ("In the end $5n/2$", "2"),
+    ],
+)
+ANNOUNCEMENTS: Responses = (
+    [
+        ("Final Answer: The value of $x$ is 5.", "5"),
+        ("The largest $n$ is 34. Final answer: the largest $n$ is 34.", "34"),
+        ("The largest $n$ is 34.", "34"),
+        (r"\boxed{6} was my guess. Final answer: 7", "7"),
+        (r"The answer is 6. No: \boxed{7}", "7"),
+        ("Final answer: the sum of $a$ and $b$ is 12.", "12"),
+        ("The answer is $x = 5$.", "5"),
+        ("Final Answer: $f(3)$ equals 10", "10"),
+        (r"The final answer is: the area of $\triangle ABC$ is $6$.", "6"),
+        ("Final answer: $n$ = 34", "34"),
+        (r"\boxed{3}. Wait, the answer is 4.", "4"),
+        (r"Answer: The value of $a+b$ is $\frac{1}{2}$.", "1/2"),
+        ("The final answer is that $x$ equals $-2$", "-2"),
+        ("The answer is therefore $k=9$", "9"),
+        ("The answer is 3. #### 4", "4"),
+        ("Final Answer: the number of solutions of $x^2=4$ is 2.", "2"),
+    ],
+    [
+        ("Final Answer: The value of $x+y$ is 5.", "x+y"),
+        ("Final answer: the largest $2n$ is 34.", "2n"),
+        (r"\boxed{6} was my guess. Final answer: 7", "6"),
+        (r"The answer is 6. No: \boxed{7}", "6"),
+        ("Final answer: the sum of $2a$ and $b$ is 12.", "2a"),
+        ("Final answer: the sum of $2a$ and $b$ is 12.", "2"),
+        ("Final Answer: $f(3)$ equals 10", "3"),
+        ("Final Answer: $f(3)$ equals 10", "f(3)"),
+        (r"\boxed{3}. Wait, the answer is 4.", "3"),
+        (r"Answer: The value of $a+b$ is $\frac{1}{2}$.", "a+b"),
+        ("The answer is 3. #### 4", "3"),
+        ("Final Answer: the number of solutions of $x^2=4$ is 2.", "4"),
+        ("Final Answer: the number of solutions of $x^2=4$ is 2.", "x^2=4"),
+        ("The final answer is that $3x$ equals $-2$", "3x"),
+        ("The answer is not 5, it is 6", "5"),
+    ],
+)
+SEVERAL_BOXES: Responses = (
+    [
+        (r"\boxed{(2,2)} and \boxed{(6,2)}", "(2,2),(6,2)"),
+        (r"\[\boxed{1}\] \quad \text{and} \quad \[\boxed{-2}\]", "-2,1"),
+        (r"\boxed{1} papers and \boxed{2} bins", "1,2"),
+        (r"$\boxed{3}$, $\boxed{4}$ and $\boxed{5}$", "3,4,5"),
+        (r"$\boxed{x=1}$ or $\boxed{x=2}$", "x=1 or x=2"),
+        (r"\boxed{3}, \boxed{-7}", "-7,3"),
+        (r"The roots are \boxed{\frac12} and \boxed{\frac{32}{9}}.", r"\frac{32}{9},\frac12"),
+        (r"\boxed{5} and \boxed{5}", "5"),
+        (r"\boxed{x+1} \text{ or } \boxed{x-1}", "x-1,x+1"),
+        (r"First I thought \boxed{9}. But that misses a case. So \boxed{7}", "7"),
+        (r"\boxed{a} \quad \boxed{b}", "a,b"),
+        (r"\boxed{\boxed{7}}", "7"),
+    ],
+    [
+        (r"\boxed{(2,2)} and \boxed{(6,2)}", "(6,2)"),
+        (r"\boxed{(2,2)} and \boxed{(6,2)}", "(2,2)"),
+        (r"\boxed{6} no no no no no \boxed{7}", "6, 7"),
+        (r"\boxed{6} and then \boxed{6}, wait, \boxed{7}", "6"),
+        (r"$\boxed{3}$, $\boxed{4}$ and $\boxed{5}$", "5"),
+        (r"$\boxed{3}$, $\boxed{4}$ and $\boxed{5}$", "4,5"),
+        (r"\boxed{3}, \boxed{-7}", "-7"),
+        (r"\boxed{3}, \boxed{-7}", "3"),
+        (r"\boxed{1} or \boxed{2} or \boxed{3} or \boxed{4}", "4"),
+        (r"\boxed{1}, \boxed{2}, \boxed{3}, \boxed{4}", "1"),
+        (r"First I thought \boxed{9}. But that misses a case. So \boxed{7}", "9"),
+        (r"\boxed{5} and \boxed{5}", "5,6"),
+    ],
+)
+LETTERS: Responses = (
+    [
+        (r"\boxed{A}", "A"),
+        ("<answer>A</answer>", "A"),
+        (r"\boxed{\text{A}}", "A"),
+        (r"\boxed{\textbf{(A)}}", "A"),
+        (r"\boxed{A}", "(A)"),
+        ("<answer>(A)</answer>", "(A)"),
+        (r"\boxed{B}", "B"),
+        (r"\boxed{\text{(C)}}", "C"),
+        ("<answer>D</answer>", "D"),
+        ("<answer>a</answer>", "A"),
+        (r"\boxed{E}", "E"),
+        (r"\boxed{A.}", "A"),
+    ],
+    [
+        (r"\boxed{B}", "A"),
+        (r"\boxed{A}", "B"),
+        (r"\boxed{C}", "A"),
+        ("<answer>an apple</answer>", "A"),
+        (r"\boxed{AB}", "A"),
+        (r"\boxed{A, B}", "A"),
+        ("<answer>A or B</answer>", "A"),
+        ("<answer></answer>", "A"),
+        ("<answer>the</answer>", "A"),
+        (r"\boxed{1}", "A"),
+        (r"\boxed{-A}", "A"),
+        (r"\boxed{}", "A"),
+        ("<answer>A B C D</answer>", "A"),
+    ],
+)
+
+TABLES = {
+    "signs and relations": SIGNS_AND_RELATIONS,
+    "several parts": SEVERAL_PARTS,
+    "inline formulas": INLINE_FORMULAS,
+    "letters beside numbers": LETTERS_BESIDE_NUMBERS,
+    "equations without real roots": EQUATIONS_WITHOUT_REAL_ROOTS,
+    "references": REFERENCES,
+    "Unicode and separators": UNICODE_AND_SEPARATORS,
+}
+RIGHT = [(name, ref, answer) for name, table in TABLES.items() for ref, (right, _) in table.items() for answer in right]
+WRONG = [(name, ref, answer) for name, table in TABLES.items() for ref, (_, wrong) in table.items() for answer in wrong]
+SENTENCES = {
+    "formulas in sentences": FORMULAS_IN_SENTENCES,
+    "announcements": ANNOUNCEMENTS,
+    "several boxes": SEVERAL_BOXES,
+}
+STATED = [(name, *pair) for name, (stated, _) in SENTENCES.items() for pair in stated]
+UNSTATED = [(name, *pair) for name, (_, unstated) in SENTENCES.items() for pair in unstated]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_ten_neighbours_in_both_directions(name: str) -> None:
+    right, wrong = (sum(len(row[side]) for row in TABLES[name].values()) for side in (0, 1))
+    assert min(right, wrong) >= 10
+
+
+@pytest.mark.parametrize(("name", "reference", "answer"), RIGHT)
+def test_an_equal_answer_is_paid(name: str, reference: str, answer: str) -> None:
+    comparison = compare_answers(answer, read_reference(reference), thorough=False)
+    assert comparison.verdict is Verdict.EQUAL, comparison.detail
+    for reward in ("math", "answer_correctness"):
+        assert get_reward_function(reward)(rf"so it is \boxed{{{answer}}}.", answer=reference) == 1.0
+        assert get_reward_function(reward)(f"<answer>{answer}</answer>", answer=reference) == 1.0
+
+
+@pytest.mark.parametrize(("name", "reference", "answer"), WRONG)
+def test_a_different_answer_is_not_paid(name: str, reference: str, answer: str) -> None:
+    assert compare_answers(answer, read_reference(reference), thorough=False).verdict is not Verdict.EQUAL
+    for reward in ("math", "answer_correctness"):
+        assert get_reward_function(reward)(rf"so it is \boxed{{{answer}}}.", answer=reference) != 1.0
+        assert get_reward_function(reward)(f"<answer>{answer}</answer>", answer=reference) != 1.0
+
+
+@pytest.mark.parametrize(("name", "response", "reference"), STATED)
+def test_a_response_states_its_answer(name: str, response: str, reference: str) -> None:
+    for reward in ("math", "answer_correctness"):
+        assert get_reward_function(reward)(response, answer=reference) == 1.0
+
+
+@pytest.mark.parametrize(("name", "response", "reference"), UNSTATED)
+def test_a_response_does_not_state_another_answer(name: str, response: str, reference: str) -> None:
+    for reward in ("math", "answer_correctness"):
+        assert get_reward_function(reward)(response, answer=reference) != 1.0
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_letter_is_compared_as_a_word(chosen: bool) -> None:
+    for response, reference in LETTERS[0 if chosen else 1]:
+        assert (get_reward_function("answer_correctness")(response, answer=reference) == 1.0) is chosen, response
