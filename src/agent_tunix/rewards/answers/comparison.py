@@ -25,13 +25,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from agent_tunix.errors import BadReferenceError
-from agent_tunix.rewards.answers.equality import UNITS, compare
+from agent_tunix.rewards.answers.equality import compare
 from agent_tunix.rewards.answers.evaluation import UndefinedError, rational
 from agent_tunix.rewards.answers.extraction import boxed_answer
-from agent_tunix.rewards.answers.grammar import Node, UnreadableError, parse
+from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
+from agent_tunix.rewards.answers.scalars import UNITS
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 from agent_tunix.rewards.answers.tokens import turn_inward
+from agent_tunix.rewards.answers.tree import Node
 
 _NO_NUMBER_IN_IT = re.compile(
     r"(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*+", re.VERBOSE

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from agent_tunix.rewards.answers.grammar import Node, walk
+from agent_tunix.rewards.answers.tree import Node, walk
 
 _MOST_BITS = 100_000
 _LARGEST_EXPONENT = 20_000

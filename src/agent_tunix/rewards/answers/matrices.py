@@ -1,6 +1,6 @@
 """Sums and products of matrices, written out as one matrix."""
 
-from agent_tunix.rewards.answers.grammar import Node, negative
+from agent_tunix.rewards.answers.tree import Node, negative
 
 _MOST_ENTRIES = 64
 

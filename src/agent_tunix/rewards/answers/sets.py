@@ -7,7 +7,7 @@ same pieces.
 from typing import Any, NamedTuple
 
 from agent_tunix.rewards.answers.evaluation import are_equal, number_of, symbols
-from agent_tunix.rewards.answers.grammar import Node
+from agent_tunix.rewards.answers.tree import Node
 
 _INFINITE = "oo"
 _FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}

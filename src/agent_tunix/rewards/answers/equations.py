@@ -1,0 +1,67 @@
+"""Equality of single relations: equations and inequalities up to what keeps their solutions."""
+
+from fractions import Fraction
+
+from agent_tunix.rewards.answers.evaluation import UndefinedError, are_equal, rational_at, symbols, value_at
+from agent_tunix.rewards.answers.scalars import all_true, compare_scalars
+from agent_tunix.rewards.answers.tree import Node, negative
+
+FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
+Pair = tuple[Node, str, Node]
+
+
+def compare_differences(given: Pair, true: Pair) -> bool | None:
+    """Compare `left - right` of both: they must be multiples of each other, of one sign where that matters."""
+    one = Node("sum", (given[0], negative(given[2])))
+    other = Node("sum", (true[0], negative(true[2])))
+    if not symbols(one) and not symbols(other):
+        return None if true[1] != "=" else all_true([compare_scalars(given[i], true[i]) for i in (0, 2)])
+    if symbols(one) != symbols(other):
+        return False
+    ratio = _constant_ratio(one, other)
+    if ratio is not None:
+        return ratio > 0 if true[1] in FLIPPED else True
+    if true[1] in FLIPPED:
+        return False
+    return _solves(given, other) or _solves(true, one)
+
+
+def _constant_ratio(one: Node, other: Node) -> float | None:
+    """Return by what number an expression is a multiple of another, or None if it is none."""
+    try:
+        exact = [(rational_at(one, number), rational_at(other, number)) for number in range(4)]
+    except UndefinedError:  # at one of the points: the other way decides
+        exact = []
+    if exact and all(first is not None and second for first, second in exact):
+        ratios = {first / second for first, second in exact if first is not None and second}
+        return float(ratios.pop()) if len(ratios) == 1 and 0 not in ratios else None
+    numbers = [(value_at(one, number, True), value_at(other, number, True)) for number in range(8)]
+    known = [(first.number, second.number) for first, second in numbers if first and second and second.number]
+    if len(known) < 2:
+        return None
+    first_ratio = known[0][0] / known[0][1]
+    if not first_ratio or any(abs(x / y - first_ratio) > abs(first_ratio) * 1e-20 for x, y in known):
+        return None
+    return float(first_ratio.real)
+
+
+def _solves(pair: Pair, other: Node) -> bool:
+    """Return True if `y = …` makes another equation true in which y stands to the first power."""
+    for subject, value in ((pair[0], pair[2]), (pair[2], pair[0])):
+        if subject.kind != "symbol" or subject.args[0] in symbols(value):
+            continue
+        zero = Node("number", (Fraction(0), 0))
+        if not are_equal(_replaced(other, subject, value), zero):
+            continue
+        shifts = [Node("sum", (value, Node("number", (Fraction(step), 0)))) for step in (1, 2)]
+        once, twice = (_replaced(other, subject, shift) for shift in shifts)
+        doubled = Node("product", (Node("number", (Fraction(2), 0)), once))
+        if are_equal(twice, doubled) and not are_equal(once, zero):
+            return True
+    return False
+
+
+def _replaced(node: Node, old: Node, new: Node) -> Node:
+    if node == old:
+        return new
+    return Node(node.kind, tuple(_replaced(part, old, new) if isinstance(part, Node) else part for part in node.args))
