@@ -15,6 +15,7 @@ from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 CASES: dict[str, tuple[list[str], list[str]]] = {
     # Signs, relations and unknowns.
     "y=2x+3": (["y = 3 + 2x", "2x - y + 3 = 0", "2x+3"], ["y=2x-3", "y=3x+2", "x=2y+3", "2x+3=0"]),
+    r"y=\frac{x}{1-x} \quad y=-x": ([r"y=-x, y=\frac{x}{1-x}"], [r"y=\frac{x}{2-x} \quad y=-x", "y=-x"]),
     "xy=1": (["y=1/x", r"y = \frac{1}{x}", "2xy=2"], ["y=x", "xy=2", "x+y=1"]),
     "2x>4": (["x>2", "2<x", "-x<-2"], [r"x \ge 2", "x<2", "x>4"]),
     # Several parts.
@@ -25,6 +26,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "(0;0;6),(4;-2;0)": (["(4, -2, 0), (0, 0, 6)"], ["(0,0,6)", "(4,2,0),(0,0,6)"]),
     "p=5,q=2;p=7,q=2": (["(5,2),(7,2)", "p=7,q=2;p=5,q=2"], ["(2,5),(2,7)", "(5,2)", "p=5,q=2"]),
     # Tuples, intervals and sets.
+    "(0, 5]": (["]0, 5]", "0<x≤5"], ["]0, 5[", "[0, 5]", "[0, 5["]),
+    "x<1 or x>2": ([r"(-\infty, 1) \text{ or } (2, \infty)", "(-inf, 1) U (2, inf)"], ["(1, 2)", "(-inf, 1)"]),
     r"x \ne 3": (
         [r"(-\infty,3)\cup(3,\infty)", r"\mathbb{R} \setminus \{3\}", "x < 3 or x > 3"],
         ["x = 3", r"x \ne 4", "x<3"],
@@ -58,7 +61,26 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "I(0)e^{-t}": ([r"I(0) e^{-t}"], ["m(0)e^{-t}", "I(1)e^{-t}", "0"]),
     "5!": (["120"], ["5", "24"]),
     r"\log_2 10": ([r"\frac{\ln 10}{\ln 2}"], [r"\log_3 10", r"\ln 10"]),
-    "5 km": (["5 kilometers", "5"], ["5 m", "6 km"]),
+    "5 km": (["5 kilometers", "5"], ["5 m", "6 km", "5 km/h", "5 km^2"]),
+    "20 m^2": (["20", "20 m²", r"20 \mathrm{~m}^2", "20 square meters"], ["20 m", "20 cm^2", "20 m^3", "20 cm²"]),
+    "5 km/h": (["5", "5 km/hr", "5 km per hour"], ["5 m/s", "5 km", "5 km/s"]),
+    r"\frac{1}{2}": (["½", "1/2"], ["½x", "½!", "$½m$", r"$\frac{1}{2}m$", "½k"]),
+    "5": (
+        ["(5)", "5 or so"],
+        ["5 or anything", "5 is not the answer", "isn't 5", "g(5)", r"\mathrm{val}(5)", "5% or 5"],
+    ),
+    "ad-bc": ([r"\begin{vmatrix} a & b \\ c & d \end{vmatrix}", "-bc+ad"], ["ad+bc", "ad bc", "ab-cd"]),
+    "-2": (
+        [r"\begin{vmatrix} 1 & 2 \\ 3 & 4 \end{vmatrix}", r"\det \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}"],
+        [r"\begin{vmatrix} 1 & 2 \\ 4 & 3 \end{vmatrix}", r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}"],
+    ),
+    "np.arcsin(10/13)": ([r"\arcsin\frac{10}{13}", "0.877636"], ["10/13", "arccos(10/13)", "np.sin(10/13)"]),
+    r"\phi\approx -0.245\,\mathrm{rad}\approx -14.04^\circ": (
+        [r"\phi \approx -0.245 \text{ rad} \approx -14.04°"],
+        [r"\phi\approx 0.245\,\mathrm{rad}\approx 14.04^\circ"],
+    ),
+    r"x=\sqrt{2}\approx 1.41": ([r"\sqrt2", r"x = \sqrt2 \approx 1.414"], [r"x=\sqrt{2}\approx 1.51", r"\sqrt3"]),
+    "x=0, 2": (["0, 2", "x=2, x=0"], ["-x=0, 2", "0", "(0, 2)", "x=0, y=2"]),
 }
 RIGHT = [(reference, answer) for reference, (right, _) in CASES.items() for answer in right]
 WRONG = [(reference, answer) for reference, (_, wrong) in CASES.items() for answer in wrong]

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.answers.equality import compare
-from agent_tunix.rewards.answers.evaluation import UndefinedError, rational
+from agent_tunix.rewards.answers.evaluation import UndefinedError, functions, rational
 from agent_tunix.rewards.answers.extraction import boxed_answer
 from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
@@ -54,6 +54,7 @@ _WORDS_ALONE = re.compile(
     r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*+ )[)\"'.!?]*",
     re.VERBOSE,
 )
+_THREE_LETTERS = re.compile(r"[A-Za-z]{3}")
 _TEXT_ALONE = re.compile(r"\s*\$*\s*\\(?:text|textbf|mathrm|mbox)\s*\{[^{}0-9]*+\}\s*\$*\.?\s*")
 _MATHEMATICAL_WORDS = frozenset(
     word
@@ -277,7 +278,9 @@ def _read_reference_text(reference: str) -> Reference | None:
 
 
 def _is_words(text: str) -> bool:
-    """Return True for words, and for a letter that stands alone, as the answer to a choice does."""
+    """Return True for words, and for a letter that stands alone, as the answer to a choice does; not for `ad-bc`."""
+    if "-" in text and _THREE_LETTERS.search(text) is None:
+        return False
     return _WORDS_ALONE.fullmatch(text) is not None or _TEXT_ALONE.fullmatch(text) is not None
 
 
@@ -423,7 +426,7 @@ def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> 
     verdict = compare(given, true)
     if verdict is not True and "," in answer + reference.text:
         verdict = _compare_otherwise(answer, reference, given, true) or verdict
-    if verdict is None and reference.number is not None:
+    if verdict is None and reference.number is not None and "det" not in functions(given):
         return Verdict.DIFFERENT  # a number beside what is too large to evaluate, or has no value
     return Verdict.UNDECIDED if verdict is None else Verdict.EQUAL if verdict else Verdict.DIFFERENT
 

@@ -87,6 +87,7 @@ _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\*\*(?=[^*]*\*\*\s*\Z)"), ""),
     (re.compile(r"\*\*"), "^"),
     (re.compile(r"(?<=[)\]])\s*U\s*(?=[(\[][^()\[\]]*,)"), r"\\cup "),
+    (re.compile(r"(?<![A-Za-z.])(?:np|numpy|math)\.(?=[a-z]+\()"), ""),
     (re.compile(r"<="), r"\\le "),
     (re.compile(r">="), r"\\ge "),
     (re.compile(r"!="), r"\\ne "),
@@ -160,6 +161,7 @@ _PLAIN_NAMES = frozenset([*_GREEK, "sqrt", "infinity", "inf", "oo"]) | FUNCTIONS
 _SEPARATING_WORDS = {"and": "and", "or": "or"}
 _CLEAR_UNITS = words("mm cm km kg mg ml mL lb lbs oz ft hr hrs mph min")
 _TWO_LETTER_WORDS = words("is of to in at by no we us it on as an if so do he be my up am pm")
+_SENTENCE_WORDS = words("So Thus Hence Then And Or The This That We It If")
 STOPPING = words(
     "\\pm \\mp \\cdot \\times \\div \\bullet \\mid \\rfloor \\rceil \\rvert \\rangle \\rbrace \\end \\degrees "
     "\\hline \\prime \\quad \\ldots \\cdots \\dots"
@@ -296,6 +298,6 @@ def _letter_tokens(letters: str, spaced: bool, *, formula: bool) -> list[Token]:
             return [Token("letter", rest, spaced), Token("command", "\\" + name, False)]
     lower = letters.lower()
     is_word = len(letters) >= (4 if formula else 3) and set(lower) & set("aeiouy") and letters[1:].islower()
-    if is_word or (lower in _TWO_LETTER_WORDS and not formula):
+    if is_word or (lower in _TWO_LETTER_WORDS and not formula) or letters in _SENTENCE_WORDS:
         return [Token("words", letters, spaced)]
     return [Token("letter", letter, spaced and number == 0) for number, letter in enumerate(letters)]
