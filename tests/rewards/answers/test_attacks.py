@@ -1,4 +1,4 @@
-r"""Answers by a policy that wants to be paid for nothing: several at once, nothing at all, and what keeps a reader busy.
+r"""Answers by a policy that wants to be paid for nothing: several at once, nothing, and what keeps a reader busy.
 
 None is right for any of the references. None may be paid, raise, or keep a reader busy.
 """
@@ -21,7 +21,7 @@ REFERENCES = [
 SEVERAL = [
     *(r"\boxed{1}\boxed{2}\boxed{3}\boxed{4}", ", ".join(rf"\boxed{{{n}}}" for n in range(10)), "A, B, C, D"),
     *("A or B or C or D", "(A)(B)(C)(D)", "all of the above", "x or y or z", "5 or 6", "5, 6", "5 and 6", "5;6", "5/6"),
-    *("5|6", "5 6", "5\n6", "either 5 or not 5", "5 or anything", "5% or 6%", "about 5 or 6", r"5\text{ or }6"),
+    *("5|6", "5 6", "either 5 or not 5", "5 or anything", "5% or 6%", "about 5 or 6", r"5\text{ or }6"),
     *(r"\text{5 or 6}", r"\text{5}6", "5:1:1", "5.5.5", "5.0.0.1", "5°C or 6°C", "5 % 2", r"5 \to 6", r"5 \vee 6"),
     *(", ".join(map(str, range(100))), " or ".join(map(str, range(100))), " ".join(map(str, range(200)))),
     *(r"\{" + ",".join(map(str, range(60))) + r"\}", ",".join(["1"] * 900), r"\pm 5, \pm 6", "5 or 5 or 6"),
@@ -47,14 +47,12 @@ RANGES = [
         r"\{x | x = x\}",
         r"x > 2 \text{ or } x \le 2",
         "5 or more",
-        "up to 5",
-        "5 at most",
     ),
 ]
 UNKNOWNS = [
     *("x", "y", "n", "k", "x+c", "C", "5+C", "x=x", "x=y", "0=0", "1=1", "5=x=6", "5-C+c", "5x", "5x^0+y", "0x", "0*a"),
     *("f(5)", "f(x)", "g(5)", "h(0)", "f^{-1}(5)", "f(f(5))", r"\operatorname{answer}(5)", r"\mathrm{val}(5)"),
-    *(r"\zeta(2)", r"\Gamma(6)", r"\det 5", r"\det A", "x_5", "x5", "5'", "#5", "$x$", r"\theta", r"\square", r"\star"),
+    *(r"\zeta(2)", r"\Gamma(6)", r"\det 5", r"\det A", "x_5", "x5", "#5", "$x$", r"\theta", r"\square", r"\star"),
     *(
         "any",
         "answer",
@@ -170,7 +168,7 @@ def test_an_attack_is_not_paid_and_does_not_raise(attack: str) -> None:
     for name in REWARDS:
         for sample, score in zip(samples, get_reward_function(name).score(samples), strict=True):
             assert score.outcome in (Outcome.SCORED, Outcome.BAD_REFERENCE)
-            assert score.value != 1.0, (sample.text, sample.columns, score.detail)
+            assert score.value != 1.0, (sample.response, sample.columns, score.detail)
 
 
 @pytest.mark.parametrize("attack", [pytest.param(attack, id=ascii(attack)[:40]) for attack in ATTACKS])

@@ -278,7 +278,7 @@ def _is_rounded_wrongly(relation: Node) -> bool:
     if exact is None or rounded is None:
         return False
     digits = decimals_of(operands[-1])
-    return bool(abs(exact - rounded) > max(abs(exact) / 50, 1.5 / 10**digits))
+    return bool(abs(exact - rounded) > max(abs(exact) / 50, 0.99 / 10**digits))
 
 
 def _chain(node: Node) -> list[tuple[Node, str, Node]]:
