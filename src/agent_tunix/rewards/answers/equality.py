@@ -274,7 +274,10 @@ def _is_rounded_wrongly(relation: Node) -> bool:
     operators, *operands = relation.args
     if operators[-1] != "≈" or not {"quantity", "degrees", "percent"}.isdisjoint(node.kind for node in operands):
         return False
-    exact, rounded = number_of(_result(relation)), number_of(operands[-1])
+    place = len(operators)
+    while place and operators[place - 1] == "≈":
+        place -= 1
+    exact, rounded = number_of(operands[place]), number_of(operands[-1])
     if exact is None or rounded is None:
         return False
     digits = decimals_of(operands[-1])
