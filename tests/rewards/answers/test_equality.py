@@ -79,7 +79,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [r"\phi \approx -0.245 \text{ rad} \approx -14.04°"],
         [r"\phi\approx 0.245\,\mathrm{rad}\approx 14.04^\circ"],
     ),
-    r"x=\sqrt{2}\approx 1.41": ([r"\sqrt2", r"x = \sqrt2 \approx 1.414"], [r"x=\sqrt{2}\approx 1.51", r"\sqrt3"]),
+    r"x=\sqrt{2}\approx 1.41": (
+        [r"\sqrt2", r"x = \sqrt2 \approx 1.414"],
+        [r"x=\sqrt{3}\approx 1.41", r"\sqrt3", "1.51"],
+    ),
     "x=0, 2": (["0, 2", "x=2, x=0"], ["-x=0, 2", "0", "(0, 2)", "x=0, y=2"]),
 }
 RIGHT = [(reference, answer) for reference, (right, _) in CASES.items() for answer in right]

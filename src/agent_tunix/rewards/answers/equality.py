@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from agent_tunix.rewards.answers.equations import FLIPPED, Pair, compare_differences
-from agent_tunix.rewards.answers.evaluation import functions, number_of, rational, symbols
+from agent_tunix.rewards.answers.evaluation import functions, rational, symbols
 from agent_tunix.rewards.answers.expansion import expanded
 from agent_tunix.rewards.answers.matrices import folded
-from agent_tunix.rewards.answers.scalars import SCALARS, all_true, compare_ratios, compare_scalars, decimals_of
+from agent_tunix.rewards.answers.scalars import SCALARS, all_true, compare_ratios, compare_scalars
 from agent_tunix.rewards.answers.sets import possible_set, real_set, same_set
 from agent_tunix.rewards.answers.tree import Node
 
@@ -226,8 +226,6 @@ def _compare_with_value(relation: Node, value: Node, *, is_reference: bool) -> b
     operators, *operands = relation.args
     if not set(operators) <= {"=", "≈"}:
         return None if any("abs" in functions(operand) for operand in operands) else False
-    if not is_reference and _is_rounded_wrongly(relation):
-        return False
     left = operands[0]
     named = _is_subject(left) and len(operands) > 1
     if is_reference and not named and any(symbols(operand) for operand in operands if operand.kind in SCALARS):
@@ -254,8 +252,6 @@ def _compare_chains(given: Node, true: Node) -> bool | None:
     one, other = given.args[1], true.args[1]
     if symbols(one) and symbols(other) and compare(one, other) is False:
         return False
-    if _is_rounded_wrongly(given):
-        return False
     return compare(_result(given), _result(true))
 
 
@@ -267,21 +263,6 @@ def _result(relation: Node) -> Node:
         place -= 1
     result: Node = operands[place]
     return result
-
-
-def _is_rounded_wrongly(relation: Node) -> bool:
-    """Return True if what follows the result of a calculation as its rounded value is not near it."""
-    operators, *operands = relation.args
-    if operators[-1] != "≈" or not {"quantity", "degrees", "percent"}.isdisjoint(node.kind for node in operands):
-        return False
-    place = len(operators)
-    while place and operators[place - 1] == "≈":
-        place -= 1
-    exact, rounded = number_of(operands[place]), number_of(operands[-1])
-    if exact is None or rounded is None:
-        return False
-    digits = decimals_of(operands[-1])
-    return bool(abs(exact - rounded) > max(abs(exact) / 50, 0.99 / 10**digits))
 
 
 def _chain(node: Node) -> list[tuple[Node, str, Node]]:

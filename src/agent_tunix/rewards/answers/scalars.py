@@ -105,19 +105,13 @@ def _is_rounded(given: Node, true: Node) -> bool:
     return False
 
 
-def decimals_of(node: Node) -> int:
-    """Return the number of digits after the point of a decimal; 0 for what is none."""
-    node = node.args[0] if node.kind == "negative" else node
-    digits: int = node.args[1] if node.kind == "number" else 0
-    return digits
-
-
 def _decimals(node: Node) -> int | None:
     """Return the number of digits after the point of a decimal, if they are enough to recognise a number by."""
-    digits = decimals_of(node)
-    if not digits:
+    node = node.args[0] if node.kind == "negative" else node
+    if node.kind != "number" or not node.args[1]:
         return None
-    value: Fraction = (node.args[0] if node.kind == "negative" else node).args[0]
+    value: Fraction = node.args[0]
+    digits: int = node.args[1]
     significant = len(str(abs(int(value * 10**digits))))
     return digits if digits >= _FEWEST_DIGITS or significant >= _FEWEST_DIGITS else None
 
