@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent_tunix.rewards import Outcome, Sample, get_reward_function
-from agent_tunix.rewards.answers import Ruling, Verdict, compare_answers, read_reference, set_thorough_runner
+from agent_tunix.rewards.answers import Reference, Ruling, Verdict, compare_answers, read_reference, set_thorough_runner
 
 LIMIT_S = 0.05
 REWARDS = ("math", "answer_correctness")
@@ -186,7 +186,7 @@ def test_no_attack_takes_long() -> None:
         assert min(itertools.islice(_times(attack, reference), 3)) <= LIMIT_S, (attack[:60], reference.text)
 
 
-def _times(attack: str, reference: object) -> Iterator[float]:
+def _times(attack: str, reference: Reference) -> Iterator[float]:
     """Yield the time of a comparison, over and over; a machine that halts for a moment is not our fault."""
     while True:
         started = time.thread_time()

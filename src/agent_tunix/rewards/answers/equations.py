@@ -15,7 +15,9 @@ def compare_differences(given: Pair, true: Pair) -> bool | None:
     one = Node("sum", (given[0], negative(given[2])))
     other = Node("sum", (true[0], negative(true[2])))
     if not symbols(one) and not symbols(other):
-        return None if true[1] != "=" else all_true([compare_scalars(given[i], true[i]) for i in (0, 2)])
+        if true[1] != "=":
+            return None
+        return all_true([compare_scalars(given[0], true[0]), compare_scalars(given[2], true[2])])
     if symbols(one) != symbols(other):
         return False
     ratio = _constant_ratio(one, other)

@@ -18,8 +18,8 @@ def expanded(node: Node) -> Node:
         items: list[Node] = []
         for item in node.args:
             if isinstance(item, Node):
-                values = expanded(item)
-                items += values.args[1:] if values.kind == "list" else [values]
+                inner = expanded(item)
+                items += inner.args[1:] if inner.kind == "list" else [inner]
         return Node("set", tuple(items)) if node.kind == "set" else Node("list", (node.args[0], *items))
     if node.kind == "relation" and node.args[0] == ("=",):
         right = expanded(node.args[2])
