@@ -7,6 +7,8 @@ from agent_tunix.rewards.answers.scalars import all_true, compare_scalars
 from agent_tunix.rewards.answers.tree import Node, negative
 
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
+# Values of an unknown at which a factor of an equation may vanish.
+_SIMPLE = (*range(-5, 6), Fraction(1, 2), Fraction(-1, 2))
 Pair = tuple[Node, str, Node]
 
 
@@ -52,15 +54,34 @@ def _solves(pair: Pair, other: Node) -> bool:
     for subject, value in ((pair[0], pair[2]), (pair[2], pair[0])):
         if subject.kind != "symbol" or subject.args[0] in symbols(value):
             continue
-        zero = Node("number", (Fraction(0), 0))
-        if not are_equal(_replaced(other, subject, value), zero):
+        if not are_equal(_replaced(other, subject, value), _constant(0)):
             continue
-        shifts = [Node("sum", (value, Node("number", (Fraction(step), 0)))) for step in (1, 2)]
-        once, twice = (_replaced(other, subject, shift) for shift in shifts)
-        doubled = Node("product", (Node("number", (Fraction(2), 0)), once))
-        if are_equal(twice, doubled) and not are_equal(once, zero):
-            return True
+        slope = _replaced(other, subject, Node("sum", (value, _constant(1))))
+        linear = all(
+            are_equal(
+                _replaced(other, subject, Node("sum", (value, _constant(step)))),
+                Node("product", (_constant(step), slope)),
+            )
+            for step in (2, -1000)
+        )
+        if linear and not are_equal(slope, _constant(0)):
+            return not _vanish_together(slope, _replaced(other, subject, _constant(0)))
     return False
+
+
+def _vanish_together(slope: Node, rest: Node) -> bool:
+    """Return True if `slope · y + rest = 0` holds for every y at a simple point, as `x · y = x` does at 0."""
+    for name in symbols(slope):
+        unknown = Node("symbol", (name,))
+        for value in _SIMPLE:
+            there = [_replaced(part, unknown, _constant(value)) for part in (slope, rest)]
+            if all(are_equal(part, _constant(0)) for part in there):
+                return True
+    return False
+
+
+def _constant(value: int | Fraction) -> Node:
+    return Node("number", (Fraction(value), 0))
 
 
 def _replaced(node: Node, old: Node, new: Node) -> Node:
