@@ -258,6 +258,100 @@ UNICODE_AND_SEPARATORS: Table = {
         ["20000", "2·10⁴", "2105", "2·10^6", "25"],
     ),
 }
+FURTHER_KINDS: Table = {
+    "5": (
+        ["5", "5.", "$5$", "x=5"],
+        ["5 or more", "5 is wrong", "5 if n is odd", "6, but maybe 5"],
+    ),
+    "y=2x+1": (
+        ["2x+1"],
+        ["xy=2x^2+x", "2y=2x+1", "y+2x+1", "x=2y+1", "y-2x=0", "(y-2x-1)(x-1)=0", "y=3"],
+    ),
+    "x^2+y^2=4": (
+        ["y^2=4-x^2", "4=x^2+y^2", "2x^2+2y^2=8"],
+        ["x^2+y^2=2", "x^2-y^2=4", "y=2-x", r"y=\sqrt{4-x^2}", "(x+y)^2=4", "x^2+y^2=-4", "x^2+y^2<4"],
+    ),
+    "x=3": (
+        ["3", "3=x", "2x=6", "x-3=0"],
+        ["x=-3", "y=3", "x>3", "x^2=9", "|x|=3", "x=3,4", r"x \ne 3", "(x-3)(x-4)=0", "0=0", "x=x"],
+    ),
+    "x=2, y=3": (
+        ["y=3,x=2", "(2,3)", "x=2 and y=3", "x = 2; y = 3"],
+        ["x=3,y=2", "(3,2)", "2", "x=2", "x=2,y=4", "x=2,y=3,z=4", "y=2,x=3"],
+    ),
+    "|x|<3": (
+        ["-3<x<3", "(-3,3)"],
+        ["x<3", "|x|>3", "(3,-3)", "[-3,3]", r"|x| \le 3", "|y|<3", "|x|<4"],
+    ),
+    r"\frac{x+1}{x-1}": (
+        [r"1+\frac{2}{x-1}", "(x+1)/(x-1)", r"\frac{-x-1}{1-x}"],
+        ["x+1/x-1", r"\frac{x-1}{x+1}", r"\frac{x+1}{1-x}", "-1", r"\frac{1}{-1}", "1"],
+    ),
+    "e^{2x}": (
+        ["(e^x)^2", "e^xe^x", r"\exp(2x)"],
+        ["e^{x^2}", "2e^x", "e^2x", "e^{2}x", "e^{-2x}"],
+    ),
+    r"\ln 2": (
+        [r"-\ln\frac12", r"\log_e 2", "0.693147"],
+        [r"\log 2", r"\ln 3", "0.693", r"\ln(-2)", r"2\ln 1", r"\log_2 e"],
+    ),
+    "2^{10}": (
+        ["1024", "4^5", "32^2"],
+        ["2^{11}", "2^1 0", "20", "1000", "210", "2^{-10}", "-1024"],
+    ),
+    r"\sin x\cos x": (
+        [r"\frac{\sin 2x}{2}", r"\cos x \sin x", r"\frac12\sin(2x)"],
+        [r"\sin 2x", r"\sin(x\cos x)", r"\frac12 \sin x", r"\sin x+\cos x", r"\sin^2 x"],
+    ),
+    r"\{1,2,3\}": (
+        [r"\{3,2,1\}", "1,2,3"],
+        [r"\{1,2\}", r"\{1,2,3,4\}", "(1,3,2)", "[1,3]", r"\{1,2,2\}", "1<x<3", "123"],
+    ),
+    "0.5": (
+        ["1/2", r"50\%", r"\frac{2}{4}", ".5"],
+        ["5", "0.05", "-0.5", "1/5", r"500\%", "0.51"],
+    ),
+    r"10\%": (
+        ["0.1", "10", "10 percent", "1/10"],
+        ["1", r"100\%", "0.01", r"10.1\%", r"0.1\%", r"1\%"],
+    ),
+    "12:30": (
+        ["12:30"],
+        ["12:31", "13:30", "12.5", "30:12"],
+    ),
+    "1000": (
+        ["1,000", "1e3", "10^3", "1 000", "1{,}000"],
+        ["1.000", "1,00,0", "100", "10,000", "1,0", "10^2"],
+    ),
+    "[-1,1]": (
+        [r"-1\le x\le 1", "[-1, 1]", r"|x|\le 1"],
+        ["(-1,1)", "[-1,1)", r"\pm 1", "-1,1", r"\{-1,1\}", "[1,-1]", "[-1,2]"],
+    ),
+    r"\emptyset": (
+        [r"\varnothing", r"\{\}", "∅"],
+        ["0", r"\{0\}", r"\{\emptyset\}", r"\mathbb{R}", "(0,0)"],
+    ),
+    r"x\ge 0": (
+        [r"[0,\infty)", r"0\le x", "x>=0"],
+        ["x>0", r"(0,\infty)", r"x\le 0", "[0,1)", "x=0"],
+    ),
+    r"3\sqrt{2}": (
+        [r"\sqrt{18}", r"\frac{6}{\sqrt2}", "3*2^{1/2}", "4.242641"],
+        [r"3\sqrt3", r"\sqrt6", r"2\sqrt3", "32", r"\sqrt[3]{2}", r"-3\sqrt2", "4.24", r"\sqrt{3^2}2"],
+    ),
+    r"-\frac{1}{2}": (
+        [r"\frac{-1}{2}", r"\frac{1}{-2}", "-0.5", "-1/2"],
+        [r"\frac{1}{2}", r"-\frac{1}{-2}", "-2", r"\frac{-1}{-2}", "1-2", "-1 2"],
+    ),
+    "a_n=2n-1": (
+        ["2n-1", "a_n = -1+2n"],
+        ["a_n=2n+1", "a_n=2n", "b_n=2n-1", "a_m=2n-1", "a_n=n^2", "a_{n+1}=2n-1"],
+    ),
+    "n(n+1)/2": (
+        [r"\frac{n^2+n}{2}", r"\binom{n+1}{2}", r"\frac{n(n+1)}{2}"],
+        ["n(n-1)/2", "n+1/2", r"\frac{n^2}{2}", r"\binom{n}{2}", "n(n+1)"],
+    ),
+}
 # Responses with a reference that they state, and with one that they do not state.
 FORMULAS_IN_SENTENCES: Responses = (
     [
@@ -396,6 +490,7 @@ TABLES = {
     "equations without real roots": EQUATIONS_WITHOUT_REAL_ROOTS,
     "references": REFERENCES,
     "Unicode and separators": UNICODE_AND_SEPARATORS,
+    "further kinds": FURTHER_KINDS,
 }
 RIGHT = [(name, ref, answer) for name, table in TABLES.items() for ref, (right, _) in table.items() for answer in right]
 WRONG = [(name, ref, answer) for name, table in TABLES.items() for ref, (_, wrong) in table.items() for answer in wrong]
