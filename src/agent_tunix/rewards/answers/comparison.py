@@ -77,6 +77,7 @@ _UNIT = re.compile(
     [}$\s]*+ \.? [$\s]*+ \Z""",
     re.VERBOSE,
 )
+_DOLLARS = re.compile(r"\s*-?\\?\$[^$]*+\Z")
 _UNIT_NAME = re.compile(r"[A-Za-z]+")
 _POWERS_OF_UNITS = str.maketrans({"²": "2", "³": "3", **dict.fromkeys("^{} ")})
 _ASCII_DIGITS = frozenset("0123456789")
@@ -325,18 +326,20 @@ def _same_subject(one: Number, other: Number) -> bool:
 
 def _units_differ(answer: str, reference: str) -> bool:
     """Return True if both end with a unit that is known, and it is not the same."""
-    if _ends_with_a_digit(answer) or _ends_with_a_digit(reference):
+    if not (_may_have_unit(answer) and _may_have_unit(reference)):
         return False
     given, true = _unit(answer), _unit(reference)
     return given is not None and true is not None and given != true
 
 
-def _ends_with_a_digit(text: str) -> bool:
-    return text[-1:] in _ASCII_DIGITS and text[-2:-1] != "^"
+def _may_have_unit(text: str) -> bool:
+    return text[-1:] not in _ASCII_DIGITS or text[-2:-1] == "^" or "$" in text
 
 
 def _unit(text: str) -> str | None:
     """Return the unit at the end of a text by its usual names, as `km/h` or `m2`; None if it is not known."""
+    if _DOLLARS.match(text) or text.endswith("¢"):
+        return "cent" if text.endswith("¢") else "dollar"
     found = _UNIT.search(text)
     if found is None or not all(name in UNITS for name in _UNIT_NAME.findall(found[1])):
         return None

@@ -17,6 +17,7 @@ from agent_tunix.rewards.answers.tree import Node, depth_of
 __all__ = ["LONGEST", "UnreadableError", "parse"]
 
 LONGEST = 2000
+_SETS = frozenset("RZNQC")
 
 
 def parse(text: str, commas: str = "number") -> Node:
@@ -97,7 +98,9 @@ class _Parser(CommandParser):
         while (operator := RELATIONS.get(self.peek())) is not None:
             self.take()
             operators.append(operator)
-            operands.append(self.operand())
+            operand = self.operand()
+            is_set = operator in ("∈", "∉") and operand.kind == "symbol" and operand.args[0] in _SETS
+            operands.append(Node("named", operand.args) if is_set else operand)
         self.ascend()
         return Node("relation", (tuple(operators), *operands)) if operators else operands[0]
 
