@@ -352,6 +352,125 @@ FURTHER_KINDS: Table = {
         ["n(n-1)/2", "n+1/2", r"\frac{n^2}{2}", r"\binom{n}{2}", "n(n+1)"],
     ),
 }
+UNITS_AND_FORMULAS: Table = {
+    "18": (
+        ["18 dollars", "$18", r"\$18", "18.00", "**18**", "18 dollars per day"],
+        [
+            *("1 8", "18/2", "18 or 19", "18-1", "18k", "18^2", "18!", "18, 19", "8", "180", "-18", "1.8"),
+            *("18 thousand", "18 dozen", "$18M"),
+        ],
+    ),
+    "3.5": (
+        ["3.5 hours", "7/2", "3 1/2", "3½", r"\frac72"],
+        ["35", "3,5,1", "3", "3.5 million", "3:5", "5/3"],
+    ),
+    "2 hours": (
+        ["2", "2 hrs", "2 h"],
+        ["2 minutes", "2 min", "2 days", "3 hours"],
+    ),
+    r"25\%": (
+        ["25%", "0.25", "25", "25 percent", r"\frac14"],
+        ["2.5%", "250%", "0.25%", "75%", "-25%", "1/25"],
+    ),
+    "x^2+2x": (
+        ["x(x+2)", "2x+x^2"],
+        ["x^2", "2x", "x^2-2x", "x^2+2", "x+2", "x^2+2x=0", "3x^3"],
+    ),
+    r"\frac{a+b}{2}": (
+        [r"\frac{a}{2}+\frac{b}{2}", "(a+b)/2", "0.5a+0.5b"],
+        ["a+b/2", r"\frac{a}{2}+b", r"\frac{ab}{2}", "a+b", r"\frac{2}{a+b}", r"\frac{b-a}{2}"],
+    ),
+    r"\sqrt{a^2+b^2}": (
+        ["(a^2+b^2)^{1/2}", r"\sqrt{b^2+a^2}"],
+        ["a+b", r"\sqrt{a^2-b^2}", "a^2+b^2", r"\sqrt{a+b}", r"\sqrt{a^2}+\sqrt{b^2}", r"-\sqrt{a^2+b^2}"],
+    ),
+    r"\frac{\pi}{6}": (
+        [r"\pi/6", "0.523599"],
+        [
+            *("30", r"\frac{\pi}{3}", "0.52", r"\frac{6}{\pi}", r"-\frac{\pi}{6}", r"\frac{5\pi}{6}"),
+            *(r"\frac{\pi}{6}+2\pi",),
+        ],
+    ),
+    r"60^\circ": (
+        ["60", "60°", "60 degrees", r"60\text{ degrees}"],
+        [r"\frac{\pi}{2}", "120", r"6^\circ", "-60°"],
+    ),
+    "(x-1)(x-2)": (
+        ["x^2-3x+2", "(x-2)(x-1)", "(1-x)(2-x)"],
+        ["(x+1)(x+2)", "(x-1)(x+2)", "x=1,2", "(x-1),(x-2)", "(x-1)^2", "x-1", "1,2"],
+    ),
+    "1+2+3": (
+        ["6"],
+        ["5", "1,2,3", "123", "7"],
+    ),
+    "10^{-3}": (
+        ["0.001", "1/1000", "1e-3"],
+        ["10^3", "-1000", "0.01", "10-3", "-30", "1/10^{-3}"],
+    ),
+    r"\log_2 8": (
+        ["3"],
+        ["8", r"\log_8 2", "1/3", r"\log 8"],
+    ),
+    r"\binom{5}{2}": (
+        ["10"],
+        ["5/2", r"\frac52", "25", "52", r"\binom52+1", "(5,2)"],
+    ),
+    r"\lfloor 3.7 \rfloor": (
+        ["3"],
+        ["4", "3.7", r"\lceil 3.7\rceil"],
+    ),
+    "2^n-1": (
+        ["-1+2^n", r"2\cdot 2^{n-1}-1"],
+        ["2^{n-1}", "2n-1", "n^2-1", "2^n", "2^n+1", "2^m-1", "1-2^n"],
+    ),
+    r"\frac{1}{x}": (
+        ["x^{-1}", "1/x"],
+        ["x", r"-\frac1x", r"\frac{1}{y}", r"\frac{1}{x^2}", "1", "0/x", r"\frac{x}{x}"],
+    ),
+    r"k\pi, k \in \mathbb{Z}": (
+        [r"k\pi, k\in\mathbb{Z}", r"\pi k, k \in Z"],
+        [r"k\pi", r"2k\pi, k \in \mathbb{Z}", r"k\pi, k\in\mathbb{N}", r"\pi"],
+    ),
+    "f'(x)=2x": (
+        ["2x", "f'(x) = 2x"],
+        ["f(x)=2x", "x^2", "f''(x)=2x", "f'(x)=2", "f'(x)=-2x"],
+    ),
+    r"A=\pi r^2": (
+        [r"\pi r^2", r"A = r^2\pi"],
+        [r"\pi r", r"A=2\pi r", r"B=\pi r^2", r"\pi R^2", r"A=\pi r^2 h", "r^2"],
+    ),
+    r"\vec{a}+\vec{b}": (
+        [r"\vec{b}+\vec{a}", r"\vec a+\vec b"],
+        ["a-b", r"\vec{a}-\vec{b}", r"\vec{a}", r"\vec{a}\cdot\vec{b}"],
+    ),
+    r"\begin{pmatrix}1&2\\3&4\end{pmatrix}": (
+        [r"\begin{bmatrix}1&2\\3&4\end{bmatrix}", r"\left[\begin{array}{cc}1&2\\3&4\end{array}\right]"],
+        [
+            *(r"\begin{pmatrix}1&3\\2&4\end{pmatrix}", "(1,2,3,4)", r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"),
+            *(r"\begin{pmatrix}1&2&3&4\end{pmatrix}", r"\begin{pmatrix}1&2\\3&-4\end{pmatrix}", "1,2,3,4"),
+        ],
+    ),
+    r"x \in \{1,2\}": (
+        [r"\{1,2\}", "1,2", "x=1 or x=2"],
+        ["[1,2]", "(1,2)", r"x \in (1,2)", r"x \notin \{1,2\}", "1", r"y \in \{1,3\}", r"x\in\{1,2,3\}"],
+    ),
+    "4:3:2": (
+        ["8:6:4"],
+        ["4:3", "2:3:4", "9", "4,3,2", "4/3/2"],
+    ),
+    "9.8 m/s^2": (
+        ["9.8", r"9.8 \text{ m/s}^2", "9.8 m/s²"],
+        ["9.8 m/s", "9.8 km/s^2", "98", "9.81 m/s^2"],
+    ),
+    "$5.00": (
+        ["5", "$5", "5 dollars"],
+        ["5 cents", "$50", "$5k", "500", "$5.01"],
+    ),
+    r"1,2,\dots,n": (
+        [r"1,2,\dots,n"],
+        ["1,2", "1,2,3", "n", r"1,2,\dots,m"],
+    ),
+}
 # Responses with a reference that they state, and with one that they do not state.
 FORMULAS_IN_SENTENCES: Responses = (
     [
@@ -491,6 +610,7 @@ TABLES = {
     "references": REFERENCES,
     "Unicode and separators": UNICODE_AND_SEPARATORS,
     "further kinds": FURTHER_KINDS,
+    "units and formulas": UNITS_AND_FORMULAS,
 }
 RIGHT = [(name, ref, answer) for name, table in TABLES.items() for ref, (right, _) in table.items() for answer in right]
 WRONG = [(name, ref, answer) for name, table in TABLES.items() for ref, (_, wrong) in table.items() for answer in wrong]
