@@ -63,6 +63,8 @@ def _sum(terms: list[Rows]) -> Node | None:
 def _product(factors: list[Node]) -> Node | None:
     scalars = [factor for factor in factors if factor.kind != "matrix"]
     matrices = [factor.args for factor in factors if factor.kind == "matrix"]
+    if not matrices or any(map(_has_matrix, scalars)):
+        return None
     result: Rows = matrices[0]
     for other in matrices[1:]:
         if len(result[0]) != len(other) or len(result) * len(other[0]) > _MOST_ENTRIES:
