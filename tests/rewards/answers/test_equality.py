@@ -83,6 +83,11 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [r"\sqrt2", r"x = \sqrt2 \approx 1.414"],
         [r"x=\sqrt{3}\approx 1.41", r"\sqrt3", "1.51"],
     ),
+    r"m \pm s = (2, 4)": ([r"m \pm s=(2,4)"], [r"m \pm s = (2, 5)", r"m \pm t = (2, 4)"]),
+    r"2\begin{vmatrix} 1 & 2 \\ 3 & 4 \end{vmatrix}": (
+        ["-4"],
+        ["4", r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}^2 x"],
+    ),
     "x=0, 2": (["0, 2", "x=2, x=0"], ["-x=0, 2", "0", "(0, 2)", "x=0, y=2"]),
 }
 RIGHT = [(reference, answer) for reference, (right, _) in CASES.items() for answer in right]

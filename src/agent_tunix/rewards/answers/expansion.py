@@ -21,6 +21,8 @@ def expanded(node: Node) -> Node:
                 inner = expanded(item)
                 items += inner.args[1:] if inner.kind == "list" else [inner]
         return Node("set", tuple(items)) if node.kind == "set" else Node("list", (node.args[0], *items))
+    if node.kind == "relation" and not any(_has_plusminus(operand) for operand in node.args[2:]):
+        return node  # `a ± b = (1, 2)` names an interval
     if node.kind == "relation" and node.args[0] == ("=",):
         right = expanded(node.args[2])
         values = right.args[1:] if right.kind == "list" else (right,)
