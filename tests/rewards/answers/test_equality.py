@@ -14,22 +14,11 @@ from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 # Reference → answers that are equal, answers that are different.
 CASES: dict[str, tuple[list[str], list[str]]] = {
     # Signs, relations and unknowns.
-    "4+i": (["i+4", r"4 + \mathrm{i}", "4.0+1i"], ["4-i", "-4+i", "4", "i", "4+j", "4i"]),
-    "f(n)=n": (["f(n) = n", "n"], ["f(n)=-n", "g(n)=n", "f(n)=n+1", "f(n)>n"]),
-    "b>a>c": (["c<a<b", "b > a > c"], ["b<a<c", "b>c>a", r"b \ge a > c", "b>a"]),
-    "-x": (["-1x", "0 - x"], ["x", "-y", "1-x"]),
     "y=2x+3": (["y = 3 + 2x", "2x - y + 3 = 0", "2x+3"], ["y=2x-3", "y=3x+2", "x=2y+3", "2x+3=0"]),
-    "x^2+1=0": (["2x^2+2=0", "1+x^2=0"], ["x^2+2=0", "x^2-1=0", "x^2+1=1", "y^2+1=0"]),
+    r"y=\frac{x}{1-x} \quad y=-x": ([r"y=-x, y=\frac{x}{1-x}"], [r"y=\frac{x}{2-x} \quad y=-x", "y=-x"]),
     "xy=1": (["y=1/x", r"y = \frac{1}{x}", "2xy=2"], ["y=x", "xy=2", "x+y=1"]),
     "2x>4": (["x>2", "2<x", "-x<-2"], [r"x \ge 2", "x<2", "x>4"]),
     # Several parts.
-    r"$\frac{32}{9}$,$\frac{1}{2}$": (
-        [r"\frac12, \frac{32}{9}", "32/9, 0.5", r"\frac{32}{9} \text{ and } \frac{1}{2}"],
-        [r"\frac12", r"\frac{32}{9}", r"\frac{32}{9}, \frac13", r"\frac{32}{9}, \frac12, 1"],
-    ),
-    r"6 \text{ and } 8": (["6, 8", "8 and 6", r"\{6, 8\}"], ["6", "8", "6, 9", "(8, 6)"]),
-    "x=-1 or x=1": ([r"x = \pm 1", "x=1, x=-1", "-1, 1"], ["x=1", "x=-1", r"\pm 2", "y=-1 or y=1"]),
-    "AB=4,CD=5": (["4, 5", "CD=5, AB=4", "AB = 4 and CD = 5"], ["5, 4", "AB=5,CD=4", "AB=4", "9"]),
     "-2,-2": (["-2, -2"], ["-2", "-2, 2", "-2,-2,-2"]),
     "(2,1),(1,2)": (["(1,2), (2,1)", r"\{(2,1),(1,2)\}"], ["(2,1)", "(1,2),(1,2)", "(2,1),(2,1)", "2,1"]),
     "(1,1), (3,2)": (["(3,2), (1,1)"], ["[1,1), (3,2)", "(1,1), (2,3)"]),
@@ -37,12 +26,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "(0;0;6),(4;-2;0)": (["(4, -2, 0), (0, 0, 6)"], ["(0,0,6)", "(4,2,0),(0,0,6)"]),
     "p=5,q=2;p=7,q=2": (["(5,2),(7,2)", "p=7,q=2;p=5,q=2"], ["(2,5),(2,7)", "(5,2)", "p=5,q=2"]),
     # Tuples, intervals and sets.
-    "(7, 6)": (["(7,6)", r"\left(7, 6\right)", "7, 6"], ["6", "(6, 7)", "[7, 6]", "(7,6,0)"]),
-    "[0, 5)": (["0 \\le x < 5", r"[0, 5)", r"x \in [0,5)"], ["5", "(0,5)", "[0,5]", "0<x<5", "[0,6)"]),
-    "(-∞,2)∪(3,∞)": (
-        [r"(3,\infty)\cup(-\infty,2)", "x<2 or x>3", r"x \in (-\infty,2) \cup (3,\infty)", "x > 3, x < 2"],
-        [r"(-\infty,2]\cup(3,\infty)", "x>3", r"(-\infty,3)\cup(2,\infty)", "x<2 and x>3", r"(2, 3)"],
-    ),
+    "(0, 5]": (["]0, 5]", "0<x≤5"], ["]0, 5[", "[0, 5]", "[0, 5["]),
+    "x<1 or x>2": ([r"(-\infty, 1) \text{ or } (2, \infty)", "(-inf, 1) U (2, inf)"], ["(1, 2)", "(-inf, 1)"]),
     r"x \ne 3": (
         [r"(-\infty,3)\cup(3,\infty)", r"\mathbb{R} \setminus \{3\}", "x < 3 or x > 3"],
         ["x = 3", r"x \ne 4", "x<3"],
@@ -50,14 +35,9 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     r"\{x | -2 \le x < 1\}": (["[-2, 1)", r"-2 \leq x < 1"], ["(-2, 1)", "[-2, 1]", r"-2 \le x"]),
     r"\{1, 2\}": (["2, 1", r"\{2, 1, 1\}", r"x \in \{1, 2\}"], ["1", "(2, 1)", r"\{1, 3\}"]),
     r"\mathbb{R}": ([r"(-\infty, \infty)", "ℝ"], [r"(0, \infty)", r"\emptyset"]),
-    # Letters beside numbers.
-    "$6m$": (["6m", "m \\cdot 6", "3m+3m"], ["6000000", "6", "6n", "6m^2"]),
-    "$4k$": (["4k"], ["4000", "4"]),
-    "2": (["2", "2.0"], ["H2O", "B2", "2x", "2/3"]),
     # Unicode and separators.
     r"2\sqrt{113}": (["2√113", "√452", r"\sqrt{452}"], ["√113", "2√13", "226"]),
     r"1 \pm \sqrt{3}": (["1 ± √3", "1+√3, 1-√3", r"\{1-\sqrt3, 1+\sqrt3\}"], ["1+√3", "1 ± √2", "-1 ± √3"]),
-    "32349": ([r"32,\! 349", "32,349", "32 349", r"32{,}349"], ["32.349", "323,49", "32348"]),
     "1.22": (["1,22", "1.220"], ["1, 22", "122", "1;22"]),
     "(2,251,252)": (["2, 251, 252"], ["2251252", "[2,251,252)", "2,251,252)"]),
     "(1, 234)": (["(1,234)", "1, 234"], ["1234", "(1,2,34)"]),
@@ -81,7 +61,34 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "I(0)e^{-t}": ([r"I(0) e^{-t}"], ["m(0)e^{-t}", "I(1)e^{-t}", "0"]),
     "5!": (["120"], ["5", "24"]),
     r"\log_2 10": ([r"\frac{\ln 10}{\ln 2}"], [r"\log_3 10", r"\ln 10"]),
-    "5 km": (["5 kilometers", "5"], ["5 m", "6 km"]),
+    "5 km": (["5 kilometers", "5"], ["5 m", "6 km", "5 km/h", "5 km^2"]),
+    "20 m^2": (["20", "20 m²", r"20 \mathrm{~m}^2", "20 square meters"], ["20 m", "20 cm^2", "20 m^3", "20 cm²"]),
+    "5 km/h": (["5", "5 km/hr", "5 km per hour"], ["5 m/s", "5 km", "5 km/s"]),
+    r"\frac{1}{2}": (["½", "1/2"], ["½x", "½!", "$½m$", r"$\frac{1}{2}m$", "½k"]),
+    "5": (
+        ["(5)", "5 or so"],
+        ["5 or anything", "5 is not the answer", "isn't 5", "g(5)", r"\mathrm{val}(5)", "5% or 5"],
+    ),
+    "ad-bc": ([r"\begin{vmatrix} a & b \\ c & d \end{vmatrix}", "-bc+ad"], ["ad+bc", "ad bc", "ab-cd"]),
+    "-2": (
+        [r"\begin{vmatrix} 1 & 2 \\ 3 & 4 \end{vmatrix}", r"\det \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}"],
+        [r"\begin{vmatrix} 1 & 2 \\ 4 & 3 \end{vmatrix}", r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}"],
+    ),
+    "np.arcsin(10/13)": ([r"\arcsin\frac{10}{13}", "0.877636"], ["10/13", "arccos(10/13)", "np.sin(10/13)"]),
+    r"\phi\approx -0.245\,\mathrm{rad}\approx -14.04^\circ": (
+        [r"\phi \approx -0.245 \text{ rad} \approx -14.04°"],
+        [r"\phi\approx 0.245\,\mathrm{rad}\approx 14.04^\circ"],
+    ),
+    r"x=\sqrt{2}\approx 1.41": (
+        [r"\sqrt2", r"x = \sqrt2 \approx 1.414"],
+        [r"x=\sqrt{3}\approx 1.41", r"\sqrt3", "1.51"],
+    ),
+    r"m \pm s = (2, 4)": ([r"m \pm s=(2,4)"], [r"m \pm s = (2, 5)", r"m \pm t = (2, 4)"]),
+    r"2\begin{vmatrix} 1 & 2 \\ 3 & 4 \end{vmatrix}": (
+        ["-4"],
+        ["4", r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}^2 x"],
+    ),
+    "x=0, 2": (["0, 2", "x=2, x=0"], ["-x=0, 2", "0", "(0, 2)", "x=0, y=2"]),
 }
 RIGHT = [(reference, answer) for reference, (right, _) in CASES.items() for answer in right]
 WRONG = [(reference, answer) for reference, (_, wrong) in CASES.items() for answer in wrong]

@@ -2,8 +2,8 @@
 
 - `extraction`: where the answer of a response stands;
 - `numbers`: single numbers, with the words around them;
-- `tokens` and `grammar`: everything else, as a tree;
-- `evaluation`, `sets`, `matrices` and `equality`: the comparison of two trees;
+- `tokens`, `tree`, `cursor`, `expressions`, `commands` and `grammar`: everything else, as a tree;
+- `evaluation`, `scalars`, `equations`, `sets`, `matrices`, `expansion` and `equality`: the comparison of two trees;
 - `comparison`: the comparison of an answer with a reference, tier by tier;
 - `thorough`: math-verify, for what the grammar does not read;
 - `verifiers`: the processes in which it runs.

@@ -25,12 +25,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from agent_tunix.errors import BadReferenceError
-from agent_tunix.rewards.answers.equality import UNITS, compare
-from agent_tunix.rewards.answers.evaluation import UndefinedError, rational
+from agent_tunix.rewards.answers.equality import compare
+from agent_tunix.rewards.answers.evaluation import UndefinedError, functions, rational
 from agent_tunix.rewards.answers.extraction import boxed_answer
-from agent_tunix.rewards.answers.grammar import Node, UnreadableError, parse
+from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
+from agent_tunix.rewards.answers.scalars import UNITS
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
+from agent_tunix.rewards.answers.tokens import turn_inward
+from agent_tunix.rewards.answers.tree import Node
 
 _NO_NUMBER_IN_IT = re.compile(
     r"(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*+", re.VERBOSE
@@ -51,6 +54,7 @@ _WORDS_ALONE = re.compile(
     r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*+ )[)\"'.!?]*",
     re.VERBOSE,
 )
+_THREE_LETTERS = re.compile(r"[A-Za-z]{3}")
 _TEXT_ALONE = re.compile(r"\s*\$*\s*\\(?:text|textbf|mathrm|mbox)\s*\{[^{}0-9]*+\}\s*\$*\.?\s*")
 _MATHEMATICAL_WORDS = frozenset(
     word
@@ -67,7 +71,16 @@ _HUGE = re.compile(r"[-+$\s]*\d[\d.,]*[eE][-+]?\d{4,}\s*", re.ASCII)
 _GROUP = re.compile(r"\{[^{}]*\}")
 _BASE = re.compile(r"([0-9A-Za-z]{1,100})_(?:(\d)|\{(\d{1,2})\})", re.ASCII)
 _DECIMALS = re.compile(r"\.(\d+)", re.ASCII)
-_UNIT = re.compile(r"\d\s*(?:\\(?:text|mathrm)\{[\s~]*)?([A-Za-z]{1,12})\}?\s*\.?\s*\Z", re.ASCII)
+_UNIT = re.compile(
+    r"""\d\s*+ (?:\\(?:text|mathrm)\{[\s~]*+)?
+    ( [A-Za-z]{1,12} (?:\}?\^?\{?[23²³]\}?)? (?: \s?/\s? [A-Za-z]{1,12} (?:\}?\^?\{?[23²³]\}?)? )? )
+    [}$\s]*+ \.? [$\s]*+ \Z""",
+    re.VERBOSE,
+)
+_DOLLARS = re.compile(r"\s*-?\\?\$[^$]*+\Z")
+_UNIT_NAME = re.compile(r"[A-Za-z]+")
+_POWERS_OF_UNITS = str.maketrans({"²": "2", "³": "3", **dict.fromkeys("^{} ")})
+_ASCII_DIGITS = frozenset("0123456789")
 _NOTHING = frozenset(("n/a", "?"))
 _WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{2,}\s*,", re.ASCII)
 _SEVERAL_PARTS = re.compile(
@@ -266,7 +279,9 @@ def _read_reference_text(reference: str) -> Reference | None:
 
 
 def _is_words(text: str) -> bool:
-    """Return True for words, and for a letter that stands alone, as the answer to a choice does."""
+    """Return True for words, and for a letter that stands alone, as the answer to a choice does; not for `ad-bc`."""
+    if "-" in text and _THREE_LETTERS.search(text) is None:
+        return False
     return _WORDS_ALONE.fullmatch(text) is not None or _TEXT_ALONE.fullmatch(text) is not None
 
 
@@ -311,12 +326,24 @@ def _same_subject(one: Number, other: Number) -> bool:
 
 def _units_differ(answer: str, reference: str) -> bool:
     """Return True if both end with a unit that is known, and it is not the same."""
-    if answer[-1:].isdigit() or reference[-1:].isdigit():
+    if not (_may_have_unit(answer) and _may_have_unit(reference)):
         return False
-    given, true = _UNIT.search(answer), _UNIT.search(reference)
-    if given is None or true is None or given[1] not in UNITS or true[1] not in UNITS:
-        return False
-    return UNITS[given[1]] != UNITS[true[1]]
+    given, true = _unit(answer), _unit(reference)
+    return given is not None and true is not None and given != true
+
+
+def _may_have_unit(text: str) -> bool:
+    return text[-1:] not in _ASCII_DIGITS or text[-2:-1] == "^" or "$" in text
+
+
+def _unit(text: str) -> str | None:
+    """Return the unit at the end of a text by its usual names, as `km/h` or `m2`; None if it is not known."""
+    if _DOLLARS.match(text) or text.endswith("¢"):
+        return "cent" if text.endswith("¢") else "dollar"
+    found = _UNIT.search(text)
+    if found is None or not all(name in UNITS for name in _UNIT_NAME.findall(found[1])):
+        return None
+    return _UNIT_NAME.sub(lambda name: UNITS[name[0]], found[1].translate(_POWERS_OF_UNITS))
 
 
 def _has_letters(text: str) -> bool:
@@ -377,7 +404,7 @@ def _is_one_formula(text: str) -> bool:
 def _is_unbalanced(text: str) -> bool:
     """Return True if brackets are not closed, or not opened; any bracket closes another kind, as in `[0, 1)`."""
     braces = rounds = 0
-    for character in text:
+    for character in turn_inward(text) if "[" in text or "]" in text else text:
         if character == "{":
             braces += 1
         elif character == "}":
@@ -402,7 +429,7 @@ def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> 
     verdict = compare(given, true)
     if verdict is not True and "," in answer + reference.text:
         verdict = _compare_otherwise(answer, reference, given, true) or verdict
-    if verdict is None and reference.number is not None:
+    if verdict is None and reference.number is not None and "det" not in functions(given):
         return Verdict.DIFFERENT  # a number beside what is too large to evaluate, or has no value
     return Verdict.UNDECIDED if verdict is None else Verdict.EQUAL if verdict else Verdict.DIFFERENT
 

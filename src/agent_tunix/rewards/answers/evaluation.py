@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from agent_tunix.rewards.answers.grammar import Node, walk
+from agent_tunix.rewards.answers.tree import Node, walk
 
 _MOST_BITS = 100_000
 _LARGEST_EXPONENT = 20_000
@@ -262,7 +262,7 @@ def value_at(node: Node, number: int, real: bool) -> Value | None:
             return None
         if not _context().isfinite(value):
             return None
-    except (UndefinedError, ArithmeticError, ValueError, TypeError, MemoryError, RecursionError):
+    except (UndefinedError, ArithmeticError, ValueError, MemoryError, RecursionError):
         return None
     return Value(value, evaluator.scale)
 
@@ -342,7 +342,7 @@ class _Evaluator:
         value = self.value(exponent_node)
         if base == 0:
             raise UndefinedError("a power of zero")
-        if self.real and base < 0:
+        if self.real and (_imaginary(base) or self.context.re(base) < 0):
             raise UndefinedError("a power of a negative number")
         if abs(value) * max(1, abs(self.context.mag(abs(base)))) > _LARGEST_LOGARITHM:
             raise UndefinedError("too large")
@@ -372,7 +372,9 @@ class _Evaluator:
         if self.real and name in ("arcsin", "arccos") and abs(values[0]) > 1:
             raise UndefinedError("an argument above 1")
         if name in ("max", "min"):
-            return (max if name == "max" else min)(values)
+            if any(map(_imaginary, values)):
+                raise UndefinedError("an imaginary argument")
+            return (max if name == "max" else min)(map(context.re, values))
         if name == "binomial":
             return context.binomial(*values)
         function = _FUNCTIONS.get(name)

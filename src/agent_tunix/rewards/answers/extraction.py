@@ -47,6 +47,20 @@ _PROSE_WITHIN = re.compile(
 )
 _PREDICATE = re.compile(r"\s*(?:is|are|equals|=)\s", re.ASCII)
 _PREDICATE_WITHIN = re.compile(r"\s(?:is|are|equals)\s(?:equal\sto\s|thus\s|therefore\s)?|\s=\s(?=[^=]*\Z)", re.ASCII)
+_VERB_WITHIN = re.compile(r"\s(?:is|are|equals)\s", re.ASCII)
+# What makes something else of the number before it, or of the number after it.
+_CHANGED_AFTER = re.compile(
+    r"""[ ]{0,2}
+    (?: or(?![ ]so\b) | squared | cubed | factorial | times | plus | minus | mod | over | divided | multiplied
+      | to[ ]the | hundred | thousand | million | billion | trillion | dozen | lakh | crore
+      | halves | thirds | fourths | fifths | tenths | isn't | is[ ](?:not|wrong|incorrect|false) )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_CHANGED_BEFORE = re.compile(
+    r"""(?: n't | \b(?: not | neither | but | except | minus | negative | half(?:[ ]of)? | (?:root|square|cube)[ ]of
+      | log | ln | sin | cos | tan | sqrt ) )[ (]{0,2}\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
 _JOINT = re.compile(r"\s*,?\s*(?:(?:and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
 _JOINED = ","
 # A response that is nothing but a formula, or a number in another style.
@@ -291,7 +305,7 @@ def _statement(line: str) -> str | None:
         return _formulas_together(line, formula)
     end = _END_OF_SENTENCE.search(line)
     sentence = (line[: end.start()] if end else line).strip().strip("*").strip()
-    if read_number(sentence) is not None or _reads(sentence):
+    if read_number(sentence) is not None or (not _VERB_WITHIN.search(sentence) and _reads(sentence)):
         return sentence
     *_, predicate = [None, *_PREDICATE_WITHIN.finditer(sentence)]
     if predicate is not None:  # "The value of $x$ is 5": what is said of it
@@ -334,6 +348,8 @@ def _reads(text: str) -> bool:
 
 def _first_number(text: str) -> str | None:
     match = NUMBER.search(ascii_signs(text))
+    if match is not None and (_CHANGED_AFTER.match(text, match.end()) or _CHANGED_BEFORE.search(text[: match.start()])):
+        return text.strip()
     return None if match is None else text[match.end("sign") if sign_is_binary(match) else match.start() : match.end()]
 
 

@@ -1,14 +1,15 @@
-"""Sums and products of matrices, written out as one matrix."""
+"""Sums and products of matrices, written out as one matrix, and determinants, written out as one sum."""
 
-from agent_tunix.rewards.answers.grammar import Node, negative
+from agent_tunix.rewards.answers.tree import Node, negative
 
 _MOST_ENTRIES = 64
+_MOST_ROWS = 4
 
 Rows = tuple[tuple[Node, ...], ...]
 
 
 def folded(node: Node) -> Node:
-    """Return the node with its sums, products and quotients of matrices written out."""
+    """Return the node with its sums, products, quotients and determinants of matrices written out."""
     if not any(_has_matrix(part) for part in node.args):
         return node
     if node.kind == "matrix":
@@ -20,6 +21,9 @@ def folded(node: Node) -> Node:
         return Node("matrix", tuple(tuple(Node("quotient", (part, args[1])) for part in row) for row in args[0].args))
     if node.kind == "sum" and all(part.kind == "matrix" for part in args):
         return _sum([part.args for part in args]) or Node(node.kind, args)
+    if node.kind == "call" and args[0] in ("det", "abs") and args[1].kind == "matrix":
+        rows = args[1].args
+        return _determinant(rows) if len(rows) == len(rows[0]) <= _MOST_ROWS else Node(node.kind, args)
     if node.kind == "product":
         return _product(list(args)) or Node(node.kind, args)
     return Node(node.kind, args)
@@ -29,6 +33,18 @@ def _has_matrix(part: object) -> bool:
     if isinstance(part, Node):
         return part.kind == "matrix" or any(map(_has_matrix, part.args))
     return isinstance(part, tuple) and any(map(_has_matrix, part))
+
+
+def _determinant(rows: Rows) -> Node:
+    """Return the expansion along the first row."""
+    if len(rows) == 1:
+        return rows[0][0]
+    terms = []
+    for column, entry in enumerate(rows[0]):
+        minor = _determinant(tuple(row[:column] + row[column + 1 :] for row in rows[1:]))
+        term = Node("product", (entry, minor))
+        terms.append(negative(term) if column % 2 else term)
+    return Node("sum", tuple(terms))
 
 
 def _sum(terms: list[Rows]) -> Node | None:
@@ -47,6 +63,8 @@ def _sum(terms: list[Rows]) -> Node | None:
 def _product(factors: list[Node]) -> Node | None:
     scalars = [factor for factor in factors if factor.kind != "matrix"]
     matrices = [factor.args for factor in factors if factor.kind == "matrix"]
+    if not matrices or any(map(_has_matrix, scalars)):
+        return None
     result: Rows = matrices[0]
     for other in matrices[1:]:
         if len(result[0]) != len(other) or len(result) * len(other[0]) > _MOST_ENTRIES:

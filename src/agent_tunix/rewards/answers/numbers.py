@@ -73,10 +73,13 @@ _AROUND = re.compile(
       | (?<=[^\W\d_]) [-/] (?=[^\W\d_]) )*+""",
     re.VERBOSE,
 )
+# Digits above and below the line, and fractions: no letters, though `\w` matches them.
+_RAISED = "¹²³¼-¾⁰-₉⅐-ↈ"
 # Words that change the number beside them.
 _SCALE_WORD = re.compile(
-    r"""(?<![^\W\d_])
-    (?: not | minus | negative | hundred | thousand | million | billion | trillion | lakh | crore | dozen | half
+    rf"""(?<![^\W\d_{_RAISED}])
+    (?: not | isn | aren | never | or(?![ ]so\b) | but | except | unless | wrong | incorrect | false
+      | minus | negative | hundred | thousand | million | billion | trillion | lakh | crore | dozen | half
       | k | bn | mn | tn | mil | mio
       | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | hundredth | thousandth ) ) s?+
     (?![^\W\d_])""",
@@ -91,7 +94,10 @@ _FUNCTION = re.compile(
 )
 _POWER_WORD = re.compile(r"\s?(?:squared|cubed|factorial|and\s(?:a|one|two|three)\s)", re.IGNORECASE)
 # What makes it something else: a factorial, or an unknown beside it. Units of one letter are none of these.
-_NO_UNIT = re.compile(r"(?<=\d)!|(?<![^\W\d_])(?:[xyznikpqruvwbcefjoXYZ]|pi)(?![^\W\d_])|(?<=\d)a(?![^\W\d_])")
+_NO_UNIT = re.compile(
+    rf"(?<=[\d}}{_RAISED}])!|(?<![^\W\d_{_RAISED}])(?:[xyznikpqruvwbcefjoXYZ]|pi)(?![^\W\d_])"
+    rf"|(?<=[\d{_RAISED}])a(?![^\W\d_])"
+)
 # Before an equals sign: `x = 1 or x = 2` is not 2.
 _SEVERAL = re.compile(r"[,;]|\b(?:or|and)\b")
 _MULTIPLES = {
@@ -112,9 +118,9 @@ _MONEY = re.compile(r"[$€£¥₹]")
 _REPEATING = re.compile(r"(-?)(\d{0,40})\.(\d{0,40})\\(?:overline|bar)\{(\d{1,40})\}", re.ASCII)
 # In a formula, a letter after a number multiplies it, unless it is a clear unit; before it, a letter is part of a name.
 _LETTER_FACTOR = re.compile(
-    r"(?<=\d)\s?(?!(?:[cmk]m|[km]g|m[lL]|ft|in|lb|oz)(?![A-Za-z]))[A-Za-z]{1,2}(?![A-Za-z])", re.ASCII
+    rf"(?<=[\d}}{_RAISED}])\s?(?!(?:[cmk]m|[km]g|m[lL]|ft|in|lb|oz)(?![A-Za-z]))[A-Za-z]{{1,2}}(?![A-Za-z])", re.ASCII
 )
-_LETTER_BEFORE = re.compile(r"[^\W\d_](?<!Rs)(?<!Re)(?<!USD)(?<!EUR)\Z")
+_LETTER_BEFORE = re.compile(r"[^\W\d_](?:(?<!Rs)(?<!Re)(?<!USD)(?<!EUR)|\()\Z")
 # "min at x = 1" says more than 1.
 _EXTREME = re.compile(r"(?<![A-Za-z])(?:min|max)(?:imum|ima)?\b")
 # "The value of x = 5" is about x.
@@ -128,6 +134,7 @@ _LATEX = (
     (re.compile(r"(?<=\d)\\[,!](?=\d{3}(?!\d))", re.ASCII), ""),
     (re.compile(r"\{,\}|\\!,|,\\!"), ","),
     (re.compile(r"\^\{?\\circ\}?"), "°"),
+    (re.compile(r"~"), " "),
     (re.compile(r"\\(?:[,;:! ()\[\]]|(?:left|right|quad)\b)"), " "),
 )
 _MARKDOWN_BOLD = re.compile(r"(?<!\d)\*\*([^*]++)\*\*(?!\d)")

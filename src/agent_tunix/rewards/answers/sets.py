@@ -4,10 +4,11 @@ A set is a tuple of pieces, in order and without overlap. `x > 2`, `2 < x`, `(2,
 same pieces.
 """
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from agent_tunix.rewards.answers.evaluation import are_equal, number_of, symbols
-from agent_tunix.rewards.answers.grammar import Node
+from agent_tunix.rewards.answers.tree import Node, negative
 
 _INFINITE = "oo"
 _FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
@@ -187,6 +188,8 @@ def _inequality(left: Node, operator: str, right: Node) -> tuple[Node, Pieces | 
         bound, subject, operator = _bound(left), right, _FLIPPED.get(operator, operator)
     if bound is None:
         return left, None
+    if (distance := _distance(subject)) is not None and bound.node is not None:
+        return distance[0], _within(distance[1], operator, bound.node)
     if operator == "≠":
         return subject, _complement((Piece(bound, True, bound, True),))
     closed = operator in ("≤", "≥") and bound.node is not None
@@ -195,8 +198,34 @@ def _inequality(left: Node, operator: str, right: Node) -> tuple[Node, Pieces | 
     return subject, (Piece(bound, closed, _INFINITY, False),)
 
 
+def _distance(node: Node) -> tuple[Node, Node] | None:
+    """Return the unknown and the centre of `|x|`, `|x - 3|` or `|x + 3|`; None for others."""
+    if node.kind != "call" or node.args[0] != "abs":
+        return None
+    inner = node.args[1]
+    if inner.kind == "symbol" and symbols(inner):
+        return inner, Node("number", (Fraction(0), 0))
+    if inner.kind == "sum" and len(inner.args) == 2 and inner.args[0].kind == "symbol" and not symbols(inner.args[1]):
+        return inner.args[0], negative(inner.args[1])
+    return None
+
+
+def _within(centre: Node, operator: str, radius: Node) -> Pieces | None:
+    """Return where the distance from the centre has this relation to the radius."""
+    low, high = _bound(Node("sum", (centre, negative(radius)))), _bound(Node("sum", (centre, radius)))
+    size = _bound(radius)
+    if low is None or high is None or size is None or size.value <= 0 or operator == "≠":
+        return None
+    inside = (Piece(low, operator in ("≤", ">"), high, operator in ("≤", ">")),)
+    return inside if operator in ("<", "≤") else _complement(inside)
+
+
 def _list(joiner: str, items: tuple[Node, ...]) -> Pieces | None:
-    """Inequalities in one unknown, joined by words or commas."""
+    """Inequalities in one unknown, joined by words or commas; intervals joined by "or"."""
+    if joiner == "or" and all(item.kind == "bracket" for item in items):
+        intervals = [_interval(item, certain=True) for item in items]
+        found = [pieces for pieces in intervals if pieces is not None]
+        return _union(tuple(piece for pieces in found for piece in pieces)) if len(found) == len(items) else None
     if not all(item.kind == "relation" for item in items):
         return None
     sets = [_relation(item) for item in items]

@@ -79,13 +79,15 @@ _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<=\d)\s*(?:\{,\}|\\!\s*,|,\s*\\!|\\,)\s*(?=\d{3}(?!\d))", re.ASCII), ""),
     (re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle|limits|displaystyle|textstyle|rm|it|bf)(?![A-Za-z])\.?"), " "),
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
-    (re.compile(r"(?<![,;}\s])\s*\\q?quad\s*(?=[A-Za-z]\s*=)"), ", "),  # two equations side by side
+    (re.compile(r"(?<![,;\s])(?<!(?:and|.or)\})\s*\\q?quad\s*(?=[A-Za-z]\s*=)"), ", "),  # two equations side by side
     (re.compile(r"(?<!\\)\\(?:[,;:! ]|q?quad(?![A-Za-z]{2}))|~"), " "),
     (re.compile(r"\\[()\[\]]|(?<!\\)\$+"), " "),
     (re.compile(r"\\\$"), ""),
     (re.compile(r"\\boxed(?![A-Za-z])|\\fbox(?![A-Za-z])"), " "),
     (re.compile(r"\*\*(?=[^*]*\*\*\s*\Z)"), ""),
     (re.compile(r"\*\*"), "^"),
+    (re.compile(r"(?<=[)\]])\s*U\s*(?=[(\[][^()\[\]]*,)"), r"\\cup "),
+    (re.compile(r"(?<![A-Za-z.])(?:np|numpy|math)\.(?=[a-z]+\()"), ""),
     (re.compile(r"<="), r"\\le "),
     (re.compile(r">="), r"\\ge "),
     (re.compile(r"!="), r"\\ne "),
@@ -95,6 +97,7 @@ _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?"), r"\\degrees "),
     (re.compile(r"\\(?:colon|vcentcolon)(?![A-Za-z])"), ":"),
 )
+_INTERVAL = re.compile(r"([(\[\]])([^()\[\],;]*+[,;][^()\[\]]*+)([)\]\[])")
 _THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])", re.ASCII)
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?: \d{3})+)(?![\d,]| \d)", re.ASCII)
 
@@ -158,6 +161,7 @@ _PLAIN_NAMES = frozenset([*_GREEK, "sqrt", "infinity", "inf", "oo"]) | FUNCTIONS
 _SEPARATING_WORDS = {"and": "and", "or": "or"}
 _CLEAR_UNITS = words("mm cm km kg mg ml mL lb lbs oz ft hr hrs mph min")
 _TWO_LETTER_WORDS = words("is of to in at by no we us it on as an if so do he be my up am pm")
+_SENTENCE_WORDS = words("So Thus Hence Then And Or The This That We It If")
 STOPPING = words(
     "\\pm \\mp \\cdot \\times \\div \\bullet \\mid \\rfloor \\rceil \\rvert \\rangle \\rbrace \\end \\degrees "
     "\\hline \\prime \\quad \\ldots \\cdots \\dots"
@@ -190,6 +194,8 @@ def _tidy(text: str, commas: str) -> str:
         text = _LOWERED.sub(lambda found: f"_{{{found[0].translate(_SUBSCRIPTS)}}}", text)
     for pattern, replacement in _TIDY:
         text = pattern.sub(replacement, text)
+    if "[" in text or "]" in text:
+        text = turn_inward(text)
     if commas == "number":
         text = _join_thousands(text, _THOUSANDS, ",")
         text = _join_thousands(text, _SPACED_THOUSANDS, " ")
@@ -199,6 +205,20 @@ def _tidy(text: str, commas: str) -> str:
     while text.endswith((".", ",", ";")) and not text.endswith("\\,"):
         text = text[:-1].rstrip()
     return text
+
+
+def turn_inward(text: str) -> str:
+    """Return a text with the brackets of `]0, 5[` turned, as in `(0, 5)`; one whose brackets match stays as it is."""
+    depth = 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if depth < 0:
+            break
+    if not depth:
+        return text
+    return _INTERVAL.sub(
+        lambda found: ("(" if found[1] == "]" else found[1]) + found[2] + (")" if found[3] == "[" else found[3]), text
+    )
 
 
 def _join_thousands(text: str, pattern: re.Pattern[str], separator: str) -> str:
@@ -278,6 +298,6 @@ def _letter_tokens(letters: str, spaced: bool, *, formula: bool) -> list[Token]:
             return [Token("letter", rest, spaced), Token("command", "\\" + name, False)]
     lower = letters.lower()
     is_word = len(letters) >= (4 if formula else 3) and set(lower) & set("aeiouy") and letters[1:].islower()
-    if is_word or (lower in _TWO_LETTER_WORDS and not formula):
+    if is_word or (lower in _TWO_LETTER_WORDS and not formula) or letters in _SENTENCE_WORDS:
         return [Token("words", letters, spaced)]
     return [Token("letter", letter, spaced and number == 0) for number, letter in enumerate(letters)]

@@ -1,0 +1,182 @@
+"""Commands of LaTeX: fractions, roots, functions, named sets and matrices."""
+
+import re
+
+from agent_tunix.rewards.answers.expressions import ExpressionParser, number_node, text_of
+from agent_tunix.rewards.answers.tokens import (
+    ACCENTS,
+    ALIASES,
+    FUNCTIONS,
+    GREEK_COMMANDS,
+    IGNORED_COMMANDS,
+    RELATIONS,
+    STOPPING,
+    UnreadableError,
+)
+from agent_tunix.rewards.answers.tree import Node, negative, product
+
+
+class CommandParser(ExpressionParser):
+    """The commands among the tokens."""
+
+    def command(self) -> Node:
+        name = self.take().text[1:]
+        if name == "frac":
+            return self.fraction()
+        if name == "sqrt":
+            return self.root()
+        if name in FUNCTIONS:
+            return self.call(ALIASES.get(name, name))
+        if name in ("infty", "infinity", "inf", "oo"):
+            return Node("infinity", ())
+        if name in GREEK_COMMANDS:
+            return self.symbol(name)
+        if name in ("binom", "dbinom", "tbinom"):
+            return Node("call", ("binomial", self.argument(), self.argument()))
+        if name.startswith("set") and len(name) == 4:
+            return self.named_set(name[3])
+        if name in ("emptyset", "varnothing", "oslash"):
+            return Node("named", ("empty",))
+        if name in ACCENTS:
+            inside = self.raw_argument()
+            accent = "" if name in ("mathbf", "boldsymbol", "bm", "mathcal") else name + ":"
+            return self.symbol(f"{accent}{inside}")
+        if name in ("lfloor", "lceil", "lvert", "langle", "lbrace", "lvert"):
+            return self.fenced(name)
+        if "\\" + name in IGNORED_COMMANDS:
+            return self.factor()
+        if name == "begin":
+            return self.environment()
+        raise UnreadableError(f"\\{name} is not read")
+
+    def fraction(self) -> Node:
+        derivative = self.derivative()
+        if derivative is not None:
+            return derivative
+        return Node("quotient", (self.argument(), self.argument()))
+
+    def derivative(self) -> Node | None:
+        r"""`\frac{dy}{dx}` as one symbol, so that the letters do not cancel."""
+        texts: list[str] = []
+        place, groups = self.place, 0
+        while groups < 2 and place < len(self.tokens) and place - self.place < 12:
+            token = self.tokens[place]
+            texts.append(token.text)
+            groups += token.text == "}"
+            place += 1
+        found = re.fullmatch(
+            r"\{(d|\\partial)(?:\^\{?2\}?)?(\\?\w*)\}\{(d|\\partial)(\\?\w+)(?:\^\{?2\}?)?\}", "".join(texts)
+        )
+        if found is None:
+            return None
+        self.place = place
+        return Node("symbol", ("".join(texts),))
+
+    def root(self) -> Node:
+        degree = number_node("2")
+        if self.peek() == "[":
+            self.take()
+            degree = self.item()
+            self.expect("]")
+        if self.peek() == "(":
+            return Node("call", ("root", self.bracketed(), degree))
+        return Node("call", ("root", self.argument(), degree))
+
+    def call(self, name: str) -> Node:
+        power: Node | None = None
+        base: Node | None = None
+        while self.peek() in ("^", "_"):
+            if self.take().text == "_":
+                base = self.argument()
+            else:
+                power = negative(self.exponent()) if self.skip("-") else self.exponent()
+        if name in ("max", "min", "gcd", "lcm"):
+            inside = self.bracketed() if self.peek() == "(" else self.braced()
+            return Node("call", (name, *(inside.args[1:] if inside.kind == "bracket" else inside.args)))
+        argument = self.call_argument()
+        if power is not None and power == negative(number_node("1")) and name in ("sin", "cos", "tan", "cot"):
+            return Node("call", ("arc" + name, argument))
+        arguments = (argument,) if base is None else (argument, base)
+        value = Node("call", (name, *arguments))
+        return value if power is None else Node("power", (value, power))
+
+    def call_argument(self) -> Node:
+        if self.peek() in ("(", "[", "|") and not (self.peek() == "|" and self.bars):
+            return self.atom()
+        if self.peek() == "-":
+            self.take()
+            return negative(self.call_argument())
+        value = self.factor()
+        while True:
+            text = self.peek()
+            if self.kind() == "command" and (text[1:] in FUNCTIONS or text in STOPPING or text in RELATIONS):
+                return value
+            if self.kind() not in ("letter", "command", "number") and text not in ("{", "√"):
+                if text == "/" and self.tokens[self.place + 1].kind == "number" and not self.tokens[self.place].spaced:
+                    self.take()
+                    value = Node("quotient", (value, self.factor()))
+                    continue
+                return value
+            if not self.starts_factor() or self.kind() == "number":
+                return value
+            value = product(value, self.factor())
+
+    def named_set(self, name: str) -> Node:
+        if self.skip("^"):
+            return Node("named", (f"{name}^{text_of(self.argument())}",))
+        return Node("named", (name,))
+
+    def fenced(self, name: str) -> Node:
+        closing = {
+            "lfloor": "\\rfloor",
+            "lceil": "\\rceil",
+            "lvert": "\\rvert",
+            "langle": "\\rangle",
+            "lbrace": "\\rbrace",
+        }
+        bars, self.bars = self.bars, 0
+        inside = self.items()
+        self.bars = bars
+        self.expect(closing[name])
+        if name == "langle":
+            return Node("bracket", ("()", *inside.args[1:]))
+        if name == "lbrace":
+            return Node("set", inside.args[1:] if inside.kind == "list" else (inside,))
+        return Node("call", ({"lfloor": "floor", "lceil": "ceiling", "lvert": "abs"}[name], inside))
+
+    def environment(self) -> Node:
+        """A matrix, row by row."""
+        name = self.environment_name()
+        if name not in ("pmatrix", "bmatrix", "vmatrix", "matrix", "array", "Bmatrix", "smallmatrix"):
+            raise UnreadableError(f"the environment {name}")
+        if name == "array":
+            while self.kind() != "end" and self.take().text != "}":
+                pass
+        rows: list[tuple[Node, ...]] = []
+        row: list[Node] = []
+        while True:
+            if self.peek() == "\\end":
+                self.take()
+                self.environment_name()
+                break
+            if self.skip("\\\\"):
+                rows.append(tuple(row))
+                row = []
+                continue
+            if self.skip("&") or self.skip(",") or self.skip("\\hline"):
+                continue
+            row.append(self.sum())
+        if row:
+            rows.append(tuple(row))
+        if not rows or len({len(one) for one in rows}) != 1:
+            raise UnreadableError("a matrix of unequal rows")
+        return Node("call", ("det", Node("matrix", tuple(rows)))) if name == "vmatrix" else Node("matrix", tuple(rows))
+
+    def environment_name(self) -> str:
+        self.expect("{")
+        name = ""
+        while not self.skip("}"):
+            if self.kind() == "end":
+                raise UnreadableError("an environment without a name")
+            name += self.take().text.lstrip("\\")
+        return name

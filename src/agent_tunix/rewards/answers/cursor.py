@@ -1,0 +1,91 @@
+"""A place in a list of tokens, on which the parsers of the grammar are built."""
+
+from abc import ABC, abstractmethod
+
+from agent_tunix.rewards.answers.tokens import Token, UnreadableError
+from agent_tunix.rewards.answers.tree import Node
+
+DEEPEST = 40
+_END = Token("end", "", False)
+
+
+class Cursor(ABC):
+    """A place in a list of tokens, with how deep the parts are nested there.
+
+    Attributes:
+        tokens: The tokens, with two ends after them.
+        place: The index of the next token.
+        depth: How many parts are open.
+        bars: How many vertical bars are open.
+    """
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = [*tokens, _END, _END]
+        self.place = 0
+        self.depth = 0
+        self.bars = 0
+
+    def peek(self) -> str:
+        """Return the text of the next token; for words, a text that no sign has."""
+        token = self.tokens[self.place]
+        return token.text if token.kind not in ("words", "upright", "word") else f" {token.kind}"
+
+    def kind(self) -> str:
+        """Return the kind of the next token."""
+        return self.tokens[self.place].kind
+
+    def is_words(self, ahead: int = 0) -> bool:
+        """Return True if a token is words."""
+        return self.tokens[self.place + ahead].kind in ("words", "upright")
+
+    def take(self) -> Token:
+        """Return the next token and go past it."""
+        token = self.tokens[self.place]
+        self.place += 1
+        return token
+
+    def skip(self, text: str) -> bool:
+        """Go past the next token if it is this one."""
+        if self.peek() == text:
+            self.place += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        """Go past the next token, which must be this one."""
+        if not self.skip(text):
+            raise UnreadableError(f"{text!r} is missing")
+
+    def descend(self) -> None:
+        """Open a part.
+
+        Raises:
+            UnreadableError: Too many are open.
+        """
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise UnreadableError("too deep")
+
+    def ascend(self) -> None:
+        """Close a part."""
+        self.depth -= 1
+
+    @abstractmethod
+    def items(self) -> Node:
+        """Read one item, or several with separators between them."""
+
+    @abstractmethod
+    def item(self) -> Node:
+        """Read a relation, a ratio, a set or an expression."""
+
+    @abstractmethod
+    def bracketed(self) -> Node:
+        """Read a group in brackets, a tuple or an interval."""
+
+    @abstractmethod
+    def braced(self) -> Node:
+        """Read a set in braces."""
+
+    @abstractmethod
+    def command(self) -> Node:
+        """Read a command, with its arguments."""

@@ -1,0 +1,90 @@
+"""Equality of single relations: equations and inequalities up to what keeps their solutions."""
+
+from fractions import Fraction
+
+from agent_tunix.rewards.answers.evaluation import UndefinedError, are_equal, rational_at, symbols, value_at
+from agent_tunix.rewards.answers.scalars import all_true, compare_scalars
+from agent_tunix.rewards.answers.tree import Node, negative
+
+FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
+# Values of an unknown at which a factor of an equation may vanish.
+_SIMPLE = (*range(-5, 6), Fraction(1, 2), Fraction(-1, 2))
+Pair = tuple[Node, str, Node]
+
+
+def compare_differences(given: Pair, true: Pair) -> bool | None:
+    """Compare `left - right` of both: they must be multiples of each other, of one sign where that matters."""
+    one = Node("sum", (given[0], negative(given[2])))
+    other = Node("sum", (true[0], negative(true[2])))
+    if not symbols(one) and not symbols(other):
+        if true[1] != "=":
+            return None
+        return all_true([compare_scalars(given[0], true[0]), compare_scalars(given[2], true[2])])
+    if symbols(one) != symbols(other):
+        return False
+    ratio = _constant_ratio(one, other)
+    if ratio is not None:
+        return ratio > 0 if true[1] in FLIPPED else True
+    if true[1] in FLIPPED:
+        return False
+    return _solves(given, other) or _solves(true, one)
+
+
+def _constant_ratio(one: Node, other: Node) -> float | None:
+    """Return by what number an expression is a multiple of another, or None if it is none."""
+    try:
+        exact = [(rational_at(one, number), rational_at(other, number)) for number in range(4)]
+    except UndefinedError:  # at one of the points: the other way decides
+        exact = []
+    if exact and all(first is not None and second for first, second in exact):
+        ratios = {first / second for first, second in exact if first is not None and second}
+        return float(ratios.pop()) if len(ratios) == 1 and 0 not in ratios else None
+    numbers = [(value_at(one, number, True), value_at(other, number, True)) for number in range(8)]
+    known = [(first.number, second.number) for first, second in numbers if first and second and second.number]
+    if len(known) < 2:
+        return None
+    first_ratio = known[0][0] / known[0][1]
+    if not first_ratio or any(abs(x / y - first_ratio) > abs(first_ratio) * 1e-20 for x, y in known):
+        return None
+    return float(first_ratio.real)
+
+
+def _solves(pair: Pair, other: Node) -> bool:
+    """Return True if `y = …` makes another equation true in which y stands to the first power."""
+    for subject, value in ((pair[0], pair[2]), (pair[2], pair[0])):
+        if subject.kind != "symbol" or subject.args[0] in symbols(value):
+            continue
+        if not are_equal(_replaced(other, subject, value), _constant(0)):
+            continue
+        slope = _replaced(other, subject, Node("sum", (value, _constant(1))))
+        linear = all(
+            are_equal(
+                _replaced(other, subject, Node("sum", (value, _constant(step)))),
+                Node("product", (_constant(step), slope)),
+            )
+            for step in (2, -1000)
+        )
+        if linear and not are_equal(slope, _constant(0)):
+            return not _vanish_together(slope, _replaced(other, subject, _constant(0)))
+    return False
+
+
+def _vanish_together(slope: Node, rest: Node) -> bool:
+    """Return True if `slope · y + rest = 0` holds for every y at a simple point, as `x · y = x` does at 0."""
+    for name in symbols(slope):
+        unknown = Node("symbol", (name,))
+        for value in _SIMPLE:
+            there = [_replaced(part, unknown, _constant(value)) for part in (slope, rest)]
+            if all(are_equal(part, _constant(0)) for part in there):
+                return True
+    return False
+
+
+def _constant(value: int | Fraction) -> Node:
+    return Node("number", (Fraction(value), 0))
+
+
+def _replaced(node: Node, old: Node, new: Node) -> Node:
+    if node == old:
+        return new
+    return Node(node.kind, tuple(_replaced(part, old, new) if isinstance(part, Node) else part for part in node.args))
