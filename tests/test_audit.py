@@ -88,7 +88,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/loading.py", "spec_from_file_location"): (1, REWARD_OF_USER),
     ("rewards/conventions/classes.py", "types.FunctionType"): (1, "asks whether something is a function"),
     ("rewards/reward_model/program.py", "from_pretrained"): (3, "asked about as `reward_model`; in its own process"),
-    ("rewards/recipe.py", "import_module"): (1, REWARD_OF_USER),
+    ("rewards/execution/building.py", "import_module"): (1, REWARD_OF_USER),
     ("rewards/resolve.py", "import_module"): (1, REWARD_OF_USER),
     ("rewards/resolve.py", "yaml.safe_load"): (1, "a file of conf/reward"),
     ("workbench/checks/cases.py", "yaml.safe_load"): (1, "a table of cases"),
@@ -215,7 +215,7 @@ def test_every_place_that_runs_or_reads_what_could_be_anothers_is_listed() -> No
         ("import omegaconf\nomegaconf.OmegaConf.to_object(c)", "OmegaConf.to_object"),
         ("from hydra.utils import instantiate\ninstantiate(c)", "instantiate"),
         ("import yaml\nyaml.load(x, Loader=yaml.Loader)", "yaml.load"),
-        ("from agent_tunix.training import reward_setup as r\nr.resolve_from_config(c)", "resolve_from_config"),
+        ("from agent_tunix.runs import reward_setup as r\nr.resolve_from_config(c)", "resolve_from_config"),
     ],
 )
 def test_a_new_place_would_be_found(source: str, name: str) -> None:

@@ -21,7 +21,7 @@ from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.worker import Isolation, WorkerLimits
 
 BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.rewards.execution import nursery;"
+    "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.rewards.execution.processes import nursery;"
     " nursery.main(int(sys.argv[1]))"
 )
 _PACKAGE_ROOT = str(Path(__file__).parents[4])
