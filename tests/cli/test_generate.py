@@ -62,6 +62,36 @@ def test_a_prompt_is_completed() -> None:
     assert ran.stdout.strip()
 
 
+@pytest.fixture
+def base_model(tmp_path: Path) -> Path:
+    """Return a model without a chat template, as base models are."""
+    directory = shutil.copytree(MODEL, tmp_path / "base")
+    (directory / "chat_template.jinja").unlink(missing_ok=True)
+    settings = json.loads((directory / "tokenizer_config.json").read_text())
+    settings.pop("chat_template", None)
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    return directory
+
+
+@pytest.mark.slow
+def test_a_base_model_continues_a_text_or_takes_a_prompt_configuration(base_model: Path) -> None:
+    refused = invoke(base_model, "--prompt", QUESTION)
+    assert refused.exit_code == 2
+    assert "--prompt-config plain, or --raw" in refused.stderr
+    for options in (["--raw"], ["--prompt-config", "plain"]):
+        (row,) = rows_of(
+            invoke(
+                base_model,
+                "--file",
+                write_rows(base_model / "rows.jsonl", {"prompt": QUESTION}),
+                "--max-new-tokens",
+                2,
+                *options,
+            )
+        )
+        assert len(row["tokens"]) <= 2
+
+
 @pytest.mark.slow
 def test_a_file_gives_a_row_for_each_completion(tmp_path: Path) -> None:
     talk = [
@@ -196,6 +226,8 @@ def test_control_d_ends_a_conversation_on_a_terminal() -> None:
         ([MODEL, "--prompt", "x", "--inference-config", "greedy", "--top-k", "5"], "heeds no top_k"),
         ([MODEL, "--prompt", "x", "--temperature", "0"], "temperature"),
         ([MODEL, "--prompt", " "], "must hold a problem"),
+        ([MODEL, "--prompt", "x", "--raw", "--prompt-config", "plain"], "give one of them"),
+        ([MODEL, "--prompt", "x", "--prompt-config", "none"], "Could not find 'prompt/none'"),
         ([MODEL, "--file", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
         ([MODEL, "--file", "bad.jsonl"], "bad.jsonl, line 2 must be a JSON object"),
         ([MODEL, "--file", "empty.jsonl"], "empty.jsonl is empty"),

@@ -3,6 +3,7 @@
 import concurrent.futures
 import hashlib
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
@@ -27,6 +28,8 @@ def test_an_upload_returns_the_new_function(client: httpx.Client) -> None:
     made = response.json()
     assert response.status_code == 201
     assert made["id"].startswith("rf_")
+    assert datetime.fromisoformat(made["created_at"]).utcoffset() == timedelta(0)
+    assert made["created_at"].endswith("Z")
     assert made | {"id": "", "created_at": 0, "owner": ""} == {
         "id": "",
         "object": "reward_function",

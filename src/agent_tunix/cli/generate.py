@@ -77,6 +77,13 @@ class _StepType(click.ParamType[int | str]):
     help="Longest completion.  [a run: generation.max_generation_steps; a model: 512]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Decides the sampling.")
+@click.option(
+    "--prompt-config",
+    metavar="NAME",
+    default=None,
+    help="Make prompts by a file of conf/prompt, such as `plain` for base models.",
+)
+@click.option("--raw", is_flag=True, help="Continue the text as it is, without a chat template; for base models.")
 @click.option("--score", is_flag=True, help="Score each completion with the run's own reward.")
 @trust_option
 def generate(
@@ -93,6 +100,8 @@ def generate(
     num_generations: int,
     max_new_tokens: int | None,
     seed: int,
+    prompt_config: str | None,
+    raw: bool,
     score: bool,
     trust: bool,
 ) -> None:
@@ -115,11 +124,13 @@ def generate(
         raise click.UsageError("--prompt is one problem and --file many; give one of them")
     if prompt is not None and not prompt.strip():
         raise click.UsageError("--prompt must hold a problem, not white space alone")
+    if raw and prompt_config is not None:
+        raise click.UsageError("--raw makes prompts without a template, and --prompt-config by one; give one of them")
     talking = prompt is None and file is None
     if talking and (num_generations > 1 or output is not None or score):
         raise click.UsageError("--num-generations, --output and --score need a --prompt or a --file")
     try:
-        found = _find(source, step, score)
+        found = _find(source, step, score, prompt_config, raw)
         examples = None if talking else _examples(found, prompt, file)
         sampling = _sampling(found, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations)
         with _scoring(found, examples if score else None, trust) as mixture:
@@ -141,11 +152,13 @@ def generate(
         sys.exit(_INTERRUPTED)
 
 
-def _find(source: Path, step: Any, score: bool) -> "PolicySource":
-    """What is to write; nothing costly is loaded yet."""
-    from agent_tunix.training.generation import find_source
+def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: bool) -> "PolicySource":
+    """Return what writes; nothing costly is loaded yet."""
+    from agent_tunix.training.generation import choose_prompt, find_source, with_prompt
 
     found = find_source(source, None if step == "latest" else step)
+    if (chosen := choose_prompt(prompt_config, raw=raw)) is not None:
+        found = with_prompt(found, chosen)
     if score and not found.is_run:
         raise ConfigError(
             f"--score takes the reward of a run, and {source} is a model directory; leave --score out",

@@ -67,13 +67,13 @@ class RewardFunctionRecord:
     owner_id: str
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON says it: `created_at` in whole seconds since 1970."""
+        """Return it as JSON has it: `created_at` in ISO 8601, UTC, to the second."""
         return {
             "id": self.id,
             "object": "reward_function",
             "name": self.name,
             "format": self.format,
-            "created_at": int(self.created_at.timestamp()),
+            "created_at": f"{self.created_at:%Y-%m-%dT%H:%M:%SZ}",
             "version": self.version,
             "sha256": self.sha256,
             "size": self.size,
@@ -91,7 +91,7 @@ class RewardFunctionRecord:
             id=str(data["id"]),
             name=str(data["name"]),
             format=data["format"],
-            created_at=datetime.fromtimestamp(int(data["created_at"]), UTC),
+            created_at=datetime.fromisoformat(str(data["created_at"])).astimezone(UTC),
             version=int(data["version"]),
             sha256=str(data["sha256"]),
             size=int(data["size"]),

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_tunix.config.schema import Config, ModelConfig
+from agent_tunix.config.compose import compose_overrides
+from agent_tunix.config.schema import Config, ModelConfig, PromptConfig
 from agent_tunix.data import Example, PromptEncoder, RowError
 from agent_tunix.errors import ConfigError, DataError, RewardError
 from agent_tunix.runs.found_run import FoundRun, Step, find_run
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _COMPLETIONS_AT_ONCE = 64
 # Prompts are padded to a power of two from here on, so that a few compiled programs serve every length.
 _SHORTEST_PADDED = 64
+_RAW_TEMPLATE = "{%- for message in messages %}{{- message.content }}{%- endfor %}"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,27 @@ def find_source(given: Path, step: Step) -> PolicySource:
     directory = find_model_directory(ModelConfig(path=str(given)))
     model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(given))
     return PolicySource(FoundRun(given, Config(model=model), given / "checkpoints"), 0, is_run=False)
+
+
+def choose_prompt(name: str | None, *, raw: bool) -> PromptConfig | None:
+    """Return how prompts are made, or None for the run's or the model's own way.
+
+    Args:
+        name: A file of `conf/prompt`.
+        raw: True for the text as it is, without a template.
+
+    Raises:
+        ConfigError: There is no file of that name.
+    """
+    if raw:
+        return PromptConfig(system=None, chat_template=_RAW_TEMPLATE)
+    return None if name is None else compose_overrides([f"prompt={name}"]).prompt
+
+
+def with_prompt(source: PolicySource, prompt: PromptConfig) -> PolicySource:
+    """Return a source that makes prompts in another way."""
+    config = dataclasses.replace(source.run.config, prompt=prompt)
+    return dataclasses.replace(source, run=dataclasses.replace(source.run, config=config))
 
 
 @dataclass(frozen=True)

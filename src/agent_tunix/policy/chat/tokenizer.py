@@ -235,8 +235,9 @@ class Tokenizer:
         """
         if self._template is None:
             raise ModelError(
-                f"{self._directory} has no chat template, as base models have none; set prompt.chat_template to a"
-                f" Jinja text or a .jinja file, or choose prompt=plain",
+                f"{self._directory} has no chat template, as base models have none; choose prompt=plain, or set"
+                f" prompt.chat_template to a Jinja text or a .jinja file (`agent-tunix generate`: --prompt-config"
+                f" plain, or --raw)",
                 code="missing_chat_template",
             )
         return self._template.render(messages)

@@ -43,7 +43,7 @@ class RewardFunction(Model):
     object: Literal["reward_function"]
     name: Annotated[str, Field(pattern=NAME)]
     format: Annotated[Format, Field(description="How it is called.")]
-    created_at: Annotated[int, Field(ge=0, description="Seconds since 1970, UTC.")]
+    created_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="ISO 8601, in UTC.")]
     version: Annotated[int, Field(ge=1, description="Of the name.")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="Of the file's bytes.")]
     size: Annotated[int, Field(ge=1, description="Of the file, in bytes.")]
