@@ -45,7 +45,7 @@ def observe(group_size: int, steps: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as directory:
         checked = preflight(make_config(group_size, steps), Path.cwd())
         summary = train(checked, Path(directory) / "run")
-        shares = [row["rewards/dead_groups"] for row in read_rows(summary.places.metrics) if row["step"] > 0]
+        shares = [row["rewards/dead_groups"] for row in read_rows(summary.paths.metrics) if row["step"] > 0]
     return float(np.mean(shares)), float(np.std(shares, ddof=1)) / math.sqrt(len(shares))
 
 

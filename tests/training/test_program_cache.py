@@ -106,14 +106,3 @@ def test_a_whole_program_stays_and_is_not_read_again(tmp_path: Path, monkeypatch
     monkeypatch.delenv(DIRECTORY)
     prepare_cache(str(tmp_path))
     assert path.exists()
-
-
-def test_a_file_that_was_never_written_to_its_end_is_removed(tmp_path: Path) -> None:
-    directory = cache_directory(str(tmp_path))
-    directory.mkdir(parents=True)
-    old, new = (directory / f".agent_tunix_program-{name}-cache.1.partial" for name in ("old", "new"))
-    for path in (old, new):
-        path.write_bytes(b"half")
-    os.utime(old, (0, 0))
-    prepare_cache(str(tmp_path))
-    assert (old.exists(), new.exists()) == (False, True)

@@ -53,19 +53,21 @@ METRICS = {
     *(f"throughput/{what}_per_s" for what in ("tokens", "samples")),
 }
 
-# Runs the command `train`, and raises a signal in the main thread at the first call of a method of the learner, or at
+# Runs the command `train`, and raises a signal in the main thread at the first call of a method of the trainer or the updater, or at
 # the call for a step.
 SIGNALLED = """
 import signal, sys
 from agent_tunix.cli import hydra_programs
 from agent_tunix.grpo.step import GrpoTrainer
+from agent_tunix.grpo.updater import PolicyUpdater
 name, step, number, *overrides = sys.argv[1:]
-method = getattr(GrpoTrainer, name)
+owner = GrpoTrainer if hasattr(GrpoTrainer, name) else PolicyUpdater
+method = getattr(owner, name)
 def signalled(self, *args):
     if step in ("first", str(args[0])):
         signal.raise_signal(int(number))
     return method(self, *args)
-setattr(GrpoTrainer, name, signalled)
+setattr(owner, name, signalled)
 hydra_programs.train(overrides)
 """
 
@@ -109,7 +111,7 @@ def resume(root: Path, config: Config) -> str:
 
 def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, config: Config, tmp_path: Path) -> None:
     """The first test of this file, so that it pays for the fixture `finished`."""
-    status, errors = run_until_signal(tmp_path / "run", "run_step", 4, signal.SIGKILL)
+    status, errors = run_until_signal(tmp_path / "run", "take_step", 4, signal.SIGKILL)
     assert status == -signal.SIGKILL, errors
     resume(tmp_path / "run", config)
     assert_same_run(finished, tmp_path / "run")
@@ -345,7 +347,7 @@ def test_resuming_on_other_rows_is_refused_and_leaves_the_run_finished(
 @pytest.mark.slow
 def test_sigint_saves_and_prints_a_command_that_loses_nothing(finished: Path, tmp_path: Path) -> None:
     root = tmp_path / "run"
-    status, errors = run_until_signal(root, "run_step", 3, signal.SIGINT)
+    status, errors = run_until_signal(root, "take_step", 3, signal.SIGINT)
     assert status == 130, errors
     saved = re.search(r"after step 3\. The checkpoint of step 3 is saved; go on with:\n(.*)", errors)
     assert saved, errors

@@ -42,26 +42,26 @@ class OpenedRun:
     """A run that may write, before anything is loaded.
 
     Attributes:
-        checked: What was asked for; its configuration says which state of a hub's model and data it means.
-        places: Where everything lies; nobody else writes there.
+        validated: What was asked for; its configuration says which state of a hub's model and data it means.
+        paths: Where everything lies; nobody else writes there.
         attempt: Whose end is written down.
         stop: Whether a signal asked to stop.
         processes: Those of the run.
     """
 
-    checked: ValidatedConfig
-    places: RunPaths
+    validated: ValidatedConfig
+    paths: RunPaths
     attempt: RunAttempt
     stop: StopRequest
     processes: Processes
 
 
 @contextlib.contextmanager
-def open_run(checked: ValidatedConfig, root: Path, overrides: Sequence[str]) -> Iterator[OpenedRun]:
+def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -> Iterator[OpenedRun]:
     """Claim a directory and hold it, with the log open, how the run ends noted, and signals heard.
 
     Args:
-        checked: A configuration that passed `preflight`, and its reward.
+        validated: A configuration that passed `preflight`, and its reward.
         root: The run's directory.
         overrides: What was asked for on the command line; kept beside how the run ended.
 
@@ -74,24 +74,24 @@ def open_run(checked: ValidatedConfig, root: Path, overrides: Sequence[str]) -> 
         # A place named by the time of day is another one in each process.
         own, root = root, Path(processes.from_first(lambda: str(root)))
         _leave_empty(own, root)
-        config = _from_first(processes, checked.config, lambda: settle(checked.config, root))
+        config = _from_first(processes, validated.config, lambda: settle(validated.config, root))
         processes.from_first(lambda: _enter(stack, run_directory.hold(_claimed(config, root))))
-        places = run_directory.locate(config, root)
+        paths = run_directory.locate(config, root)
         _check_shared(processes, root)
         quieten_libraries()
         attempt = stack.enter_context(recorded_outcome(root, overrides)) if processes.is_first else RunAttempt()
         # Before the log, which tells who waits for it that a run is there to be stopped.
         stop = stack.enter_context(StopRequest())
-        log = places.log if processes.is_first else places.log_of(processes.index)
+        log = paths.log if processes.is_first else paths.log_of(processes.index)
         stack.enter_context(RunLog(log, config.training.log_level, console=processes.is_first))
         stack.enter_context(processes.naming_losses())
         if processes.is_first:
-            stack.enter_context(timeline.recorded(places.timings))
-        config = _from_first(processes, config, lambda: pin(config, places))
+            stack.enter_context(timeline.recorded(paths.timings))
+        config = _from_first(processes, config, lambda: pin(config, paths))
         if processes.count > 1:
             devices = f"{jax.local_device_count()} of {jax.device_count()} devices"
             _LOGGER.info("this is process %d of %d, with %s", processes.index, processes.count, devices)
-        yield OpenedRun(replace(checked, config=config), places, attempt, stop, processes)
+        yield OpenedRun(replace(validated, config=config), paths, attempt, stop, processes)
 
 
 def _from_first(processes: Processes, own: Config, make: Callable[[], Config]) -> Config:
@@ -152,9 +152,9 @@ def settle(config: Config, root: Path) -> Config:
     return replace(config, optimizer=filled(config.optimizer), scheduler=filled(config.scheduler))
 
 
-def pin(config: Config, places: RunPaths) -> Config:
+def pin(config: Config, paths: RunPaths) -> Config:
     """The configuration that says which state of a hub's model and data it means: that of the run it goes on with."""
-    recorded = from_yaml(places.config) if places.config.exists() else None
+    recorded = from_yaml(paths.config) if paths.config.exists() else None
     model = pin_model(config.model, recorded.model if recorded is not None else None)
     return pin_data(replace(config, model=model), recorded)
 
@@ -168,16 +168,16 @@ def quieten_libraries() -> None:
 def record_start(
     config: Config,
     context: RunContext,
-    places: RunPaths,
+    paths: RunPaths,
     method: str,
     mixture: Mixture,
     reward: Fingerprint,
     components: TrainingComponents,
 ) -> None:
     """Write down the configuration, and what the run is made of."""
-    if places.config.exists() and _compared(from_yaml(places.config)) != _compared(config):
-        _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", places.config)
-    run_directory.write_text(places.config, to_yaml(config))
+    if paths.config.exists() and _compared(from_yaml(paths.config)) != _compared(config):
+        _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", paths.config)
+    run_directory.write_text(paths.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
     directory = components.directory
     model = {"path": config.model.path, "directory": str(directory), "digest": components.model_digest}
@@ -189,10 +189,10 @@ def record_start(
         devices,
         context.to_data(),
     )
-    environment |= {uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, places.root)}
+    environment |= {uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, paths.root)}
     environment |= {"method": method, "init_checkpoint": describe_initial(config)}
-    run_directory.write_json(places.environment, environment)
-    sign_run(places.root, config, Path.cwd())
+    run_directory.write_json(paths.environment, environment)
+    sign_run(paths.root, config, Path.cwd())
 
 
 def _compared(config: Config) -> str:

@@ -5,11 +5,11 @@ its checkpoint does, and resuming cuts the rows past the checkpoint. Rows, rollo
 order by threads beside the run (`tracking/recorder.py`, `saving.py`), which waits for them where it ends.
 """
 
-import abc
 import contextlib
 import dataclasses
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,15 @@ from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
-from agent_tunix.training.resuming import GRPO, check_resumable, is_due, judge_again, resume_command, tell_gaps
+from agent_tunix.training.resuming import (
+    GRPO,
+    check_resumable,
+    check_reward,
+    is_due,
+    judge_again,
+    resume_command,
+    tell_gaps,
+)
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -49,25 +57,25 @@ class Summary:
     Attributes:
         before: Metrics of the evaluation before training.
         after: Metrics of the evaluation after it.
-        places: Where everything lies.
+        paths: Paths of the run.
     """
 
     before: dict[str, Any]
     after: dict[str, Any]
-    places: RunPaths
+    paths: RunPaths
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What was learned from the prompts of a step.
+    """The outcome of a step, however it learned.
 
     Attributes:
-        row: The metrics.
-        finite: Whether every update was finite.
+        row: Metrics.
+        finite: True if every update was finite.
         updates_applied: Updates that changed the weights.
-        loss: For the message where one was not.
-        grad_norm: Likewise.
-        result: The completions and their scores, where there are any.
+        loss: Loss, for the message about an update that was not finite.
+        grad_norm: Norm of the gradient, for the same message.
+        result: Completions and their scores; None in a supervised start.
     """
 
     row: dict[str, Any]
@@ -77,138 +85,156 @@ class StepOutcome:
     grad_norm: float | None
     result: StepResult | None = None
 
+    @classmethod
+    def of_grpo(cls, row: dict[str, Any], result: StepResult) -> "StepOutcome":
+        """Return the outcome of a step of GRPO."""
+        policy = result.policy
+        return cls(row, result.finite, result.updates_applied, policy["loss"], policy["grad_norm"], result)
 
-class RunSession(abc.ABC):
-    """The steps of one run, and what happens between them; how a step learns is a subclass's.
+
+class RunSession:
+    """What happens around the steps of a run: resuming, evaluations, metrics, checkpoints, the report.
+
+    `open` resumes or starts the run, `steps` yields the steps to take, `finish_step` records each, and `conclude` shows
+    the table.
+
+    Args:
+        method: How the run learns. A checkpoint of another method is not resumed.
+        validated: The configuration, with its prompts settled, and the reward.
+        opened: The opened run.
+        components: The parts of the run.
 
     Attributes:
-        method: How it learns; a checkpoint of another method is not gone on with.
+        fingerprint: Fingerprint of the reward.
+        reporter: Shows metrics and stores rollouts.
+        max_steps: Number of steps of the run.
     """
 
-    method: str
-
-    def __init__(self, checked: ValidatedConfig, opened: OpenedRun, components: TrainingComponents) -> None:
-        """Take what the run works with; `complete` does the work."""
-        self._checked = checked
-        self._config = checked.config
-        self._mixture = checked.mixture
-        self._places = opened.places
+    def __init__(
+        self, method: str, validated: ValidatedConfig, opened: OpenedRun, components: TrainingComponents
+    ) -> None:
+        self._method = method
+        self._validated = validated
+        self._config = validated.config
+        self._mixture = validated.mixture
+        self._paths = opened.paths
         self._attempt = opened.attempt
         self._stop = opened.stop
         self._processes = opened.processes
         self._components = components
-        self._steps_taken = 0
-        self._max_steps = components.batches.num_steps
+        self._started = time.perf_counter()
+        self._last_step = 0
+        self.max_steps = components.batches.num_steps
         self._checkpoints = Checkpoints(
-            opened.places.checkpoints, checked.config.training.max_checkpoints_to_keep, opened.processes
+            opened.paths.checkpoints, self._config.training.max_checkpoints_to_keep, opened.processes
         )
         self._saved_step = 0
-        self._fingerprint = fingerprint(checked.mixture)
+        self.fingerprint = fingerprint(self._mixture)
         self._metadata = make_metadata(
-            checked.config,
-            self._fingerprint,
+            self._config,
+            self.fingerprint,
             components.prompting,
             components.model_digest,
-            self._max_steps,
+            self.max_steps,
         )
-        if self.method != GRPO:
-            self._metadata["method"] = self.method
-        self._reporter: RunReporter = SilentReporter()
+        if method != GRPO:
+            self._metadata["method"] = method
+        self.reporter: RunReporter = SilentReporter()
         self._saver: CheckpointSaver
         self._reports: dict[str, Path] = {}
-        profiled = dataclasses.replace(checked.config, profile=checked.config.profile and opened.processes.is_first)
-        self._profiling = Profiling(profiled, opened.places.profile, self._max_steps)
-        self._best = BestSoFar(checked.config.stopping)
+        profiled = dataclasses.replace(self._config, profile=self._config.profile and opened.processes.is_first)
+        self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
+        self._best = BestSoFar(self._config.stopping)
+        self._took_steps = False
 
-    def complete(self) -> Summary:
-        """From the last checkpoint, or the start, to the end."""
-        started = time.perf_counter()
-        first = self._resume()
+    @contextlib.contextmanager
+    def open(self, warm_up: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
+        """Resume the run or evaluate the policy before training; close everything at the end.
+
+        Args:
+            warm_up: Entered before the first evaluation, unless the run is resumed.
+
+        Raises:
+            CheckpointError: The checkpoint is damaged, or of another run.
+        """
+        first = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))
         with CheckpointSaver(self._checkpoints, phase) as self._saver:
             with contextlib.ExitStack() as stack:
                 self._processes.from_first(lambda: self._begin(first, stack))
                 stack.enter_context(self._profiling)
-                stack.enter_context(self._prepare())
                 if first == 0:
+                    if warm_up is not None:
+                        stack.enter_context(warm_up)
                     self._record(0, self._evaluate().metrics(), judged=True)
-                last = self._take_steps(first)
-            # While the last checkpoint is written.
+                yield
+            # The last checkpoint is still being written.
             self._processes.from_first(self._report)
-        return self._conclude(last, time.perf_counter() - started)
 
-    def _begin(self, first: int, stack: contextlib.ExitStack) -> None:
-        """Write down what begins, once nothing can refuse it: a refused resume leaves the run's own configuration."""
-        self._attempt.begin()
-        context = describe_run(self._checked, self._max_steps)
-        made_of = self._mixture, self._fingerprint, self._components
-        record_start(self._config, context, self._places, self.method, *made_of)
-        stack.push(self._report_stop)
-        kept = first if self._saved_step else None
-        self._reporter = stack.enter_context(open_teller(self._config, context, self._places, self._max_steps, kept))
+    def steps(self) -> Iterator[int]:
+        """Yield the steps to take, until the last or until the metric of `stopping` no longer improves.
 
-    def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        """Draw the report of a run that stopped early, which is looked at most."""
-        if kind is not None and issubclass(kind, _STOPPED):
-            self._report()
-
-    def _report(self) -> None:
-        with spend("report"):
-            self._reports = report(self._config, self._places.root)
-
-    def _conclude(self, last: int, seconds: float) -> Summary:
-        """Show the table, and give the evaluations at both ends."""
-
-        def ends() -> list[dict[str, Any]]:
-            rows = read_rows(self._places.metrics)
-            if self._config.tracking.progress != "none":
-                locations = self._list_places() | self._reports
-                print(escape_hidden(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds)))
-            evaluations = [row for row in rows if "eval/accuracy" in row]
-            return [evaluations[0], evaluations[-1]]
-
-        before, after = self._processes.from_first(ends)
-        return Summary(before, after, self._places)
-
-    def _take_steps(self, first: int) -> int:
-        """Every step past the first ones, or until the metric of `stopping` gives up; the last step taken."""
-        for step in range(first + 1, self._max_steps + 1):
+        Raises:
+            Interrupted: A signal asked the run to stop; a checkpoint was saved.
+        """
+        for step in range(self._last_step + 1, self.max_steps + 1):
             if reason := self._best.reason_to_stop:
-                _LOGGER.info("the run ends early, after step %d of %d: %s", step - 1, self._max_steps, reason)
+                _LOGGER.info("the run ends early, after step %d of %d: %s", step - 1, self.max_steps, reason)
                 self._save(step - 1)
-                return step - 1
+                return
             self._stop_if_asked(step - 1)
             self._saver.check()
             with self._profiling.step(step):
-                self._take_step(step)
+                yield step
+            self._last_step = step
             if self._profiling.ends_after(step):
                 self._settle()
                 self._profiling.close()
-        return max(first, self._max_steps)
 
-    def _settle(self) -> None:
-        """Wait for what is being written beside the run."""
-        self._reporter.barrier()()
-        self._saver.flush()
+    def batch(self, step: int) -> PromptBatch:
+        """Return the prompts of a step.
 
-    def _take_step(self, step: int) -> None:
-        training = self._config.training
-        is_last = step == self._max_steps
-        if self._steps_taken:
+        Raises:
+            DataError: Rows that are read as they are needed cannot be used; a checkpoint was saved.
+        """
+        try:
+            return self._components.batches.batch(step)
+        except DataError as error:
+            self._save(self._last_step)
+            raise DataError(f"{error}\n{self._how_to_resume(self._last_step)}", code=error.code) from error
+
+    @contextlib.contextmanager
+    def learning(self) -> Iterator[None]:
+        """Count the time of the step; save a checkpoint if it fails.
+
+        Raises:
+            RewardFailureRateError: The reward failed; a checkpoint was saved.
+        """
+        done = self._last_step
+        if self._took_steps:
             garbage.sought_as_usual()
         try:
-            with spend("first step" if not self._steps_taken else "further steps"):
-                learned = self._learn(step)
+            with spend("further steps" if self._took_steps else "first step"):
+                yield
         except (RewardFailureRateError, RewardError) as error:
-            self._save(step - 1)
-            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step - 1)}") from error
-        self._steps_taken += 1
-        row, result = learned.row, learned.result
-        if not learned.finite:
-            self._reporter.record(step, row, result)
-            if learned.updates_applied:  # the step counts, and a resumed run goes on after it
+            self._save(done)
+            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(done)}") from error
+        self._took_steps = True
+
+    def finish_step(self, step: int, outcome: StepOutcome) -> None:
+        """Record a step, and evaluate and save the policy where that is due.
+
+        Raises:
+            NonFiniteUpdateError: An update was not finite; a checkpoint was saved.
+        """
+        training = self._config.training
+        is_last = step == self.max_steps
+        row, result = outcome.row, outcome.result
+        if not outcome.finite:
+            self.reporter.record(step, row, result)
+            if outcome.updates_applied:  # the step counts, and a resumed run goes on after it
                 self._mixture.observe(step, self._agree_on(row))
-            self._stop_not_finite(step, learned)
+            self._stop_not_finite(step, outcome)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)
         if evaluated:
             row |= self._evaluate().metrics()
@@ -218,21 +244,48 @@ class RunSession(abc.ABC):
         if is_best:
             self._saver.mark_best(step)
 
-    def _prepare(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which programs of the first step are compiled."""
-        return contextlib.nullcontext()
-
-    @abc.abstractmethod
-    def _learn(self, step: int) -> StepOutcome:
-        """Learn from the prompts of a step."""
-
-    @abc.abstractmethod
-    def _check_reward(self, metadata: dict[str, Any]) -> None:
-        """Tell, or refuse, a reward that is not the checkpoint's."""
-
-    def _learning_rate(self) -> float:
-        """Of the last update that was made, whatever a step skipped."""
+    def learning_rate(self) -> float:
+        """Return the learning rate of the last update."""
         return self._components.learning_rate(max(self._components.updater.num_updates - 1, 0))
+
+    def conclude(self) -> Summary:
+        """Show the table, and return the evaluations at both ends."""
+        last, seconds = self._last_step, time.perf_counter() - self._started
+
+        def ends() -> list[dict[str, Any]]:
+            rows = read_rows(self._paths.metrics)
+            if self._config.tracking.progress != "none":
+                locations = self._list_paths() | self._reports
+                print(escape_hidden(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds)))
+            evaluations = [row for row in rows if "eval/accuracy" in row]
+            return [evaluations[0], evaluations[-1]]
+
+        before, after = self._processes.from_first(ends)
+        return Summary(before, after, self._paths)
+
+    def _begin(self, first: int, stack: contextlib.ExitStack) -> None:
+        """Write down what begins, once nothing can refuse it: a refused resume leaves the run's own configuration."""
+        self._attempt.begin()
+        context = describe_run(self._validated, self.max_steps)
+        made_of = self._mixture, self.fingerprint, self._components
+        record_start(self._config, context, self._paths, self._method, *made_of)
+        stack.push(self._report_stop)
+        kept = first if self._saved_step else None
+        self.reporter = stack.enter_context(open_teller(self._config, context, self._paths, self.max_steps, kept))
+
+    def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        """Draw the report of a run that stopped early, which is looked at most."""
+        if kind is not None and issubclass(kind, _STOPPED):
+            self._report()
+
+    def _report(self) -> None:
+        with spend("report"):
+            self._reports = report(self._config, self._paths.root)
+
+    def _settle(self) -> None:
+        """Wait for what is being written beside the run."""
+        self.reporter.barrier()()
+        self._saver.flush()
 
     def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
         """Show a row to the trackers, to the diagnosis, and to weights that follow a metric.
@@ -240,7 +293,7 @@ class RunSession(abc.ABC):
         Returns:
             Whether the step is the best so far, where it is judged.
         """
-        self._reporter.record(step, row, result)
+        self.reporter.record(step, row, result)
         row = self._agree_on(row)
         self._mixture.observe(step, row)
         return self._best.observe(step, row, judged)
@@ -255,13 +308,6 @@ class RunSession(abc.ABC):
         numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
         return self._processes.from_first(lambda: numbers)
 
-    def _batch(self, step: int) -> PromptBatch:
-        try:
-            return self._components.batches.batch(step)
-        except DataError as error:  # of rows that are read as they are needed
-            self._save(step - 1)
-            raise DataError(f"{error}\n{self._how_to_resume(step - 1)}", code=error.code) from error
-
     def _evaluate(self) -> Evaluation:
         with phase("evaluation"), spend("evaluation"):
             return evaluate(self._components.sampler, self._components.held_out, self._config)
@@ -273,14 +319,15 @@ class RunSession(abc.ABC):
             return 0
         restored = self._checkpoints.restore_latest(read_state(components.updater, components.moving_reference))
         if restored is None:
-            _LOGGER.info("nothing to resume in %s; starting afresh", self._places.checkpoints)
+            _LOGGER.info("nothing to resume in %s; starting afresh", self._paths.checkpoints)
             return 0
-        check_resumable(restored, self._metadata, config, components, self.method, self._places.root)
-        self._check_reward(restored.metadata)
+        check_resumable(restored, self._metadata, config, components, self._method, self._paths.root)
+        if self._method == GRPO:
+            check_reward(restored.metadata, self._metadata, config)
         write_state(components.updater, components.moving_reference, restored.state)
         self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
         rows = self._processes.from_first(lambda: self._kept_rows(restored.step))
-        judge_again(self._best, rows, config, self._max_steps)
+        judge_again(self._best, rows, config, self.max_steps)
         if self._best.step:
             self._checkpoints.mark_best(self._best.step)
         self._checkpoints.remove_after(restored.step)
@@ -290,8 +337,8 @@ class RunSession(abc.ABC):
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
         """The rows that a run resumed after a step keeps, with a warning of those that are missing."""
-        tell_gaps(self._places.metrics, step)
-        return [row for row in read_rows(self._places.metrics) if row["step"] <= step]
+        tell_gaps(self._paths.metrics, step)
+        return [row for row in read_rows(self._paths.metrics) if row["step"] <= step]
 
     def _save(self, step: int) -> None:
         """Begin the checkpoint of a step, unless it has one; rows and rollouts reach the disk before it."""
@@ -299,7 +346,7 @@ class RunSession(abc.ABC):
             with phase("checkpoint"), spend("checkpoints"):
                 data = self._components.batches.fingerprint(step)
                 metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
-                self._saver.save(step, self._read_state(), metadata, after=self._reporter.barrier())
+                self._saver.save(step, self._read_state(), metadata, after=self.reporter.barrier())
             self._saved_step = step
             self._processes.remember(self._say_how_to_resume(step))
 
@@ -310,7 +357,7 @@ class RunSession(abc.ABC):
         # A signal that reached any process stops all of them after the same step.
         asked = self._processes.gather(self._stop.signal_number)
         number = next((signal for signal in asked if signal is not None), None)
-        if number is not None and step < self._max_steps:
+        if number is not None and step < self.max_steps:
             self._save(step)
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
 
@@ -332,18 +379,18 @@ class RunSession(abc.ABC):
     def _say_how_to_resume(self, step: int) -> str:
         if step == 0:
             return "No step was completed, so there is nothing to resume."
-        return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._places.root)}"
+        return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._paths.root)}"
 
-    def _list_places(self) -> dict[str, Path | str]:
-        places: dict[str, Path | str] = {
-            "metrics": self._places.metrics,
-            "log": self._places.log,
-            "checkpoints": self._places.checkpoints,
+    def _list_paths(self) -> dict[str, Path | str]:
+        paths: dict[str, Path | str] = {
+            "metrics": self._paths.metrics,
+            "log": self._paths.log,
+            "checkpoints": self._paths.checkpoints,
         }
         if self._config.tracking.tensorboard:
-            places["tensorboard"] = self._places.tensorboard
-        if self._places.rollouts.is_dir():
-            places["rollouts"] = self._places.rollouts
+            paths["tensorboard"] = self._paths.tensorboard
+        if self._paths.rollouts.is_dir():
+            paths["rollouts"] = self._paths.rollouts
         if self._profiling.path is not None:
-            places["profile"] = f"{self._profiling.path} (open at ui.perfetto.dev)"
-        return places | self._reporter.summary()
+            paths["profile"] = f"{self._profiling.path} (open at ui.perfetto.dev)"
+        return paths | self.reporter.summary()

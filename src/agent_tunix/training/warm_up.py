@@ -13,54 +13,62 @@ import jax
 import numpy as np
 
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.errors import DataError
 from agent_tunix.grpo.micro_batches import make_loss_inputs, place_micro_batches
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import Completions
 from agent_tunix.sampling.token_choice import SamplingParams
+from agent_tunix.startup.timeline import spend
 from agent_tunix.training.components import TrainingComponents
 
 _NUM_PROGRAMS = 3
 
 
 @contextlib.contextmanager
-def warm_up(components: TrainingComponents, batch: PromptBatch) -> Iterator[None]:
+def warm_up(components: TrainingComponents) -> Iterator[None]:
     """Compile in threads for as long as the context is open.
 
     Several devices or processes compile nothing ahead: processes would have to compile in the same order.
 
     Args:
         components: The parts of the run.
-        batch: Prompts of the first step.
     """
-    config, sampler = components.config, components.sampler
-    if sampler.mesh.size > 1:
+    batch: PromptBatch | None = None
+    if components.sampler.mesh.size == 1:
+        with contextlib.suppress(DataError):  # the first step reports it
+            batch = components.batches.batch(1)
+    if batch is None:
         yield
         return
     executor = ThreadPoolExecutor(_NUM_PROGRAMS, thread_name_prefix="compile")
     try:
-        completions = _expected(batch, components)
-        micro_batches = place_micro_batches(completions, config, sampler.mesh, None)
-        first, advantages = micro_batches[0], np.zeros(len(completions.texts), np.float32)
-        example = make_loss_inputs(micro_batches, completions, advantages, config, sampler.mesh)[0][0]
-        if components.reference is not None:
-            example = dataclasses.replace(
-                example, reference_logps=jax.device_put(np.zeros(first.tokens.shape, np.float32))
-            )
-        # The update takes longest.
-        components.updater.compile_ahead(executor, example)
-        sampler.compile_ahead(
-            executor,
-            batch.token_ids,
-            derive_key(config.seed, Use.TRAINING, 1, 0),
-            SamplingParams.of_training(config.generation),
-            num_generations=config.grpo.num_generations,
-            max_prompt_length=config.generation.max_prompt_length,
-        )
-        if components.reference is not None:
-            components.reference.compile_ahead(executor, first.prompts, first.prompt_lengths, first.tokens)
+        with spend("tracing"):
+            _compile(executor, components, batch)
         yield
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch: PromptBatch) -> None:
+    config, sampler = components.config, components.sampler
+    completions = _expected(batch, components)
+    micro_batches = place_micro_batches(completions, config, sampler.mesh, None)
+    first, advantages = micro_batches[0], np.zeros(len(completions.texts), np.float32)
+    example = make_loss_inputs(micro_batches, completions, advantages, config, sampler.mesh)[0][0]
+    if components.reference is not None:
+        example = dataclasses.replace(example, reference_logps=jax.device_put(np.zeros(first.tokens.shape, np.float32)))
+    # The update takes longest.
+    components.updater.compile_ahead(executor, example)
+    sampler.compile_ahead(
+        executor,
+        batch.token_ids,
+        derive_key(config.seed, Use.TRAINING, 1, 0),
+        SamplingParams.of_training(config.generation),
+        num_generations=config.grpo.num_generations,
+        max_prompt_length=config.generation.max_prompt_length,
+    )
+    if components.reference is not None:
+        components.reference.compile_ahead(executor, first.prompts, first.prompt_lengths, first.tokens)
 
 
 def _expected(batch: PromptBatch, components: TrainingComponents) -> Completions:
