@@ -53,8 +53,8 @@ METRICS = {
     *(f"throughput/{what}_per_s" for what in ("tokens", "samples")),
 }
 
-# Runs the command `train`, and raises a signal in the main thread at the first call of a method of the trainer or the updater, or at
-# the call for a step.
+# Runs the command `train`, and raises a signal in the main thread at the first call of a method of the trainer or the
+# updater, or at the call for a step.
 SIGNALLED = """
 import signal, sys
 from agent_tunix.cli import hydra_programs

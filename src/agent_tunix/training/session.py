@@ -152,7 +152,7 @@ class RunSession:
         """Resume the run or evaluate the policy before training; close everything at the end.
 
         Args:
-            warm_up: Entered before the first evaluation, unless the run is resumed.
+            warm_up: Entered before the first evaluation or step.
 
         Raises:
             CheckpointError: The checkpoint is damaged, or of another run.
@@ -163,9 +163,9 @@ class RunSession:
             with contextlib.ExitStack() as stack:
                 self._processes.from_first(lambda: self._begin(first, stack))
                 stack.enter_context(self._profiling)
+                if warm_up is not None:
+                    stack.enter_context(warm_up)
                 if first == 0:
-                    if warm_up is not None:
-                        stack.enter_context(warm_up)
                     self._record(0, self._evaluate().metrics(), judged=True)
                 yield
             # The last checkpoint is still being written.
@@ -195,13 +195,9 @@ class RunSession:
         """Return the prompts of a step.
 
         Raises:
-            DataError: Rows that are read as they are needed cannot be used; a checkpoint was saved.
+            DataError: Rows that are read as they are needed cannot be used.
         """
-        try:
-            return self._components.batches.batch(step)
-        except DataError as error:
-            self._save(self._last_step)
-            raise DataError(f"{error}\n{self._how_to_resume(self._last_step)}", code=error.code) from error
+        return self._components.batches.batch(step)
 
     @contextlib.contextmanager
     def learning(self) -> Iterator[None]:
@@ -209,6 +205,7 @@ class RunSession:
 
         Raises:
             RewardFailureRateError: The reward failed; a checkpoint was saved.
+            DataError: Rows that are read as they are needed cannot be used; a checkpoint was saved.
         """
         done = self._last_step
         if self._took_steps:
@@ -219,6 +216,9 @@ class RunSession:
         except (RewardFailureRateError, RewardError) as error:
             self._save(done)
             raise RewardFailureRateError(f"{error}\n{self._how_to_resume(done)}") from error
+        except DataError as error:
+            self._save(done)
+            raise DataError(f"{error}\n{self._how_to_resume(done)}", code=error.code) from error
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:

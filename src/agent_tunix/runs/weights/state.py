@@ -64,8 +64,10 @@ def _named(tree: Any) -> dict[str, jax.Array]:
 
 
 def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
+    """Return a tree of the named arrays, laid out like those they replace: another layout is another program."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    return jax.tree_util.tree_unflatten(structure, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
+    placed = [jax.device_put(arrays[jax.tree_util.keystr(path)], leaf.sharding) for path, leaf in leaves]
+    return jax.tree_util.tree_unflatten(structure, placed)
 
 
 def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str, max_steps: int) -> dict[str, Any]:
