@@ -108,18 +108,15 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     def guarded(cfg: DictConfig) -> None:
         if before:
             before["configuration"] = time.perf_counter() - began
-        with timeline.begin(before):
-            before.clear()  # which a further job of a sweep does not take
-            run(cfg)
-
-    def run(cfg: DictConfig) -> None:
         job = HydraConfig.get()
         in_sweep = job.mode == RunMode.MULTIRUN
-        if in_sweep:  # what the job would be told alone; it prints how to resume it
+        if in_sweep:  # the arguments of the job alone; it prints how to resume it
             sys.argv[1:] = job.overrides.task
             sweep[:] = [Path(job.sweep.dir)]
         try:
-            task(cfg)
+            with timeline.begin(before):
+                before.clear()  # a further job of a sweep does not take it
+                task(cfg)
         except Exception as error:
             root = Path(job.runtime.output_dir)
             if in_sweep and not (root / "config.yaml").exists():  # it failed before it was a run

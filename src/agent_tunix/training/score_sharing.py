@@ -6,6 +6,7 @@ a reward model), or runs on Ray, whose workers are on all machines anyway.
 """
 
 import contextlib
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +66,7 @@ def share_scoring(
 ) -> Callable[[Sequence[Sample]], list[Score]]:
     """Return the function with which a run scores samples: by all processes, or by the first alone."""
     divided = why_first_scores(mixture, rewards.execution) is None
-    return lambda samples: score_together(mixture.score, samples, processes, divided=divided)
+    return functools.partial(score_together, mixture.score, processes=processes, divided=divided)
 
 
 def score_together(
