@@ -18,9 +18,9 @@ from agent_tunix.grpo import updater
 from agent_tunix.grpo.loss import objective_settings
 from agent_tunix.policy import mesh
 from agent_tunix.sampling.sampler import Completions
+from tests.grpo.losses.support import Batch, objective
 from tests.raising import raises
 from tests.training import reference_sampler
-from tests.training.losses.support import Batch, objective
 from tests.training.support import Bench, BenchMaker, assert_same, changed
 
 pytestmark = pytest.mark.slow

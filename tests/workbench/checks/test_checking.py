@@ -12,9 +12,9 @@ from agent_tunix.rewards import Outcome, resolve_reward
 from agent_tunix.workbench.checks import Budget, CheckProblem, CheckReport, Kind, check_reward, measure_speed
 from agent_tunix.workbench.checks.scoring import Scorer
 from tests.raising import raises
-from tests.rewards.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
-from tests.rewards.checks.planted import PLANTED
-from tests.rewards.checks.support import sums
+from tests.workbench.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
+from tests.workbench.checks.planted import PLANTED
+from tests.workbench.checks.support import sums
 
 BUDGET = Budget(tries=200, seconds=600.0)
 
@@ -41,7 +41,7 @@ def test_a_built_in_passes_and_the_docs_tell_its_limits(name: str, caplog: pytes
     assert report.passed, report.text
     assert None not in (report.kind, report.range)
     assert documented_rows().get(name) == row_of(name, report), (
-        "run `python -m tests.rewards.checks.known_limits`, and read what changed"
+        "run `python -m tests.workbench.checks.known_limits`, and read what changed"
     )
 
 

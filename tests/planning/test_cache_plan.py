@@ -7,8 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from tests.policy.small_families import make_family
-from tests.raising import raises
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
@@ -18,6 +16,8 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
+from tests.policy.small_families import make_family
+from tests.raising import raises
 
 ONE = MeshShape(1, 1, 1)
 

@@ -12,8 +12,8 @@ import pytest
 from agent_tunix.rewards import Outcome
 from agent_tunix.workbench.diagnosis import NAMES, Finding, RolloutView, RunContext, Severity, Watch, diagnose
 from agent_tunix.workbench.diagnosis.watch import REPEAT_AFTER, WORSE_AFTER
-from tests.rewards.diagnosis.support import MIXTURE, Row, make_context, make_row, make_rows, steady
-from tests.rewards.diagnosis.test_detectors import SICK
+from tests.workbench.diagnosis.support import MIXTURE, Row, make_context, make_row, make_rows, steady
+from tests.workbench.diagnosis.test_detectors import SICK
 
 
 def failing(step: int, share: float = 0.1) -> Row:

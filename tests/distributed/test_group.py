@@ -4,7 +4,7 @@ import pytest
 
 from agent_tunix.distributed import Processes
 from agent_tunix.errors import CheckpointError, LostProcessError, RewardError
-from tests.training.processes.conftest import Together
+from tests.distributed.conftest import Together
 
 PLAIN = {"number": 0.1 + 0.2, "nothing": None, "text": "ä\n", "bytes": b"\0", "list": [1, (2.5, True)], "nan": 1e308}
 

@@ -5,8 +5,6 @@ import math
 from pathlib import Path
 
 import pytest
-from tests.policy.published_configs import PUBLISHED
-from tests.raising import raises
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, ModelConfig
@@ -20,6 +18,8 @@ from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.families import parse_architecture
 from agent_tunix.policy.files.config_file import ConfigFile
 from agent_tunix.policy.files.tensors import list_tensors
+from tests.policy.published_configs import PUBLISHED
+from tests.raising import raises
 
 # 2 layers of queries 8, keys 4, MLP 16 on a residual stream of 8: each 8·8 + 2·4·8 + 8·8 + 3·8·16 = 576 weights.
 SIZES = {

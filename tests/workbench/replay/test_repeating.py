@@ -5,8 +5,8 @@ import pytest
 
 from agent_tunix.rewards import Mixture
 from agent_tunix.workbench.replay import repeat
-from tests.rewards.replay.support import G, record
 from tests.rewards.support import by_column, component
+from tests.workbench.replay.support import G, record
 
 ROWS = [{"a": index / 10} for index in range(G)]
 

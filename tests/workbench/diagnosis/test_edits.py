@@ -11,8 +11,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.workbench.diagnosis import RunContext, diagnose
 from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component, write
-from tests.rewards.diagnosis.support import SETTINGS, make_context
-from tests.rewards.diagnosis.test_detectors import SICK
+from tests.workbench.diagnosis.support import SETTINGS, make_context
+from tests.workbench.diagnosis.test_detectors import SICK
 
 
 @functools.cache

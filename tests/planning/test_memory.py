@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from tests.policy.small_families import FAMILIES, make_family
-from tests.raising import raises
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
@@ -17,6 +15,8 @@ from agent_tunix.planning.memory import MemoryPlan, check_memory, host_memory, p
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
+from tests.policy.small_families import FAMILIES, make_family
+from tests.raising import raises
 
 
 def held(model: Any, kind: Any) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agent_tunix.grpo.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
-from tests.training.losses.support import MAX_LENGTH, NUM_ROWS, Batch, batches, gradient, near_a_kink, objective
+from tests.grpo.losses.support import MAX_LENGTH, NUM_ROWS, Batch, batches, gradient, near_a_kink, objective
 
 OBJECTIVES = {
     "GRPO": (ObjectiveSettings("grpo", 0.2, 0.2, None, 0.04), "sequence-mean-token-mean"),

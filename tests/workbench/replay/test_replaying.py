@@ -11,8 +11,8 @@ from agent_tunix.rewards import Mixture, Outcome
 from agent_tunix.rewards.mixture.schedules import Schedule, read_weight
 from agent_tunix.workbench.replay import Unreplayable, compare, replay
 from tests.raising import raises
-from tests.rewards.replay.support import G, record
 from tests.rewards.support import by_column, component
+from tests.workbench.replay.support import G, record
 
 VALUES = st.one_of(
     st.floats(-1e3, 1e3), st.sampled_from([0.0, 1.0, 0.1, math.nan, math.inf, None, "not a number", 1e30])

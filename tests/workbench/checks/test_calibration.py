@@ -11,7 +11,7 @@ from agent_tunix.workbench.checks import (
     wilson_interval,
 )
 from agent_tunix.workbench.checks.calibration import Calibration, LabelVerdict
-from tests.rewards.checks.support import sums
+from tests.workbench.checks.support import sums
 
 
 def exact(response: str, answer: str) -> float:

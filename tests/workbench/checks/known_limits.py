@@ -1,6 +1,6 @@
 """The table of what `check` notes of every built-in reward, in docs/testing-rewards.md.
 
-    python -m tests.rewards.checks.known_limits
+    python -m tests.workbench.checks.known_limits
 
 writes it anew; the test of each built-in compares its row.
 """
@@ -14,7 +14,7 @@ from agent_tunix.rewards import resolve_reward
 from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.workbench.checks import Budget, CheckReport, check_reward
 from agent_tunix.workbench.checks.report import Status
-from tests.rewards.checks.support import capitals, choices, sums
+from tests.workbench.checks.support import capitals, choices, sums
 
 PAGE = Path(__file__).parents[3] / "docs" / "testing-rewards.md"
 # Built-ins that whole numbers are no fit for: what they are checked on instead.

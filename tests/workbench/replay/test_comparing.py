@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from agent_tunix.rewards import Mixture
 from agent_tunix.workbench.replay import ReplayComparison, compare, replay
 from agent_tunix.workbench.replay.comparing import spearman
-from tests.rewards.replay.support import G, record
 from tests.rewards.support import by_column
+from tests.workbench.replay.support import G, record
 
 
 def compared(before: Mixture, after: Mixture, rows: list[dict[str, float]], num_movers: int = 10) -> ReplayComparison:

@@ -10,7 +10,7 @@ from agent_tunix.distributed.plain_scores import pack_scores, unpack_scores
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.sample import Term
 from agent_tunix.training.score_sharing import score_together, why_first_scores
-from tests.training.processes.conftest import Together
+from tests.distributed.conftest import Together
 
 
 def samples_of(groups: Sequence[int]) -> list[Sample]:

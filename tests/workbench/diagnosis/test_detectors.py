@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.workbench.diagnosis import NAMES, Severity, diagnose
-from tests.rewards.diagnosis.support import (
+from tests.workbench.diagnosis.support import (
     MIXTURE,
     Row,
     found,

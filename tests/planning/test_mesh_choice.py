@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.policy.small_families import make_family
-from tests.raising import raises
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
@@ -16,6 +14,8 @@ from agent_tunix.planning.memory import plan_memory
 from agent_tunix.planning.mesh_choice import Devices, choose_mesh_shape, shape_problems
 from agent_tunix.policy.families import parse_architecture, read_architecture
 from agent_tunix.policy.files.config_file import ConfigFile
+from tests.policy.small_families import make_family
+from tests.raising import raises
 
 GB = 10**9
 ARCHITECTURE = parse_architecture(ConfigFile(Path("config.json"), KNOWN_MODELS["Qwen/Qwen3-8B"]))
