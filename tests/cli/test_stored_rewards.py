@@ -1,4 +1,4 @@
-"""`agent-tunix rewards replay` and `diff` on a trained run; tests/rewards/replay has the replay itself."""
+"""`agent-tunix rewards replay` and `diff` on a trained run; tests/workbench/replay has the replay itself."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A changed source on the stored completions of a run; tests/rewards/replay has the replay itself."""
+"""A changed source on the stored completions of a run; tests/workbench/replay has the replay itself."""
 
 import asyncio
 import dataclasses
