@@ -238,7 +238,6 @@ def give_other_shapes(step: Path) -> None:
         lambda step: (step / "weights" / "_METADATA").write_text("[" * 200_000),
         lambda step: (step / "weights" / "_METADATA").write_text("[]"),
         lambda step: (step / "weights" / "_METADATA").write_text('{"tree_metadata": {}, "use_ocdbt": false}'),
-        lambda step: (step / "weights" / "manifest.ocdbt").write_bytes(b"x" * 100),
         give_other_shapes,
     ],
 )
