@@ -1,7 +1,7 @@
-"""Log-probabilities of completions. The work that the completions of a prompt share is done once, and logits in chunks.
+"""Log-probabilities of completions. Each prompt is read once, and logits exist only in chunks.
 
-This is the only place where a model is called on whole completions: in the update, which differentiates it, and in the
-pass of the reference policy. A prompt goes through the model once, and its G completions attend to it (the idea of
+This is the only place where a model is called on whole completions: in updates, which differentiate it, and in the pass
+of the reference policy. A prompt goes through the model once, and its G completions attend to it (the idea of
 https://arxiv.org/abs/2506.05433): P + G T tokens per group instead of G (P + T). Only the logits of `chunk` tokens
 exist at a time. The same holds in the backward pass, which computes them again.
 

@@ -5,9 +5,9 @@ With d = log π_ref(token) − log π(token), in the names of http://joschu.net/
     k2   mse_kl        d² / 2
     k3   low_var_kl    exp(d) − d − 1        equation 4 of https://arxiv.org/abs/2402.03300
 
-The estimator k1 = −d is left out. Differentiated as a loss, the expectation of its gradient over the policy's samples
-is 0, so it penalises nothing. The gradient of k2's expectation is that of KL(π ‖ π_ref); the gradient of k3's is that
-of KL(π_ref ‖ π).
+The estimator k1 = −d is left out. Used as a loss, its gradient has expectation 0 over the policy's samples, so it
+penalises nothing. The gradient of k2's expectation is that of KL(π ‖ π_ref); the gradient of k3's is that of KL(π_ref ‖
+π).
 """
 
 from collections.abc import Callable
