@@ -72,7 +72,7 @@ def is_full(rounds: Sequence[Scored], num_generations: int) -> bool:
 
 
 def fill_places(rounds: Sequence[Scored], num_generations: int) -> Scored:
-    """Return the batch to train on: the first round, its dead groups replaced by living ones of later rounds, in order."""
+    """Return the batch to train on: the first round, with living groups of later rounds in place of its dead ones."""
     first, *others = rounds
     if not others:
         return first

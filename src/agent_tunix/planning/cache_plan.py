@@ -146,7 +146,7 @@ def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape)
 
 
 def _share(rows: int, shape: MeshShape) -> int:
-    """Return the rows on a device: divided over data × fsdp if that is even, else over data if that is, else all rows."""
+    """Return the rows on a device: divided over data × fsdp if even, else over data if even, else all rows."""
     for shards in (shape.row_shards, shape.data):
         if rows % shards == 0:
             return rows // shards

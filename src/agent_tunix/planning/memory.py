@@ -143,7 +143,7 @@ def plan_memory(
 
 
 def _share(rows: int, shape: MeshShape) -> int:
-    """Return the rows on a device: divided over data × fsdp if that is even, else over data if that is, else all rows."""
+    """Return the rows on a device: divided over data × fsdp if even, else over data if even, else all rows."""
     for shards in (shape.row_shards, shape.data):
         if rows % shards == 0:
             return rows // shards
@@ -196,7 +196,7 @@ def _numbers_read(a: Architecture, shape: MeshShape) -> int:
 
 
 def _layer_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
-    """Return the bytes that a layer keeps of a micro-batch: inputs and outputs of its parts, and attention probabilities.
+    """Return the bytes that a layer keeps of a micro-batch: its intermediate values and attention probabilities.
 
     The probabilities are in float32. A prompt is read once, and its completions attend to it.
     """

@@ -4,11 +4,10 @@ The rules of `auto`, in this order:
 
 1. The run fits in memory.
 2. As many devices as possible are used.
-3. Each copy of the weights is divided into as few parts as possible, because copies communicate only the gradients of
-an update.
+3. Each copy of the weights has as few parts as possible. Copies communicate only the gradients of an update.
 4. As many of these parts as possible lie along `tp`. Weights divided over `fsdp` are sent to every device for every
-sampled token, and sampling takes much of a GRPO run's time. With `tp` each device reads its own part and sends only the
-activations of a token.
+   sampled token, and sampling takes much of a GRPO run's time. With `tp` each device reads its own part and sends only
+   the activations of a token.
 """
 
 import math
@@ -165,7 +164,7 @@ def _shapes(count: int) -> Iterator[MeshShape]:
 
 
 def _divides_heads(a: Architecture, tp: int) -> bool:
-    """Return True if each device gets whole query heads, and whole key-value heads or one that it shares with others."""
+    """Return True if each device gets whole query heads, and whole key-value heads or one shared with others."""
     return a.num_heads % tp == 0 and (a.num_kv_heads % tp == 0 or tp % a.num_kv_heads == 0)
 
 

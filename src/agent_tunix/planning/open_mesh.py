@@ -18,7 +18,9 @@ _LOGGER = logging.getLogger("agent_tunix.model")
 
 
 def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | None) -> jax.sharding.Mesh:
-    """Return the mesh that `model.mesh_shape` asks for. Log an automatic choice, and a warning if memory may be too small.
+    """Return the mesh that `model.mesh_shape` asks for.
+
+    An automatic choice is logged, and so is a warning if memory may be too small.
 
     Args:
         config: Configuration of the run.

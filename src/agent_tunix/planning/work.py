@@ -143,9 +143,7 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
 
 
 def _gathered_weights(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> float:
-    """Return the bytes of weights that a device reads in a pass: its part along `tp`, with what `fsdp` gathers from
-    others.
-    """
+    """Return the bytes of weights that a device reads in a pass: its part along `tp`, gathered over `fsdp`."""
     return plan_memory(a, config, compute_bytes, MeshShape(1, 1, shape.tp)).weights
 
 

@@ -1,4 +1,4 @@
-"""The whole objective: the surrogate of a loss, aggregated, plus β times the KL divergence from the reference policy."""
+"""The whole objective: the aggregated surrogate loss plus β times the KL divergence from the reference policy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
