@@ -81,7 +81,7 @@ def row_parts(mesh: jax.sharding.Mesh | None, num_rows: int) -> int:
 
 
 def sharding_over(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, *axes: Axes) -> jax.sharding.NamedSharding:
-    """Return the sharding of an array whose dimensions are divided over these axes; further dimensions are not divided."""
+    """Return the sharding of an array whose first dimensions are divided over these axes, and whose others are not."""
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
 
 

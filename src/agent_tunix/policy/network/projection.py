@@ -109,7 +109,7 @@ class Projection(nnx.Module):
         return dequantise(self.kernel[...], self.kernel_scale[...], self.quantization)
 
     def merged_weight(self) -> Float[Array, "I O"]:
-        """Return the matrix with its adapter added, in float32. In exact arithmetic it equals the two applied separately."""
+        """Return the matrix with its adapter added, in float32. In exact arithmetic this equals applying both."""
         weight = self.base_weight().astype(jnp.float32)
         if not self.has_adapter:
             return weight
