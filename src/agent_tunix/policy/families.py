@@ -18,14 +18,14 @@ from agent_tunix.policy.files.config_file import ConfigFile
 # Keys of variants and of other architectures, with the values (besides null) that change nothing. A variant often keeps
 # the name of its family, so the key is the only sign of it.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    # Which positions a token sees.
+    # Positions that a token sees.
     "attention_chunk_size": (),
     "is_causal": (True,),
     "is_encoder_decoder": (False,),
     "add_cross_attention": (False,),
     "use_bidirectional_attention": (False,),
     "use_sliding_window": (False,),
-    # Where positions enter.
+    # Position embeddings.
     "no_rope_layers": ([],),
     "no_rope_layer_interval": (0,),
     "partial_rotary_factor": (1.0,),

@@ -76,7 +76,7 @@ def row_axes(mesh: jax.sharding.Mesh, num_rows: int) -> tuple[str, ...]:
 
 
 def row_parts(mesh: jax.sharding.Mesh | None, num_rows: int) -> int:
-    """Return the number of parts that so many rows are divided into, each on its own devices; 1 without a mesh."""
+    """Return the number of parts that `num_rows` rows are divided into, each on its own devices; 1 without a mesh."""
     return 1 if mesh is None else _product(mesh, row_axes(mesh, num_rows))
 
 

@@ -84,7 +84,7 @@ def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int
 
 
 class Sampler:
-    """Samples from a policy. It shares the policy's weights, so it always samples from their current values.
+    """Sampler of a policy. It shares the policy's weights, so it always samples from their current values.
 
     Args:
         policy: Decoder to sample from.

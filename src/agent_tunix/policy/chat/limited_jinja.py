@@ -24,7 +24,7 @@ from jinja2.visitor import NodeTransformer
 MAX_SIZE = 4_000_000
 # Maximum characters written in total, including those in blocks and macros.
 MAX_OUTPUT = 4 * MAX_SIZE
-# Maximum work in units, about two seconds. An iteration, a call, 32 characters and a visited value cost some units each.
+# Maximum work, about two seconds. An iteration, a call, 32 characters and a visited value cost some units each.
 MAX_WORK = 20_000_000
 MAX_SOURCE = 100_000
 _MAX_BITS = 4096

@@ -180,7 +180,7 @@ class Tokenizer:
         return encoded
 
     def _finish(self, ids: Sequence[int]) -> list[int]:
-        """Replace guards by their special tokens, and add the beginning-of-sequence token if the template left it out."""
+        """Replace guards by their special tokens, and add a beginning-of-sequence token if the template left it out."""
         whole = [self._guarded.get(token, token) for token in ids]
         if self.adds_bos and whole[:1] != [self._bos]:
             assert self._bos is not None

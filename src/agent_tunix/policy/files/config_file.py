@@ -148,7 +148,7 @@ class ConfigFile:
         return tuple(kinds)
 
     def rope(self, default_theta: float) -> Rope:
-        """Return the rotary embedding of all layers, from `rope_scaling` (older files) or else from `rope_parameters`."""
+        """Return the rotary embedding of all layers, from `rope_scaling` (older files) or `rope_parameters`."""
         name = "rope_scaling" if self.section("rope_scaling") else "rope_parameters"
         parameters = self.section(name)
         if any(isinstance(value, dict) for value in parameters.values()):

@@ -63,7 +63,7 @@ def find_cached_directory(config: ModelConfig) -> Path | None:
 
 
 def pin_model(config: ModelConfig, recorded: ModelConfig | None = None) -> ModelConfig:
-    """Return the configuration with an exact `path`, which always means the same bytes: a model on a hub gets its commit.
+    """Return the configuration with a `path` that always means the same bytes: a model on a hub gets its commit.
 
     Args:
         config: Configuration from the user.

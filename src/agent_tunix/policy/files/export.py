@@ -217,7 +217,7 @@ def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[st
 
 
 def _with_dtype(config: dict[str, Any], dtype: str) -> dict[str, Any]:
-    """Return the configuration with the type of the exported weights, under both names of the key: `dtype`, `torch_dtype`."""
+    """Return the configuration with the type of the exported weights, under the keys `dtype` and `torch_dtype`."""
     changed = {name: _with_dtype(value, dtype) if name == "text_config" else value for name, value in config.items()}
     return {name: dtype if name in ("dtype", "torch_dtype") else value for name, value in changed.items()}
 

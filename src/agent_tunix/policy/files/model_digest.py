@@ -17,7 +17,7 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.tensor_files import list_files
 
 _SAMPLE = 4096  # Bytes read at the start, the middle and the end of a tensor. A short tensor is read as a whole.
-_HEX_DIGITS = 16  # Of each half.
+_HEX_DIGITS = 16  # Digits of each half.
 
 
 def digest_model(directory: Path) -> str:

@@ -99,8 +99,9 @@ def is_whole(directory: Path) -> bool:
 
 
 def _is_weights(name: str) -> bool:
-    """Return True for a file with weights of the whole model, as on the Hugging Face hub. Subdirectories hold other
-    copies.
+    """Return True for a file with weights of the whole model.
+
+    The Hugging Face hub has them at the top level. Other copies are in subdirectories.
     """
     return name.endswith(".safetensors") and "/" not in name and not name.startswith(("consolidated", "adapter_"))
 

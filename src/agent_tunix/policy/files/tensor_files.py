@@ -95,7 +95,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
 
 
 def _is_set_aside(name: str, architecture: Architecture) -> bool:
-    """Return True if the decoder does not need a tensor: a table that is computed anew, or a part of the vision tower."""
+    """Return True if the decoder does not need a tensor: a computed table, or a part of the vision tower."""
     parts = name.split(".")
     sees = architecture.model_type == "gemma3" and not {"vision_tower", "multi_modal_projector"}.isdisjoint(parts)
     return sees or parts[-2:] == ["rotary_emb", "inv_freq"]
