@@ -3,10 +3,11 @@
 With N updates, of which the first W warm up, the rate at update u (from 0), as a share of the peak, is
 
 - (u + 1) / W while u < W. The first update already learns, and the last update of the warm-up has the peak.
-- afterwards, with x = (u - W) / (N - W) and f = `final_ratio`: cosine f + (1 - f)(1 + cos πx) / 2; linear f + (1 - f)(1
-  - x); constant 1; inverse_sqrt √(w / (w + u - W)) with w = max(W, 1);
-- wsd: 1 until the last D = `decay_ratio` · N updates (shortened if the warm-up reaches into them), and in these, with x
-  = (u - (N - D)) / D, f + (1 - f) · shape(x), where shape is 1 - x, (1 + cos πx) / 2 or 1 - √x.
+- afterwards, with x = (u - W) / (N - W) and f = `final_ratio`:
+  cosine f + (1 - f)(1 + cos πx) / 2; linear f + (1 - f)(1 - x); constant 1;
+  inverse_sqrt √(w / (w + u - W)) with w = max(W, 1);
+- wsd: 1 until the last D = `decay_ratio` · N updates (fewer if the warm-up reaches into them). In these, with
+  x = (u - (N - D)) / D, it is f + (1 - f) · shape(x), where shape is 1 - x, (1 + cos πx) / 2 or 1 - √x.
 """
 
 import jax.numpy as jnp
