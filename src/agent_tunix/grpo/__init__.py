@@ -1,1 +1,1 @@
-"""The algorithm: `step.py` is one whole step, from top to bottom."""
+"""GRPO. `step.py` is one whole step, from top to bottom."""

@@ -1,11 +1,14 @@
-"""Which completions a step trains on: all that were sampled, or those of groups that teach something.
+"""The completions that a step trains on: all that were sampled or, with dynamic sampling, those of living groups.
 
-Dynamic sampling (https://arxiv.org/abs/2503.14476, section 3.2): a group whose rewards are all equal has no advantage
-and only makes the others count for less, so its place is given to a group of another prompt, as long as
-`grpo.dynamic_sampling_rounds` more rounds of prompts give one.
+Dynamic sampling (https://arxiv.org/abs/2503.14476, section 3.2): a group is dead if its rewards are all equal. It has
+no advantage and only makes the others count for less. Its place is given to a living group of another prompt, if one of
+up to `grpo.dynamic_sampling_rounds` further rounds of prompts yields one.
 
-Departures from the paper: rounds are limited, and a place for which none gave a living group keeps the group it had, so
-that a batch never changes its shape; rounds are whole batches, and living groups beyond the places are left over.
+Departures from the paper:
+
+- The number of rounds is limited. A place for which no round yielded a living group keeps its dead group, so that the
+  shape of a batch never changes.
+- A round is a whole batch. Living groups for which there is no place are dropped.
 """
 
 from collections import Counter
@@ -22,13 +25,13 @@ from agent_tunix.sampling.sampler import Completions, join_completions
 
 @dataclass(frozen=True)
 class Scored:
-    """Completions and what the rewards said of them, N of each, group by group.
+    """N completions with their samples, scores and totals, group by group.
 
     Attributes:
         completions: Tokens and lengths.
         samples: The completions as rewards saw them.
-        scores: What the mixture said of each.
-        totals: [N] rewards; NaN where unscored.
+        scores: The mixture's score of each.
+        totals: [N] rewards; NaN if unscored.
     """
 
     completions: Completions
@@ -39,17 +42,17 @@ class Scored:
 
 @dataclass(frozen=True)
 class SamplingTally:
-    """What a step sampled, trained on or not.
+    """Counts of everything that a step sampled, whether it trained or not.
 
     Attributes:
         rounds: Batches of prompts, the first included.
         groups: Groups that were sampled.
-        dead_groups: Those whose rewards were all equal, or of which fewer than two were scored.
-        surplus_groups: Living ones for which there was no place.
-        reward_mean: Mean total of all scored completions; None without any.
-        outcomes: Completions by outcome.
-        num_completions: Completions.
-        num_tokens: Tokens of completions.
+        dead_groups: Groups whose rewards were all equal, or with fewer than two scored completions.
+        surplus_groups: Living groups for which there was no place.
+        reward_mean: Mean total of all scored completions; None if there are none.
+        outcomes: Number of completions by outcome.
+        num_completions: Completions that were sampled.
+        num_tokens: Tokens of these completions.
     """
 
     rounds: int
@@ -63,13 +66,13 @@ class SamplingTally:
 
 
 def is_full(rounds: Sequence[Scored], num_generations: int) -> bool:
-    """Whether every place of the batch can be given to a living group."""
+    """Return True if there is a living group for every place of the batch."""
     living = sum(int((~_dead(scored, num_generations)).sum()) for scored in rounds)
     return living * num_generations >= len(rounds[0].scores)
 
 
 def fill_places(rounds: Sequence[Scored], num_generations: int) -> Scored:
-    """The batch that trains: the first round, its dead groups replaced by the living ones of the others, in order."""
+    """Return the batch to train on: the first round, with living groups of later rounds in place of its dead ones."""
     first, *others = rounds
     if not others:
         return first
@@ -95,7 +98,7 @@ def fill_places(rounds: Sequence[Scored], num_generations: int) -> Scored:
 
 
 def count_sampled(rounds: Sequence[Scored], num_generations: int) -> SamplingTally:
-    """What all rounds of a step together came to."""
+    """Return the counts over all rounds of a step."""
     totals = np.concatenate([scored.totals for scored in rounds])
     scored_totals = totals[~np.isnan(totals)]
     outcomes = Counter(score.outcome for scored in rounds for score in scored.scores)

@@ -1,9 +1,9 @@
-"""Log-probabilities of completions, computed once for what completions have in common and in parts for the rest.
+"""Log-probabilities of completions. Each prompt is read once, and logits exist only in chunks.
 
-The one place where a model is called on whole completions: in the update, which differentiates it, and in the passes of
-the reference policy and of the policy that sampled. A prompt goes through the model once, and its G completions attend
-to it (the idea of https://arxiv.org/abs/2506.05433): (P + G T) tokens a group where the plain form has G (P + T).
-Logits exist for `chunk` tokens at a time, in the backward pass as well, where they are computed again.
+This is the only place where a model is called on whole completions: in updates, which differentiate it, and in the pass
+of the reference policy. A prompt goes through the model once, and its G completions attend to it (the idea of
+https://arxiv.org/abs/2506.05433): P + G T tokens per group instead of G (P + T). Only the logits of `chunk` tokens
+exist at a time. The same holds in the backward pass, which computes them again.
 
 Axes: B prompts, G completions each, n = B × G, P prompt slots padded on the left, T completion slots padded on the
 right, D hidden, V words.
@@ -21,12 +21,12 @@ from agent_tunix.policy.network.decoder import Decoder
 
 
 class TokenStatistics(NamedTuple):
-    """What is known of each token of some completions.
+    """Statistics of each token of some completions.
 
     Attributes:
-        logps: Its log-probability at the sampling temperature, over all words.
+        logps: Log-probability of the token at the sampling temperature, over all words.
         entropies: Entropy of the distribution at that temperature, in nats; without gradient.
-        likeliest: The likeliest token in its place; None where it is not asked for.
+        likeliest: The likeliest token at that position; None unless requested.
     """
 
     logps: Float[Array, "n T"]
@@ -44,20 +44,20 @@ def completion_statistics(
     chunk: int | None = None,
     likeliest: bool = False,
 ) -> TokenStatistics:
-    """Log-probability and entropy of every token; what stands at padding is to be ignored.
+    """Compute log-probability and entropy of every token. Ignore the values at padding.
 
     Args:
-        model: Under which.
+        model: Decoder that assigns the probabilities.
         prompt_BP: Ids, padded on the left.
         prompt_lengths_B: Tokens of each prompt.
         tokens_nT: Ids of the completions, those of a prompt side by side.
-        temperature: That they were sampled at.
-        chunk: Tokens whose logits exist at once; None: as many as 16 MB hold.
-        likeliest: Whether the likeliest tokens are wanted too.
+        temperature: Sampling temperature.
+        chunk: Tokens whose logits exist at once; by default as many as fit in 16 MB.
+        likeliest: True to return the likeliest tokens too.
     """
     n, T = tokens_nT.shape
     group = n // prompt_BP.shape[0]
-    # The last token is predicted and predicts nothing, so that it need not be read.
+    # The model need not read the last token, because no token follows it.
     first_BD, read = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :-1])
     hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read], axis=1)
     flat = hidden_nTD.reshape(n * T, -1)
@@ -78,9 +78,10 @@ def _in_chunks(
     likeliest: bool,
     parts: int,
 ) -> tuple[jax.Array | None, ...]:
-    """[N] log-probabilities, entropies, and likeliest tokens or None.
+    """Return [N] log-probabilities, entropies, and likeliest tokens or None.
 
-    On a mesh the N tokens lie in `parts`, side by side; a chunk is of each part alike, so that all devices have some.
+    On a mesh the N tokens lie in `parts`, side by side. A chunk takes an equal share of each part, so that every device
+    has work.
     """
     N = tokens_N.shape[0]
     own = N // parts
@@ -102,7 +103,7 @@ def _in_chunks(
     count = -(-own // chunk)
 
     def to_chunks(x: jax.Array) -> jax.Array:
-        """[count, chunk, …], or [count, parts, chunk, …]."""
+        """Return [count, chunk, …], or [count, parts, chunk, …] with several parts."""
         x = x.reshape(parts, own, *x.shape[1:])
         x = jnp.pad(x, ((0, 0), (0, count * chunk - own), *[(0, 0)] * (x.ndim - 2)))
         x = x.reshape(parts, count, chunk, *x.shape[2:]).swapaxes(0, 1)

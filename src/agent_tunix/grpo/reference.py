@@ -1,7 +1,7 @@
 """The reference policy of the KL penalty.
 
-It is the policy as it was before training. With `grpo.reference_sync_steps` it follows the policy: every so many steps
-its weights become
+It is the policy as it was before training. With `grpo.reference_sync_steps` above 0 it follows the policy: each time
+after that many steps, its weights become
 
     π_ref ← α π + (1 − α) π_ref,     α = `grpo.reference_sync_mix`
 

@@ -79,7 +79,7 @@ class StepResult:
 
 
 class GrpoTrainer:
-    """Takes steps of GRPO.
+    """Trainer that takes steps of GRPO.
 
     Args:
         config: The run's.

@@ -1,4 +1,4 @@
-"""The updates of a step as its `policy/…` metrics."""
+"""The `policy/…` metrics of the updates of a step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,21 +10,22 @@ from numpy.typing import NDArray
 def describe_updates(
     records: Sequence[Mapping[str, Any]], tokens: NDArray[np.int64], accumulation: int, *, total_weight: float
 ) -> dict[str, float | None]:
-    """Means over the micro-batches of a step, each weighed as it was in the updates.
+    """Return means over the micro-batches of a step, weighted as in the updates.
 
-    An update is the plain mean of its micro-batches' gradients, and their losses, divergences and entropies are
-    weighed so that the plain mean of these is what the whole batch has; divergence and entropy are then divided by the
-    sum of the weights. Shares and ratios count tokens, and the gradient's norm is that of the whole update, before
-    clipping.
+    An update uses the plain mean of its micro-batches' gradients. The losses, KL divergences and entropies of the
+    micro-batches are scaled so that their plain mean is the value of the whole batch. KL divergence and entropy are
+    then divided by the sum of the weights. Clip shares and ratios are means over tokens. The gradient norm is that of
+    the whole update, before clipping.
 
     Args:
-        records: What each micro-batch gave; the last one may not be finite.
-        tokens: Tokens that take part in each.
-        accumulation: Micro-batches an update.
-        total_weight: Sum of the weights of the batch's tokens: 1 where the loss is a mean over tokens or completions.
+        records: One record for each micro-batch; the last one may not be finite.
+        tokens: Number of tokens of each micro-batch that take part in the loss.
+        accumulation: Micro-batches of an update.
+        total_weight: Sum of the weights of the batch's tokens; 1 if the loss is a mean over tokens or completions.
 
     Returns:
-        None for what there is none of: `kl` without a reference, and means over tokens where none takes part.
+        The metrics by name. None marks a metric without a value: `kl` without a reference policy, and means over tokens
+            if no token takes part.
     """
 
     def found(name: str) -> NDArray[np.float64]:
@@ -34,7 +35,7 @@ def describe_updates(
         return float(np.average(found(name), weights=tokens)) if tokens.sum() else None
 
     def weighed_mean(name: str) -> float | None:
-        # In nats a token, whatever the loss is: one that sums over tokens has weights that do not sum to 1.
+        # Always in nats per token: the weights of a loss that sums over tokens do not sum to 1.
         return float(found(name).mean()) / total_weight if total_weight else None
 
     ends = [n for n, record in enumerate(records, 1) if n % accumulation == 0 or not record["finite"]]
@@ -54,10 +55,11 @@ def describe_updates(
 
 
 def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """How far updates moved the weights that train: means over the updates, for all weights and for each group.
+    """Return how far the updates moved the weights: means over the updates, for all weights and for each group.
 
     Args:
-        updates: Of each update, `update_norm` and `weight_norm`: name of a group, "" for all → norm.
+        updates: For each update, `update_norm` and `weight_norm`, each a mapping from group name ("" for all weights)
+            to norm.
     """
     described = {}
     for name in updates[0]["update_norm"]:
@@ -65,7 +67,7 @@ def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         weights = np.array([update["weight_norm"][name] for update in updates], np.float64)
         leaf = f"/{name}" if name else ""
         described[f"update_norm{leaf}"] = float(sizes.mean())
-        # Weights that are all 0, as one half of a new adapter is, have no size to compare with.
+        # The ratio is undefined for weights that are all 0, such as B of a new adapter.
         ratios = np.divide(sizes, weights, out=np.full_like(sizes, np.nan), where=weights > 0)
         described[f"update_ratio{leaf}"] = float(ratios.mean())
     return described

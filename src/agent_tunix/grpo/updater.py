@@ -32,7 +32,7 @@ Loss = Callable[[Any, Any], tuple[jax.Array, dict[str, jax.Array]]]
 
 
 class PolicyUpdater:
-    """Applies the gradients of a loss to a policy.
+    """Updater that applies the gradients of a loss to a policy.
 
     Args:
         policy: Policy to train. With an adapter, only the adapter trains.

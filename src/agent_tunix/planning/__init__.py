@@ -1,1 +1,1 @@
-"""Memory, work and time of a run, before it runs."""
+"""Estimates of memory, work and time of a run, made before it starts."""

@@ -1,4 +1,4 @@
-"""What common accelerators can do, as their makers' data sheets have it; loads nothing."""
+"""Speed and memory of common accelerators, from the manufacturers' data sheets; loads nothing."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ class Accelerator:
     """One device.
 
     Attributes:
-        name: What a user calls it.
-        memory_bytes: Its own memory.
-        flops: Floating-point operations a second of dense matrix products in bfloat16; None: not known.
-        bandwidth: Bytes a second between memory and cores; None: not known.
-        link: Bytes a second that it can send to its neighbours, one way; None: not known.
+        name: Name that a user writes.
+        memory_bytes: Memory of the device.
+        flops: Floating-point operations per second of dense bfloat16 matrix products; None if not known.
+        bandwidth: Bytes per second between memory and cores; None if not known.
+        link: Bytes per second that it can send to its neighbours, one way; None if not known.
     """
 
     name: str
@@ -25,7 +25,15 @@ class Accelerator:
 
 
 def _device(name: str, gigabytes: float, teraflops: float, bandwidth: float, link: float) -> Accelerator:
-    """Args: GB, TFLOP/s, GB/s of memory, GB/s one way, over NVLink, PCIe or the interconnect of a TPU slice."""
+    """Return a device.
+
+    Args:
+        name: Name that a user writes.
+        gigabytes: Memory in GB.
+        teraflops: TFLOP/s.
+        bandwidth: GB/s between memory and cores.
+        link: GB/s one way, over NVLink, PCIe or the interconnect of a TPU slice.
+    """
     return Accelerator(name, round(gigabytes * 1e9), teraflops * 1e12, bandwidth * 1e9, link * 1e9)
 
 
@@ -37,7 +45,7 @@ ACCELERATORS = {
         _device("h100", 80, 989, 3350, 450),
         _device("h200", 141, 989, 4800, 450),
         _device("l4", 24, 121, 300, 32),
-        # It has no bfloat16; this is the rate of float32, to which it comes down.
+        # The T4 has no bfloat16. This is its float32 rate, which it falls back to.
         _device("t4", 16, 8.1, 320, 16),
         _device("v4", 32, 275, 1228, 150),
         _device("v5e", 16, 197, 819, 100),
@@ -48,10 +56,10 @@ ACCELERATORS = {
 
 
 def find_accelerator(name: str) -> Accelerator:
-    """The device of this name.
+    """Return the device with this name.
 
     Raises:
-        ConfigError: It is not in the table.
+        ConfigError: The table does not contain it.
     """
     if name.lower() not in ACCELERATORS:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The stages that sampling goes through, and the keys and values that they hold; loads no JAX.
+"""The stages of the decode loop, and the keys and values that they hold; loads no JAX.
 
 Axes: B prompts, G completions each, N = B G, P slots of a prompt, T of a completion.
 """
@@ -12,21 +12,21 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture
 
-# Fewer rows cost as much as these: a step is then the reading of weights and the starting of kernels.
+# Fewer rows cost as much as these, because reading weights and launching kernels then takes all of a step.
 _ROWS_AT_ONCE = 8
-# A stage is a program of its own, to be compiled, and is entered by copying the cache; short loops earn few or none.
+# Every stage adds code to compile and copies the cache when it begins, which does not pay in a shorter loop.
 _SHORTEST_LOOP = 16
-# Longest loop → the shares of all rows that its later stages have, if it is longer than those before.
+# Pairs (longest loop that the entry applies to, shares of all rows in its later stages), in order of length.
 _SHARES = ((63, (1 / 3,)), (127, (1 / 2, 1 / 4)), (math.inf, (1 / 2, 1 / 8)))
 _LONG_LOOP = 128
 
 
 class Stage(NamedTuple):
-    """An array of places.
+    """The array of places of a stage.
 
     Attributes:
-        slots: Prefixes.
-        places: Places at each.
+        slots: Number of slots, each with one prefix.
+        places: Places of each slot.
         length: Tokens that the cache of a place holds.
     """
 
@@ -36,23 +36,24 @@ class Stage(NamedTuple):
 
     @property
     def size(self) -> int:
-        """n."""
+        """The number of places, n."""
         return self.slots * self.places
 
 
 def plan_stages(num_prompts: int, num_generations: int, prompt_length: int, num_tokens: int) -> tuple[Stage, ...]:
-    """The stages of a loop: all rows, then fewer.
+    """Return the stages of a loop: all rows first, then fewer.
 
-    A third of them, in loops from 64 tokens on a half and a quarter, from 128 on a half and an eighth; rounded up to a
-    multiple of 8 rows, and only where there are 16 tokens or more to sample. A slot of a later stage has so many places
-    that its copy of the prefix is no longer than the cache of what its rows sample. From 128 tokens on the cache is a
-    quarter as long at first, since a step reads all of it, filled or not.
+    A loop shorter than 16 tokens has one stage. Longer loops have further stages with a share of the rows, rounded up
+    to a multiple of 8 rows: a third; from 64 tokens on, a half and a quarter; from 128 tokens on, a half and an eighth.
+    A slot of a later stage has enough places, as far as G allows, that its copy of the prefix is no longer than the
+    cache of its rows. From 128 tokens on the cache is a quarter as long at first, because a step reads all of it,
+    filled or not.
 
     Args:
         num_prompts: B.
         num_generations: G.
         prompt_length: Slots of a prefix.
-        num_tokens: Most tokens of a completion.
+        num_tokens: Maximum tokens of a completion.
     """
     stages = [Stage(num_prompts, num_generations, num_tokens)]
     if num_tokens < _SHORTEST_LOOP:
@@ -72,16 +73,16 @@ def plan_stages(num_prompts: int, num_generations: int, prompt_length: int, num_
 
 @dataclass(frozen=True)
 class CachePlan:
-    """Keys and values on one device, while it samples.
+    """Keys and values on one device during sampling.
 
     Attributes:
-        purpose: training or evaluation.
-        prompts: B, of those on the device.
-        completions: N, the same.
+        purpose: `training` or `evaluation`.
+        prompts: Prompts on the device, its part of B.
+        completions: Completions on the device, its part of N.
         prompt_slots: P.
         completion_slots: T.
-        copied: Slots that exist besides while rows move from a stage to the next.
-        slot_bytes: Of one slot: 2 × layers × key-value heads on the device × width of a head × bytes of a number.
+        copied: Additional slots that exist while rows move to the next stage.
+        slot_bytes: Bytes of a slot: 2 × layers × key-value heads on the device × width of a head × bytes of a number.
     """
 
     purpose: str
@@ -94,12 +95,12 @@ class CachePlan:
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """The bytes of all slots."""
         slots = self.prompts * self.prompt_slots + self.completions * self.completion_slots + self.copied
         return slots * self.slot_bytes
 
     def describe(self) -> str:
-        """The arithmetic."""
+        """Return the computation of the bytes as text."""
         moved = f" + {self.copied} copied as rows end" if self.copied else ""
         return (
             f"keys and values in {self.purpose}: ({self.prompts} prompts × {self.prompt_slots} +"
@@ -108,13 +109,13 @@ class CachePlan:
 
 
 def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> CachePlan:
-    """What a device of a mesh holds of keys and values, in training or in evaluation, whichever is more.
+    """Return the keys and values that a device holds, in training or in evaluation, whichever needs more.
 
     Args:
-        architecture: Of the policy.
-        config: The run; its own `model.mesh_shape` is not asked.
-        compute_bytes: Of a number in the type that the policy computes in: 4 or 2.
-        shape: Of the mesh.
+        architecture: Architecture of the policy.
+        config: Configuration of the run. Its `model.mesh_shape` is ignored.
+        compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
+        shape: Shape of the mesh.
     """
     generation, evaluation = config.generation, config.evaluation
 
@@ -138,14 +139,14 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
 
 
 def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:
-    """Bytes that a token has on one device in the keys and values of all layers."""
+    """Return the bytes of a token on one device, in the keys and values of all layers."""
     a = architecture
     heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
     return 2 * a.num_layers * heads * a.head_dim * compute_bytes
 
 
 def _share(rows: int, shape: MeshShape) -> int:
-    """Rows that a device has: of all that rows are divided over where that is even, else of the copies alone."""
+    """Return the rows on a device: divided over data × fsdp if even, else over data if even, else all rows."""
     for shards in (shape.row_shards, shape.data):
         if rows % shards == 0:
             return rows // shards
@@ -153,7 +154,7 @@ def _share(rows: int, shape: MeshShape) -> int:
 
 
 def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int) -> int:
-    """Slots beyond prompts and completions, when most exist: those of two stages, and of the prefixes of both."""
+    """Return the maximum number of slots beyond prompts and completions: those of two stages and of their prefixes."""
 
     def slots_of(stage: Stage) -> int:
         own_prefixes = stage.slots * prompt_slots if stage.size < stages[0].size else 0
@@ -169,12 +170,12 @@ def check_cache(cache: CachePlan, held: int, available: int) -> None:
     """Refuse a run whose keys and values do not fit beside what it holds throughout.
 
     Args:
-        cache: Of one device.
-        held: Bytes of weights, adapter, reference and optimiser on it.
+        cache: Plan for one device.
+        held: Bytes of weights, adapter, reference policy and optimiser on it.
         available: Bytes of the device.
 
     Raises:
-        ConfigError: They are more than there is.
+        ConfigError: They exceed the memory of the device.
     """
     if held + cache.bytes <= available:
         return

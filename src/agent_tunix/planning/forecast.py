@@ -1,7 +1,7 @@
-"""What a run will take: memory of a device, seconds a step, tokens a second, and cost; loads no JAX.
+"""A forecast of a run: memory of a device, seconds per step, tokens per second and cost; loads no JAX.
 
-A phase takes as long as the slowest of its three: computing, reading the device's own memory, and sending to others,
-each at a share of what the device's data sheet promises. Rewards, compiling, start and saving come on top.
+A phase takes as long as the slowest of three: computing, reading the device's own memory, and sending to other devices,
+each at a share of the rate in the device's data sheet. Rewards, compilation, start and checkpoints are not included.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ _LARGEST_GROUP = 1 << 14
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is got of what a data sheet promises, 0 to 1.
+    """Shares, 0 to 1, of the rates in the data sheet that a run reaches.
 
     Attributes:
-        utilisation: Of the operations a second.
-        bandwidth_utilisation: Of the bytes a second, of memory and of links.
+        utilisation: Share of the operations per second.
+        bandwidth_utilisation: Share of the bytes per second, of memory and of links.
     """
 
     utilisation: float = 0.3
@@ -35,9 +35,9 @@ class Phase:
     """A phase of a step.
 
     Attributes:
-        work: What it does.
-        seconds: How long that takes; None where the device's speed is not known.
-        bound: What takes that long: compute, memory or links; "" where it is not known.
+        work: Operations and bytes of the phase.
+        seconds: Duration; None if the device's speed is not known.
+        bound: The slowest part: compute, memory or links; "" if not known.
     """
 
     work: WorkEstimate
@@ -47,18 +47,18 @@ class Phase:
 
 @dataclass(frozen=True)
 class RunForecast:
-    """A run on some devices.
+    """The forecast of a run on some devices.
 
     Attributes:
-        memory: Of one device.
-        available: Bytes of a device that can be used.
-        phases: Of a step, by name.
-        evaluation: All phases of one evaluation, by name.
-        sampled_tokens: Of a step, N × T.
-        steps: Of the run; None: not known before the data is read.
-        evaluations: Of the run.
-        largest_micro_batch: The largest divisor of training.batch_size that fits; None: not even 1 does.
-        largest_group: The largest grpo.num_generations that fits with training.micro_batch_size=1; None: none does.
+        memory: Memory plan of one device.
+        available: Usable bytes of a device.
+        phases: Phases of a step, by name.
+        evaluation: Phases of one evaluation, by name.
+        sampled_tokens: Tokens sampled in a step, N × T.
+        steps: Steps of the run; None if not known before the data is read.
+        evaluations: Evaluations of the run.
+        largest_micro_batch: The largest divisor of training.batch_size that fits; None if not even 1 does.
+        largest_group: The largest grpo.num_generations that fits with training.micro_batch_size=1; None if none does.
     """
 
     memory: MemoryPlan
@@ -73,22 +73,22 @@ class RunForecast:
 
     @property
     def fits(self) -> bool:
-        """Whether the run fits into a device as it is configured."""
+        """True if the run fits into a device as configured."""
         return self.memory.total <= self.available
 
     @property
     def step_seconds(self) -> float | None:
-        """Of a step, without rewards."""
+        """Seconds of a step, without rewards; None if not known."""
         return _total(self.phases)
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Sampled tokens over the whole step, on all devices."""
+        """Sampled tokens per second of the whole step, on all devices; None if not known."""
         return None if self.step_seconds is None else self.sampled_tokens / self.step_seconds
 
     @property
     def run_seconds(self) -> float | None:
-        """Of all steps and evaluations."""
+        """Seconds of all steps and evaluations; None if not known."""
         evaluation = _total(self.evaluation)
         if self.steps is None or self.step_seconds is None or evaluation is None:
             return None
@@ -103,15 +103,15 @@ def forecast_run(
     compute_bytes: int,
     assumptions: Assumptions | None = None,
 ) -> RunForecast:
-    """Add up a run.
+    """Return the forecast of a run.
 
     Args:
-        architecture: Of the policy.
-        config: The run; its own `model.mesh_shape` is not asked.
-        device: What each device of the mesh is.
-        shape: Of the mesh.
-        compute_bytes: Of a number in the type that the policy computes in: 4 or 2.
-        assumptions: What is got of what the device promises.
+        architecture: Architecture of the policy.
+        config: Configuration of the run. Its `model.mesh_shape` is ignored.
+        device: Kind of the devices of the mesh.
+        shape: Shape of the mesh.
+        compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
+        assumptions: Shares of the device's rates that the run reaches.
     """
     assumptions = assumptions or Assumptions()
     available = round(USABLE_MEMORY * device.memory_bytes)
@@ -154,7 +154,7 @@ def forecast_run(
         ),
         sampled_tokens=batch * group * config.generation.max_generation_steps,
         steps=steps,
-        # Before the first step, after the last, and between.
+        # One before the first step, one after the last, and those between.
         evaluations=2 + ((steps - 1) // every if steps and every else 0),
         largest_micro_batch=next(
             (size for size in range(batch, 0, -1) if batch % size == 0 and fits(batch, size, group)), None
@@ -182,7 +182,10 @@ def _total(phases: Mapping[str, Phase]) -> float | None:
 
 
 def _largest(fits: Callable[[int], bool], unit: int) -> int | None:
-    """The largest multiple of a unit, from 2 on, that fits, found by halves: what is more needs no less memory."""
+    """Return the largest multiple of `unit`, at least 2, that fits; None if none does.
+
+    The search halves an interval, because a larger size never needs less memory.
+    """
     first = max(unit, 2)
     if not fits(first):
         return None

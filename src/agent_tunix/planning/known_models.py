@@ -1,7 +1,7 @@
 """The sizes of the models that `conf/model` names, so that a run can be planned before anything is downloaded.
 
-What a `config.json` says of sizes, as the models' pages have it; rotary embeddings and the like are left out, since
-nothing is computed from here. Loads no JAX.
+The values are those of each model's `config.json`, as published on its page. Rotary embeddings and the like are left
+out, because these entries serve planning only. Loads no JAX.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _LLAMA3 = {
 }
 _GEMMA2 = {"model_type": "gemma2", "vocab_size": 256_000}
 _GEMMA3 = {"model_type": "gemma3_text", "vocab_size": 262_144, "sliding_window": 512}
-# Of those with a vision tower, the text model.
+# The text model of the sizes that have a vision tower.
 _GEMMA3_VISION = {"model_type": "gemma3_text", "vocab_size": 262_208, "sliding_window": 1024}
 
 _SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
@@ -38,7 +38,7 @@ def _sized(common: Mapping[str, Any], *sizes: int, **others: Any) -> dict[str, A
     return {**common, **dict(zip(_SIZES, sizes, strict=True)), **others}
 
 
-# Name on the hub → what its config.json says.
+# Name on the hub → values of its config.json.
 KNOWN_MODELS: dict[str, dict[str, Any]] = {
     "Qwen/Qwen2.5-0.5B-Instruct": _sized(_QWEN2, 896, 4864, 24, 14, num_key_value_heads=2),
     "Qwen/Qwen2.5-1.5B-Instruct": _sized(_QWEN2, 1536, 8960, 28, 12, num_key_value_heads=2),
@@ -66,10 +66,10 @@ KNOWN_MODELS: dict[str, dict[str, Any]] = {
 
 
 def plannable_architecture(config: ModelConfig) -> Architecture:
-    """The architecture of the model that `model.path` names, from this disk or from the table; asks no hub.
+    """Return the architecture of the model that `model.path` names, from this disk or from the table; asks no hub.
 
     Raises:
-        ModelError: The model is on a hub, not on this disk, and not in the table; or its `config.json` is damaged.
+        ModelError: The model is on a hub, but neither on this disk nor in the table; or its `config.json` is damaged.
     """
     location = parse_location(config.path)
     if location is None and config.path is not None:

@@ -1,10 +1,11 @@
-"""What a run will hold in memory, added up before anything is loaded; loads no JAX.
+"""The memory plan of a run, computed before anything is loaded; loads no JAX.
 
-Weights, adapter, optimiser and cache are exact; what compiled programs hold besides is an estimate, since the compiler
-decides what it keeps and for how long. Its factors were fitted to programs compiled for a CPU in float32
-(`benchmarks/forecast.py` prints how far they are off), where nothing of attention is fused away.
+Weights, adapter, optimiser and cache are exact. The rest of what compiled programs hold is an estimate, because the
+compiler decides what it keeps and for how long. Its factors were fitted to programs compiled for a CPU in float32,
+where nothing of attention is fused away (`benchmarks/forecast.py` prints their error).
 
-Axes: B prompts, G completions each, N = B × G, P prompt slots, T completion slots; of a micro-batch b and n.
+Axes: B prompts, G completions each, N = B × G, P prompt slots, T completion slots; b prompts and n completions of a
+micro-batch.
 """
 
 import math
@@ -22,17 +23,18 @@ from agent_tunix.policy.files.tensors import CODE_BITS, Tensor, block_size, list
 from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
 
 ONE_DEVICE = MeshShape(1, 1, 1)
-# Of a device's memory; the rest is left to the compiler's own buffers and to the pieces that memory falls into.
+# Usable share of a device's memory. The rest is for the compiler's own buffers and for fragmentation.
 USABLE_MEMORY = 0.9
-# Numbers that the logits of a chunk of tokens may have (`grpo/logps.py`): 16 MB in float32.
+# Maximum numbers in the logits of a chunk of tokens (`grpo/logps.py`): 16 MB in float32.
 CHUNK_NUMBERS = 1 << 22
 
 _FLOAT32 = 4
-# What an optimiser keeps, in float32 numbers for each that it trains; of Adafactor's rows and columns there are few.
+# Float32 numbers that an optimiser keeps for each trained number. Adafactor's rows and columns are negligible.
 _MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
-# Fitted: what a layer keeps of a token for its backward pass, in units of the residual stream, of the queries, of the
-# keys and of the MLP's width, and of each number of attention's shares; how much more there is while a layer that is
-# computed again goes backward; how often logits exist at once, of a chunk in the update and of all rows in sampling.
+# Fitted factors. The first four say what a layer keeps of a token for its backward pass, in units of the residual
+# stream, the queries, the keys and the MLP's width; the fifth counts numbers kept per attention probability.
+# _REMAT_BACKWARD is the factor for the backward pass of a layer that is recomputed. The last two are the copies of
+# logits that exist at once: of a chunk in the update, and of all rows in sampling.
 _KEPT_HIDDEN, _KEPT_QUERIES, _KEPT_KEYS, _KEPT_INNER, _KEPT_SHARES = 4.5, 6.5, 5.0, 7.0, 1.3
 _REMAT_BACKWARD = 1.25
 _UPDATE_LOGITS, _SAMPLING_LOGITS = 2.0, 4.5
@@ -40,21 +42,22 @@ _UPDATE_LOGITS, _SAMPLING_LOGITS = 2.0, 4.5
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of each part, on one device.
+    """Bytes of each part on one device.
 
     Attributes:
-        weights: The policy's, quantised or not, without adapter.
+        weights: Weights of the policy, quantised or not, without adapter.
         adapter: A and B of every adapted projection.
-        reference: What the reference policy has for itself: a copy of what trains; 0 without a KL penalty.
-        optimizer: Moments of all that trains, as many as the optimiser has, and the sum of gradients where an
-            update has several micro-batches.
-        cache: Sampling: keys and values of the prompts and completions of a step, or of an evaluation where those are
-            more.
-        sampling: Sampling: a layer that reads the prompts, and the logits of the tokens that are drawn.
-        gradients: Update: a gradient of all that trains, and what that was before, in case it is not finite.
-        activations: Update: what the layers keep of a micro-batch for the backward pass.
-        recomputed: Update: with rematerialisation, what the one layer has that is computed again.
-        logits: Update: those of a chunk of tokens and their gradient, and a copy of the matrix they are made with.
+        reference: The reference policy's own copy of what trains; 0 without a KL penalty.
+        optimizer: The optimiser's moments of all that trains, and the sum of gradients if an update has several
+            micro-batches.
+        cache: During sampling: keys and values of a step's prompts and completions, or of an evaluation's if those are
+            larger.
+        sampling: During sampling: a layer that reads the prompts, and the logits of the tokens to draw.
+        gradients: During an update: the gradient of all that trains, and the weights from before, kept in case it is
+            not finite.
+        activations: During an update: what the layers keep of a micro-batch for the backward pass.
+        recomputed: During an update with rematerialisation: the activations of the one layer that is computed again.
+        logits: During an update: logits of a chunk of tokens and their gradient, and a copy of the output matrix.
     """
 
     weights: int
@@ -70,34 +73,34 @@ class MemoryPlan:
 
     @property
     def held(self) -> int:
-        """What is there throughout the run."""
+        """Bytes held throughout the run."""
         return self.weights + self.adapter + self.reference + self.optimizer
 
     @property
     def while_sampling(self) -> int:
-        """What sampling adds."""
+        """Bytes that sampling adds."""
         return self.cache + self.sampling
 
     @property
     def while_updating(self) -> int:
-        """What an update adds: of logits, layers and gradients, those of one moment of the backward pass.
+        """Bytes that an update adds at the peak of its backward pass.
 
-        It begins with the logits; then activations go as gradients come.
+        The backward pass begins with the logits; then activations are freed as gradients are added.
         """
         return max(self.activations + max(self.logits, self.recomputed), self.gradients + self.recomputed)
 
     @property
     def total(self) -> int:
-        """The most there is at any time: sampling is over when an update begins."""
+        """The peak of the run. Sampling is over when an update begins."""
         return self.held + max(self.while_sampling, self.while_updating)
 
     def for_sampling(self) -> "MemoryPlan":
-        """What is held where nothing trains."""
+        """Return the plan without the parts that training needs."""
         trained = ("reference", "optimizer", "gradients", "activations", "recomputed", "logits")
         return replace(self, **dict.fromkeys(trained, 0))
 
     def describe(self) -> str:
-        """One line with every part in GB."""
+        """Return one line with every part in GB."""
         parts = {name: value for name, value in vars(self).items() if value}
         return ", ".join(f"{name} {gigabytes(value)}" for name, value in parts.items())
 
@@ -105,13 +108,13 @@ class MemoryPlan:
 def plan_memory(
     architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape = ONE_DEVICE
 ) -> MemoryPlan:
-    """Add up what one device of a mesh holds in a run of this configuration.
+    """Return the memory plan of one device of a mesh.
 
     Args:
-        architecture: Of the policy.
-        config: The run; its own `model.mesh_shape` is not asked.
-        compute_bytes: Of a number in the type that the policy computes in: 4 or 2.
-        shape: Of the mesh.
+        architecture: Architecture of the policy.
+        config: Configuration of the run. Its `model.mesh_shape` is ignored.
+        compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
+        shape: Shape of the mesh.
     """
     a, model = architecture, config.model
     tensors = list_tensors(a)
@@ -140,7 +143,7 @@ def plan_memory(
 
 
 def _share(rows: int, shape: MeshShape) -> int:
-    """Rows that a device has: of all that rows are divided over where that is even, else of the copies alone."""
+    """Return the rows on a device: divided over data × fsdp if even, else over data if even, else all rows."""
     for shards in (shape.row_shards, shape.data):
         if rows % shards == 0:
             return rows // shards
@@ -148,7 +151,7 @@ def _share(rows: int, shape: MeshShape) -> int:
 
 
 def _part(size: int, devices: int) -> int:
-    """A size divided over devices, where that is even."""
+    """Return a size divided by the number of devices, or the whole size if that is uneven."""
     return size // devices if size % devices == 0 else size
 
 
@@ -161,7 +164,7 @@ def _is_adapted(tensor: Tensor, model: ModelConfig) -> bool:
 
 
 def _weight_bytes(tensor: Tensor, model: ModelConfig, compute_bytes: int, shape: MeshShape) -> int:
-    # Vectors are not divided.
+    # Vectors are copied to every device.
     count = math.prod(tensor.shape) // (shape.fsdp * shape.tp if len(tensor.shape) == 2 else 1)
     if model.lora_rank == 0:
         return count * _FLOAT32
@@ -172,30 +175,30 @@ def _weight_bytes(tensor: Tensor, model: ModelConfig, compute_bytes: int, shape:
 
 
 def _adapter_bytes(tensor: Tensor, model: ModelConfig, shape: MeshShape) -> int:
-    """A is divided as the inputs of its projection are, B as the outputs."""
+    """Return the bytes of an adapter: A is divided like the inputs of its projection, B like the outputs."""
     outputs, inputs = tensor.shape
-    # `tp` divides the inputs of what leads back to the residual stream, and the outputs of what leads away from it.
+    # `tp` divides the inputs of projections that write to the residual stream, and the outputs of those that read it.
     leads_back = tensor.path[-2] in ("o_proj", "down_proj")
     of_inputs, of_outputs = (shape.tp, shape.fsdp) if leads_back else (shape.fsdp, shape.tp)
     return model.lora_rank * (inputs // of_inputs + outputs // of_outputs) * _FLOAT32
 
 
 def _widths(a: Architecture, shape: MeshShape) -> tuple[int, int, int]:
-    """Widths of a device's queries, keys and MLP."""
+    """Return the widths of a device's queries, keys and MLP."""
     heads, kv_heads = _part(a.num_heads, shape.tp), _part(a.num_kv_heads, shape.tp)
     return heads * a.head_dim, kv_heads * a.head_dim, _part(a.intermediate_size, shape.tp)
 
 
 def _numbers_read(a: Architecture, shape: MeshShape) -> int:
-    """Numbers of a token that exist at once while a layer reads it."""
+    """Return the numbers of a token that exist at once while a layer reads it."""
     queries, keys, inner = _widths(a, shape)
     return 2 * a.hidden_size + 2 * queries + 2 * keys + 3 * inner
 
 
 def _layer_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
-    """What a layer keeps of a micro-batch: what goes in and out of its parts, and attention's shares in float32.
+    """Return the bytes that a layer keeps of a micro-batch: its intermediate values and attention probabilities.
 
-    A prompt is read once and its completions attend to it.
+    The probabilities are in float32. A prompt is read once, and its completions attend to it.
     """
     queries, keys, inner = _widths(a, shape)
     of_token = _KEPT_HIDDEN * a.hidden_size + _KEPT_QUERIES * queries + _KEPT_KEYS * keys + _KEPT_INNER * inner
@@ -206,14 +209,14 @@ def _layer_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Mes
 
 
 def _micro_batch(config: Config, shape: MeshShape) -> tuple[int, int, int, int]:
-    """A device's b and n, and P and T."""
+    """Return a device's b and n, and P and T."""
     size = micro_batch_size(config)
     lengths = config.generation.max_prompt_length, config.generation.max_generation_steps
     return _share(size, shape), _share(size * config.grpo.num_generations, shape), *lengths
 
 
 def _input_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
-    """The residual stream of a micro-batch before a layer."""
+    """Return the bytes of the residual stream of a micro-batch before a layer."""
     prompts, completions, prompt, completion = _micro_batch(config, shape)
     return (prompts * prompt + completions * completion) * a.hidden_size * compute_bytes
 
@@ -222,19 +225,19 @@ def _logits_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Me
     _, completions, _, completion = _micro_batch(config, shape)
     numbers = completions * completion * a.vocab_size
     chunk = round(_UPDATE_LOGITS * min(CHUNK_NUMBERS, numbers) * _FLOAT32)
-    # In one piece no copy is made.
+    # Without chunks, no copy of the output matrix is made.
     return chunk + (_part(a.vocab_size, shape.tp) * a.hidden_size * compute_bytes if numbers > CHUNK_NUMBERS else 0)
 
 
 def check_memory(plan: MemoryPlan, available: int) -> str | None:
-    """What to warn of where the plan is more than there is; None where it fits.
+    """Return a warning if the plan exceeds the memory, or None if it fits.
 
     Args:
-        plan: Of the run.
+        plan: Plan of the run.
         available: Bytes of a device.
 
     Raises:
-        ConfigError: The weights alone are more than there is.
+        ConfigError: The weights alone exceed the memory.
     """
     if plan.weights + plan.reference > available:
         raise ConfigError(
@@ -258,7 +261,7 @@ _ADVICE = (
 
 
 def host_memory() -> int:
-    """Bytes of memory that this process may use: the machine's, or less where a control group allows less."""
+    """Return the bytes of memory that this process may use: the machine's, or less if a control group limits it."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -269,5 +272,5 @@ def host_memory() -> int:
 
 
 def gigabytes(count: int) -> str:
-    """1.19 GB; small numbers in MB."""
+    """Return a size as text, such as `1.19 GB`; sizes below 0.1 GB in MB."""
     return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.2f} MB"

@@ -1,9 +1,13 @@
-"""Which mesh shapes a model can have, and which of them `model.mesh_shape=auto` takes; loads no JAX.
+"""The mesh shapes that a model can have, and the choice among them for `model.mesh_shape=auto`; loads no JAX.
 
-The rule of `auto`, in this order: what fits in memory; as many devices as possible; as few parts of a copy of the
-weights as possible, since copies only meet in the gradients of an update; and of these parts as many over `tp` as there
-are. Weights divided over `fsdp` are sent to every device for every token that is sampled, and a run of GRPO spends much
-of its time there; over `tp` each device reads its own part, and what is sent are the activations of a token.
+The rules of `auto`, in this order:
+
+1. The run fits in memory.
+2. As many devices as possible are used.
+3. Each copy of the weights has as few parts as possible. Copies communicate only the gradients of an update.
+4. As many of these parts as possible lie along `tp`. Weights divided over `fsdp` are sent to every device for every
+   sampled token, and sampling takes much of a GRPO run's time. With `tp` each device reads its own part and sends only
+   the activations of a token.
 """
 
 import math
@@ -20,12 +24,12 @@ _WHOLE = MeshShape(1, 1, 1)
 
 @dataclass(frozen=True)
 class Devices:
-    """What there is to make a mesh of.
+    """The devices that are available for a mesh.
 
     Attributes:
         count: Devices of all processes.
-        per_process: Those of one process, among which the links are fast.
-        memory: Bytes that each has.
+        per_process: Devices of one process, which fast links connect.
+        memory: Bytes of each device.
     """
 
     count: int
@@ -35,19 +39,19 @@ class Devices:
 
 @dataclass(frozen=True)
 class MeshChoice:
-    """A shape and why it was taken, for a person."""
+    """A mesh shape, and the reason for it as text."""
 
     shape: MeshShape
     reason: str
 
 
 def shape_problems(architecture: Architecture, shape: MeshShape, quantization: str | None = None) -> list[str]:
-    """What a shape would divide unevenly, each with the arithmetic and what to do.
+    """Return the sizes that a shape would divide unevenly, each as a message with the arithmetic and the remedy.
 
     Args:
-        architecture: Of the model.
-        shape: Of the mesh.
-        quantization: As `model.quantization`; nf4 keeps two weights a byte.
+        architecture: Architecture of the model.
+        shape: Shape of the mesh.
+        quantization: The setting `model.quantization`. nf4 stores two weights per byte.
     """
     found = []
     for axis, sizes in _divided_sizes(architecture, quantization).items():
@@ -63,7 +67,7 @@ def shape_problems(architecture: Architecture, shape: MeshShape, quantization: s
 
 
 def _divided_sizes(a: Architecture, quantization: str | None) -> dict[str, dict[str, int]]:
-    """Axis → name → size, of all that is divided over it."""
+    """Return the sizes that each axis divides: axis → name → size."""
     queries, keys = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
     sizes = {
         "fsdp": {"hidden_size": a.hidden_size},
@@ -89,19 +93,19 @@ def choose_mesh_shape(
     num_rows: int | None,
     quantization: str | None = None,
 ) -> MeshChoice:
-    """The shape that `model.mesh_shape=auto` stands for.
+    """Return the shape for `model.mesh_shape=auto`.
 
     Args:
-        architecture: Of the model.
-        needs: Bytes that each device of a mesh of this shape will hold.
-        devices: What there is.
-        num_rows: Rows of a micro-batch, which are divided over data × fsdp; None: any number can be.
-        quantization: As `model.quantization`.
+        architecture: Architecture of the model.
+        needs: Function from a mesh shape to the bytes that each device will hold.
+        devices: The devices that are available.
+        num_rows: Rows of a micro-batch, which are divided over data × fsdp; None if any division of rows is allowed.
+        quantization: The setting `model.quantization`.
 
     Raises:
         ConfigError: There are several processes, and no shape uses the devices of all of them.
     """
-    several = devices.count > devices.per_process  # A process without a device in the mesh would have no part in it.
+    several = devices.count > devices.per_process  # then every process needs a device in the mesh
     shapes = [
         shape
         for shape in _shapes(devices.count)
@@ -152,7 +156,7 @@ def _reason(
 
 
 def _shapes(count: int) -> Iterator[MeshShape]:
-    """All that so many devices can be used for."""
+    """Yield all shapes that use at most `count` devices."""
     for used in range(1, count + 1):
         for tp in _divisors(used):
             for fsdp in _divisors(used // tp):
@@ -160,7 +164,7 @@ def _shapes(count: int) -> Iterator[MeshShape]:
 
 
 def _divides_heads(a: Architecture, tp: int) -> bool:
-    """Whether each device has whole query heads, and whole key-value heads or one that others have too."""
+    """Return True if each device gets whole query heads, and whole key-value heads or one shared with others."""
     return a.num_heads % tp == 0 and (a.num_kv_heads % tp == 0 or tp % a.num_kv_heads == 0)
 
 

@@ -1,4 +1,4 @@
-"""The mesh that a configuration asks for, refused or chosen before a weight is loaded."""
+"""The mesh of a configuration, checked or chosen before a weight is loaded."""
 
 import logging
 
@@ -18,17 +18,19 @@ _LOGGER = logging.getLogger("agent_tunix.model")
 
 
 def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | None) -> jax.sharding.Mesh:
-    """The mesh that `model.mesh_shape` asks for; what is chosen, and too little memory, are logged.
+    """Return the mesh that `model.mesh_shape` asks for.
+
+    An automatic choice is logged, and so is a warning if memory may be too small.
 
     Args:
-        config: The run.
-        architecture: Of the policy.
-        num_rows: Rows of a micro-batch, which must be divided evenly; None: nothing trains. Then rows of any number are
-            sampled, and the mesh of a run that had more devices than there are here is chosen anew.
+        config: Configuration of the run.
+        architecture: Architecture of the policy.
+        num_rows: Rows of a micro-batch, which must be divided evenly; None if nothing trains. Then any number of rows
+            can be sampled, and if the run's mesh needs more devices than there are here, another one is chosen.
 
     Raises:
-        ConfigError: There are too few devices, the model cannot be divided so, or its weights alone, or its keys and
-            values beside them, are more than the devices have.
+        ConfigError: There are too few devices, the shape does not divide the model evenly, or the weights, alone or
+            with keys and values, exceed the memory of the devices.
     """
     shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
     compute_bytes = compute_dtype(config.model.dtype).itemsize
@@ -63,7 +65,7 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
 
 
 def available_memory(mesh: jax.sharding.Mesh) -> int:
-    """Bytes that the devices of a mesh have; on CPU they share what the machine has."""
+    """Return the bytes of memory of the devices of a mesh. On CPU all devices share the machine's memory."""
     each = _device_memory()
     return host_memory() if each is None else each * shape_of(mesh).size
 
@@ -78,7 +80,7 @@ def _devices() -> Devices:
 
 
 def _device_memory() -> int | None:
-    """Bytes of the smallest device of this process; None where they have none of their own."""
+    """Return the bytes of the smallest device of this process, or None if they have no memory of their own."""
     limits = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.local_devices()]
     known = [int(limit) for limit in limits if limit is not None]
     return min(known) if len(known) == len(limits) else None

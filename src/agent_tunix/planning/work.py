@@ -1,11 +1,11 @@
-"""What a step computes, reads and sends: operations and bytes of each phase; loads no JAX.
+"""The work of a step: operations of each phase and bytes that it reads and sends; loads no JAX.
 
-As the program does it: a prompt is read once for its G completions, in sampling, in the reference's pass and in the
-update; attention is computed for all slots, those not to be seen included; an update goes through frozen matrices
-twice, forward and back, and through those that train three times; logits are computed again in the backward pass.
+The counts follow the program. A prompt is read once for its G completions: in sampling, in the reference policy's pass
+and in the update. Attention is computed for all slots, masked ones included. An update goes through frozen matrices
+twice, forward and backward, and through trained ones three times. The backward pass computes logits again.
 
-Lengths are the longest there may be, `generation.max_prompt_length` and `max_generation_steps`; what is shorter is cut
-away, so that a step with shorter texts does less.
+Lengths are the maximum, `generation.max_prompt_length` and `max_generation_steps`. A step with shorter texts does less
+work, because arrays are cut to the texts.
 
 Axes: B prompts, G completions each, N = B × G, P prompt slots, T completion slots.
 """
@@ -22,17 +22,17 @@ from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.tensors import list_tensors
 
 _FLOAT32 = 4
-# Of the logits that a token is drawn from: written, and read for the choice and for its log-probability.
+# Times that logits go through memory in sampling: one write, and reads for the choice and for the log-probability.
 _LOGITS_PASSES = 3
 
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """One phase.
+    """The work of one phase.
 
     Attributes:
-        flops: Floating-point operations, of all devices; a multiplication with its addition is two.
-        read: Bytes that a device reads of its memory.
+        flops: Floating-point operations of all devices; a multiply-add counts as two.
+        read: Bytes that a device reads from its memory.
         sent: Bytes that a device sends to others.
     """
 
@@ -43,12 +43,12 @@ class WorkEstimate:
 
 @dataclass(frozen=True)
 class Counts:
-    """Operations of a model by what grows with them.
+    """Floating-point operations of a forward pass, by the quantity they are proportional to.
 
     Attributes:
-        of_token: Through the matrices of the layers, for each token.
-        of_pair: Of attention, for each pair of a token and one it may see.
-        of_logits: For each token that logits are made of.
+        of_token: Operations in the layers' matrices for each token.
+        of_pair: Operations of attention for each pair of a token and a token it may see.
+        of_logits: Operations for the logits of one token.
     """
 
     of_token: float
@@ -57,7 +57,7 @@ class Counts:
 
 
 def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
-    """Of one forward pass; an adapter of this rank is taken to be beside every matrix."""
+    """Return the operations of a forward pass. An adapter of the given rank counts for every matrix."""
     a = architecture
     matrices = [t.shape for t in list_tensors(a) if t.path[0] == "layers" and len(t.shape) == 2]
     return Counts(
@@ -70,16 +70,16 @@ def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
 def work_of_sampling(
     a: Architecture, config: Config, compute_bytes: int, shape: MeshShape, *, prompts: int, group: int, batches: int = 1
 ) -> dict[str, WorkEstimate]:
-    """Reading B prompts (`prefill`), and drawing G completions of each, token by token (`decode`).
+    """Return the work of reading B prompts (`prefill`) and of drawing G completions of each, token by token (`decode`).
 
     Args:
         a: Architecture of the policy.
-        config: The run, for its lengths.
-        compute_bytes: Of a number in the type that the policy computes in.
-        shape: Of the mesh.
+        config: Configuration of the run, which gives the lengths.
+        compute_bytes: Bytes of a number in the type that the policy computes in.
+        shape: Shape of the mesh.
         prompts: B.
         group: G.
-        batches: That these are sampled in, one after another; each goes through all weights.
+        batches: Number of consecutive batches of the prompts. Each batch reads all weights.
     """
     counts = count_operations(a, config.model.lora_rank)
     P, T = config.generation.max_prompt_length, config.generation.max_generation_steps
@@ -102,7 +102,7 @@ def work_of_sampling(
 
 
 def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> dict[str, WorkEstimate]:
-    """Each phase of a step: prefill, decode, reference (with a KL penalty), and update."""
+    """Return the work of each phase of a step: prefill, decode, reference (with a KL penalty) and update."""
     model = config.model
     B, G = config.training.batch_size, config.grpo.num_generations
     P, T = config.generation.max_prompt_length, config.generation.max_generation_steps
@@ -143,16 +143,16 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
 
 
 def _gathered_weights(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> float:
-    """Bytes of weights that a device goes through in a pass: all but what `tp` leaves to others."""
+    """Return the bytes of weights that a device reads in a pass: its part along `tp`, gathered over `fsdp`."""
     return plan_memory(a, config, compute_bytes, MeshShape(1, 1, shape.tp)).weights
 
 
 def _sent_weights(gathered: float, shape: MeshShape) -> float:
-    """Bytes that come from the other devices of `fsdp` in a pass."""
+    """Return the bytes that the other devices of `fsdp` send in a pass."""
     return gathered * (shape.fsdp - 1) / shape.fsdp
 
 
 def _sent_tokens(a: Architecture, compute_bytes: int, shape: MeshShape, tokens: int) -> float:
-    """Bytes of the sums over `tp`, after attention and after the MLP of each layer."""
+    """Return the bytes of the sums over `tp` after attention and after the MLP of each layer."""
     of_sum = 2 * (shape.tp - 1) / shape.tp * a.hidden_size * compute_bytes
     return 2 * a.num_layers * of_sum * tokens / shape.row_shards

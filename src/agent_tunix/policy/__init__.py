@@ -1,1 +1,1 @@
-"""A model directory → model, tokenizer, adapter, mesh, optimiser."""
+"""The policy: model, tokenizer, adapter, mesh and optimiser, from a model directory."""

@@ -1,4 +1,4 @@
-"""Which projections of a decoder get a LoRA adapter, and the adapter's first weights."""
+"""The LoRA adapter: the projections that get one, and its initial weights."""
 
 import functools
 import logging
@@ -19,19 +19,19 @@ _LOGGER = logging.getLogger("agent_tunix.model")
 
 
 def add_adapter(model: nnx.Module, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int) -> None:
-    """Put an adapter beside every projection that `model.lora_module_path` matches.
+    """Add an adapter to every projection that `model.lora_module_path` matches.
 
-    A is uniform within sqrt(6 / inputs), as Kaiming He has it and as Qwix and Tunix do, B is 0, so that the model is
-    at first what it is without. What A a projection gets follows from the seed and its name alone.
+    A is uniform within ± sqrt(6 / inputs) (He initialisation, as in Qwix and Tunix). B is 0, so at first the adapter
+    does not change the model. The A of a projection depends only on the seed and the projection's name.
 
     Args:
-        model: Its projections are changed in place; no weight is copied.
+        model: Decoder whose projections are changed in place; no weight is copied.
         config: Rank, alpha and pattern.
-        mesh: Where the adapter goes, divided as its projection is.
-        seed: The run's.
+        mesh: Mesh of the model. An adapter is divided like its projection.
+        seed: Seed of the run.
 
     Raises:
-        ConfigError: The pattern matches no projection; with what there is to match.
+        ConfigError: The pattern matches no projection. The message lists the projections.
     """
     names = {name_of(path): module for path, module in nnx.iter_modules(model) if path}
     projections = {name: module for name, module in names.items() if isinstance(module, Projection)}
@@ -67,7 +67,10 @@ def _first_weights(
 
 @functools.cache
 def _initializers(mesh: jax.sharding.Mesh, axes: tuple[str, str]) -> tuple[Any, Any]:
-    """What makes A and B where they belong; once, so that projections of one shape share what is compiled."""
+    """Return compiled functions that create A and B with their sharding.
+
+    The cache lets projections of one shape share a compiled program.
+    """
     place_a, place_b = sharding_over(mesh, axes[0], None), sharding_over(mesh, None, axes[1])
     draw = jax.jit(jax.nn.initializers.he_uniform(), static_argnums=(1, 2), out_shardings=place_a)
     return draw, jax.jit(jnp.zeros, static_argnums=(0, 1), out_shardings=place_b)

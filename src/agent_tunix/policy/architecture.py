@@ -1,4 +1,4 @@
-"""What the decoder can compute, in one vocabulary for all families; `families` reads it from a `config.json`."""
+"""The features of the decoder, in one vocabulary for all families; `families` reads them from a `config.json`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,15 +9,16 @@ LayerKind = Literal["full_attention", "sliding_attention"]
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary position embedding (https://arxiv.org/abs/2104.09864) and how its frequencies are stretched.
+    """Rotary position embedding (https://arxiv.org/abs/2104.09864) and the scaling of its frequencies.
 
     Attributes:
         theta: Base of the wavelengths.
-        kind: `default`; `linear` divides all frequencies by `factor`; `llama3` divides those of long wavelengths only.
-        factor: At least 1.
-        low_freq_factor: llama3: wavelengths above `original_length / low_freq_factor` are stretched whole.
-        high_freq_factor: llama3: wavelengths below `original_length / high_freq_factor` are left alone.
-        original_length: llama3: context length before the stretch, in tokens.
+        kind: `default`; `linear` divides all frequencies by `factor`; `llama3` divides only those of long wavelengths.
+        factor: Divisor of frequencies, at least 1.
+        low_freq_factor: llama3: frequencies with wavelengths above `original_length / low_freq_factor` are divided in
+            full.
+        high_freq_factor: llama3: frequencies with wavelengths below `original_length / high_freq_factor` do not change.
+        original_length: llama3: context length before scaling, in tokens.
     """
 
     theta: float
@@ -33,7 +34,7 @@ class Architecture:
     """A decoder-only transformer.
 
     Attributes:
-        model_type: The family, as `config.json` calls it.
+        model_type: The family, as in `config.json`.
         vocab_size: Rows of the embedding.
         hidden_size: Width of the residual stream.
         intermediate_size: Width inside the MLP.
@@ -42,19 +43,19 @@ class Architecture:
         num_kv_heads: Key and value heads; divides `num_heads`.
         head_dim: Width of a head; even.
         norm_eps: Added to the mean square in every norm.
-        tied_embeddings: Whether the output projection is the embedding.
-        activation: Of the MLP's gate.
-        query_scale: What queries are multiplied by before the dot product.
-        layer_kinds: For each layer, whether it sees all positions before, or a window of them.
-        rope: By kind of layer.
+        tied_embeddings: True if the output projection is the embedding.
+        activation: Activation of the MLP's gate.
+        query_scale: Factor of queries before the dot product.
+        layer_kinds: For each layer, if it sees all earlier positions or a window of them.
+        rope: Rotary embedding by kind of layer.
         window: Positions that a sliding layer sees, its own included.
-        qkv_bias: Whether query, key and value projections have a bias.
-        qk_norm: Whether queries and keys are normed head by head.
-        sandwich_norms: Whether the outputs of attention and MLP are normed too (Gemma 2 and 3).
+        qkv_bias: True if query, key and value projections have a bias.
+        qk_norm: True if queries and keys are normalised head by head.
+        sandwich_norms: True if the outputs of attention and MLP are normalised too (Gemma 2 and 3).
         norm_offset: Added to every norm's weight: 1 for Gemma.
-        embedding_scale: What embeddings are multiplied by.
-        attention_softcap: Bound of attention logits through tanh; None: none.
-        final_softcap: Bound of output logits through tanh; None: none.
+        embedding_scale: Factor of embeddings.
+        attention_softcap: Bound of attention logits through tanh; None for no bound.
+        final_softcap: Bound of output logits through tanh; None for no bound.
     """
 
     model_type: str

@@ -1,7 +1,7 @@
-"""Every repair of Tunix 0.1.7, in one place.
+"""The Tunix version that the product supports.
 
-`tests/training/test_tunix_dangers.py` holds the defects that the product avoids, so that a test fails once upstream has
-mended one. pyproject.toml pins the version, and `check_version` checks it.
+`tests/training/test_tunix_dangers.py` holds the defects of Tunix that the product avoids; a test fails once upstream
+has fixed one. pyproject.toml pins the version, and `check_version` checks it.
 """
 
 import importlib.metadata
@@ -10,7 +10,7 @@ TUNIX_VERSION = "0.1.7"
 
 
 def check_version() -> None:
-    """Refuse any other Tunix than the one the product was built for.
+    """Refuse any Tunix version other than the supported one.
 
     Raises:
         ImportError: Another version is installed.

@@ -1,8 +1,8 @@
-"""From a `config.json` to an `Architecture`, a function for each family; loads no JAX.
+"""Functions that read an `Architecture` from a `config.json`, one for each family; loads no JAX.
 
-A key that the file leaves out means what it means in the family's configuration class of transformers, where files of
-the family rely on that: Gemma 3's leave out most, Llama's and Qwen's hold every size. A feature that the decoder does
-not have is refused by the name it has in the file, never ignored.
+A missing key has the default of the family's configuration class in transformers, if files of the family rely on it:
+Gemma 3's files leave out most keys, while Llama's and Qwen's contain every size. A feature that the decoder does not
+have is refused under its name in the file; it is never ignored.
 """
 
 import re
@@ -15,17 +15,17 @@ from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
 from agent_tunix.policy.files.config_file import ConfigFile
 
-# Keys of variants and of other architectures, with the values (beside null) under which they change nothing. A variant
-# often keeps the name of its family; that the key is there is then the only sign.
+# Keys of variants and of other architectures, with the values (besides null) that change nothing. A variant often keeps
+# the name of its family, so the key is the only sign of it.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    # Which positions a token sees.
+    # Positions that a token sees.
     "attention_chunk_size": (),
     "is_causal": (True,),
     "is_encoder_decoder": (False,),
     "add_cross_attention": (False,),
     "use_bidirectional_attention": (False,),
     "use_sliding_window": (False,),
-    # Where positions enter.
+    # Position embeddings.
     "no_rope_layers": ([],),
     "no_rope_layer_interval": (0,),
     "partial_rotary_factor": (1.0,),
@@ -55,9 +55,9 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "parallel_attn": (False,),
     "use_parallel_residual": (False,),
 }
-# bitsandbytes, GPTQ, AWQ and FP8; compressed-tensors; MLX.
+# Keys of bitsandbytes, GPTQ, AWQ and FP8; of compressed-tensors; of MLX.
 _QUANTISED = ("quantization_config", "compression_config", "quantization")
-# What Gemma has and the others do not.
+# Features that only Gemma has.
 _NEUTRAL_OUTSIDE_GEMMA: dict[str, tuple[Any, ...]] = {
     "attn_logit_softcapping": (),
     "final_logit_softcapping": (),
@@ -67,20 +67,20 @@ _NEUTRAL_OUTSIDE_GEMMA: dict[str, tuple[Any, ...]] = {
 
 
 def read_architecture(directory: Path) -> Architecture:
-    """What the `config.json` of a directory describes.
+    """Return the architecture that the `config.json` of a directory describes.
 
     Raises:
-        ModelError: The file is not JSON, a required key is missing or makes no sense, or the family or a feature is
-            not supported.
+        ModelError: The file is not JSON, a required key is missing or invalid, or the family or a feature is not
+            supported.
     """
     return parse_architecture(ConfigFile.read(directory / "config.json"))
 
 
 def parse_architecture(config: ConfigFile) -> Architecture:
-    """What the values of a `config.json` describe.
+    """Return the architecture that the values of a `config.json` describe.
 
     Raises:
-        ModelError: As `read_architecture`.
+        ModelError: See `read_architecture`.
     """
     model_type = config.get("model_type")
     family = FAMILIES.get(str(model_type))
@@ -93,7 +93,7 @@ def parse_architecture(config: ConfigFile) -> Architecture:
 
 
 def family_of(name: str) -> str:
-    """The family that a user or a `config.json` means: `qwen2` for `Qwen2.5`, `gemma3` for `gemma3_text`."""
+    """Return the family of a name from a user or a `config.json`: `qwen2` for `Qwen2.5`, `gemma3` for `gemma3_text`."""
     plain = re.sub(r"[-_. ]", "", name.lower())
     return _OTHER_NAMES.get(plain, plain)
 
@@ -108,7 +108,7 @@ _OTHER_NAMES = {
 def _common(
     config: ConfigFile, default_kv_heads: int | None = None, default_head_dim: int | None = None
 ) -> dict[str, Any]:
-    """What every family names alike."""
+    """Return the fields that all families read from the same keys."""
     _refuse_variants(config, _NEUTRAL)
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     kv_heads = config.whole("num_key_value_heads", default_kv_heads)
@@ -156,7 +156,7 @@ def _refuse_variants(config: ConfigFile, neutral: Mapping[str, tuple[Any, ...]])
 
 
 def _read_plain(config: ConfigFile, common: dict[str, Any], **features: Any) -> Architecture:
-    """Llama's shape, with what a family adds to it."""
+    """Return an architecture of Llama's kind with the features that a family adds."""
     _refuse_variants(config, _NEUTRAL_OUTSIDE_GEMMA)
     config.allow("hidden_act", "silu")
     return Architecture(
@@ -170,18 +170,18 @@ def _read_plain(config: ConfigFile, common: dict[str, Any], **features: Any) -> 
 
 
 def _read_llama(config: ConfigFile) -> Architecture:
-    """Llama 3, 3.1 and 3.2 (https://arxiv.org/abs/2407.21783), and 1 and 2, which are the same."""
+    """Read Llama 3, 3.1 and 3.2 (https://arxiv.org/abs/2407.21783), and 1 and 2, which are the same."""
     config.allow("sliding_window")
     return _read_plain(config, _common(config, default_kv_heads=config.whole("num_attention_heads")))
 
 
 def _read_qwen2(config: ConfigFile) -> Architecture:
-    """Qwen 2 and 2.5 (https://arxiv.org/abs/2412.15115)."""
+    """Read Qwen 2 and 2.5 (https://arxiv.org/abs/2412.15115)."""
     return _read_plain(config, _common(config), qkv_bias=True)
 
 
 def _read_qwen3(config: ConfigFile) -> Architecture:
-    """Qwen 3, dense (https://arxiv.org/abs/2505.09388)."""
+    """Read Qwen 3, dense (https://arxiv.org/abs/2505.09388)."""
     return _read_plain(config, _common(config, default_head_dim=128), qk_norm=True)
 
 
@@ -227,14 +227,14 @@ _GEMMA3_DEFAULTS = {**_GEMMA_DEFAULTS, "vocab_size": 262_208}
 
 
 def _read_gemma2(config: ConfigFile) -> Architecture:
-    """Gemma 2 (https://arxiv.org/abs/2408.00118)."""
+    """Read Gemma 2 (https://arxiv.org/abs/2408.00118)."""
     config = config.with_defaults(_GEMMA2_DEFAULTS)
     rope = config.rope(10_000.0)
     return _read_gemma(config, {"full_attention": rope, "sliding_attention": rope}, pattern=2)
 
 
 def _read_gemma3_text(config: ConfigFile) -> Architecture:
-    """Gemma 3, text only (https://arxiv.org/abs/2503.19786)."""
+    """Read Gemma 3, text only (https://arxiv.org/abs/2503.19786)."""
     config = config.with_defaults(_GEMMA3_DEFAULTS)
     rope: dict[LayerKind, Rope] = {
         "full_attention": config.rope_of("full_attention", "rope_theta", 1_000_000.0),
@@ -244,7 +244,7 @@ def _read_gemma3_text(config: ConfigFile) -> Architecture:
 
 
 def _read_gemma3(config: ConfigFile) -> Architecture:
-    """Gemma 3 with a vision tower, of which the text model alone is taken."""
+    """Read the text model of a Gemma 3 with a vision tower."""
     _refuse_variants(config, _NEUTRAL)
     config.allow("tie_word_embeddings", True)
     text = config.section("text_config")

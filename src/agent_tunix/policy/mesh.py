@@ -1,7 +1,7 @@
-"""The mesh of devices: its axes, who lies on which, and the one door through which arrays of the host get there.
+"""The mesh of devices, its axes, and the transfer of arrays between host and devices.
 
-Weights are divided over `fsdp` and `tp` and copied over `data`; rows of a batch are divided over `data` and `fsdp`
-together. Nothing else names these axes, but for the weights' own modules.
+Weights are divided over `fsdp` and `tp` and copied over `data`. Rows of a batch are divided over `data` and `fsdp`
+together. Only this module and the modules of the weights name these axes.
 """
 
 import functools
@@ -16,22 +16,23 @@ from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.errors import ConfigError
 
 AXES = MeshShape._fields
-# The axes over which rows are divided: those of a batch, and whatever has a place for each of them.
+# The axes over which the rows of a batch are divided, and with them all arrays that have a row dimension.
 ROWS = ("data", "fsdp")
 TENSOR = "tp"
 
-# What one dimension of an array is divided over: nothing, an axis, or several as one.
+# The mesh axes that divide one dimension of an array: none, one, or several together.
 Axes = str | tuple[str, ...] | None
 
 
 def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
-    """A mesh of the first devices over `AXES`.
+    """Return a mesh of the first devices over `AXES`.
 
     Args:
         shape: [data, fsdp, tp], or [fsdp, tp] with one copy of the weights.
 
     Raises:
-        ConfigError: The shape needs more devices than there are, or leaves out some of those of several processes.
+        ConfigError: The shape needs more devices than there are, or leaves out devices although there are several
+            processes.
     """
     sizes = read_mesh_shape(shape)
     assert sizes is not None
@@ -53,20 +54,20 @@ def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
 
 
 def shape_of(mesh: jax.sharding.Mesh) -> MeshShape:
-    """How many devices lie along each axis."""
+    """Return the number of devices along each axis."""
     return MeshShape(**mesh.shape)
 
 
 def row_shards(mesh: jax.sharding.Mesh | None) -> int:
-    """Parts that rows are divided into; 1 where there is no mesh."""
+    """Return the number of parts that rows are divided into; 1 without a mesh."""
     return 1 if mesh is None else shape_of(mesh).row_shards
 
 
 def row_axes(mesh: jax.sharding.Mesh, num_rows: int) -> tuple[str, ...]:
-    """The axes that so many rows are divided over: as many of `ROWS` as divide them evenly, from the first on.
+    """Return the axes that divide a number of rows: as many of `ROWS`, from the first on, as divide it evenly.
 
-    So rows that belong together stay together: where B prompts have n = B × G completions, each device that has a
-    completion has its prompt, whether both, only the completions, or neither can be divided over all of `ROWS`.
+    Rows that belong together therefore stay together. If B prompts have n = B × G completions, each device that has a
+    completion has its prompt, no matter if all of `ROWS` divides both, only the completions, or neither.
     """
     for count in range(len(ROWS), 0, -1):
         if num_rows % _product(mesh, ROWS[:count]) == 0:
@@ -75,37 +76,43 @@ def row_axes(mesh: jax.sharding.Mesh, num_rows: int) -> tuple[str, ...]:
 
 
 def row_parts(mesh: jax.sharding.Mesh | None, num_rows: int) -> int:
-    """How many parts so many rows are divided into, each on devices of its own; 1 where there is no mesh."""
+    """Return the number of parts that `num_rows` rows are divided into, each on its own devices; 1 without a mesh."""
     return 1 if mesh is None else _product(mesh, row_axes(mesh, num_rows))
 
 
 def sharding_over(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, *axes: Axes) -> jax.sharding.NamedSharding:
-    """Where an array lies whose dimensions are divided over these axes; those not named are not divided."""
+    """Return the sharding of an array whose first dimensions are divided over these axes, and whose others are not."""
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]
 
 
 def row_sharding(mesh: jax.sharding.Mesh, num_rows: int) -> jax.sharding.NamedSharding:
-    """Where an array lies whose first axis is that of rows."""
+    """Return the sharding of an array whose first dimension is rows."""
     return sharding_over(mesh, row_axes(mesh, num_rows) or None)
 
 
 def even_count(mesh: jax.sharding.Mesh, count: int, rows_of_each: int = 1) -> int:
-    """The smallest number from `count` on of which each has so many rows that all rows together can be divided."""
+    """Return the smallest number of items, at least `count`, whose rows together can be divided evenly.
+
+    Args:
+        mesh: Mesh that divides the rows.
+        count: Minimum number of items.
+        rows_of_each: Rows of an item.
+    """
     step = row_shards(mesh) // math.gcd(row_shards(mesh), rows_of_each)
     return -(-count // step) * step
 
 
 def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:
-    """Bring arrays of the host to the devices, their rows divided.
+    """Bring arrays of the host to the devices, with their rows divided.
 
-    Where the devices are those of several processes, each of these has all of the arrays, and places its own rows.
+    With several processes, each process has the whole arrays and places its own rows.
 
     Args:
-        mesh: Where to.
-        arrays: A tree of NumPy arrays whose first axis is that of rows; they need not be equally many.
+        mesh: Mesh of the devices.
+        arrays: A tree of NumPy arrays whose first dimension is rows. Their numbers of rows may differ.
 
     Returns:
-        The tree with arrays of JAX.
+        The tree with JAX arrays.
     """
 
     def place(array: np.ndarray) -> jax.Array:
@@ -119,10 +126,10 @@ def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:
 
 
 def fetch(arrays: Any) -> Any:
-    """Bring arrays from the devices to the host, to that of every process where they are on the devices of several.
+    """Bring arrays from the devices to the host, and to the host of every process if there are several.
 
     Args:
-        arrays: A tree of arrays of JAX.
+        arrays: A tree of JAX arrays.
 
     Returns:
         The tree with NumPy arrays.
@@ -144,14 +151,14 @@ def _copy_to_all(everywhere: jax.sharding.NamedSharding) -> Callable[[jax.Array]
 
 
 def divide(mesh: jax.sharding.Mesh | None, x: jax.Array, *axes: Axes, rows: tuple[str, ...] = ROWS) -> jax.Array:
-    """Say, in a compiled program, over which axes of the mesh the dimensions of an array of rows are divided.
+    """Constrain, in a compiled program, the mesh axes that divide the dimensions of an array of rows.
 
     Args:
-        mesh: None, or of one device: nothing is said.
-        x: Its first dimension is that of rows.
-        axes: Of the dimensions after the first; one that does not divide its dimension evenly is left out, and so are
-            those not named: each device has the whole of these dimensions.
-        rows: What of `ROWS` its rows are divided over.
+        mesh: Mesh; None or one device for no constraint.
+        x: Array whose first dimension is rows.
+        axes: Axes of the dimensions after the first. An axis that does not divide its dimension evenly is left out. A
+            dimension without an axis is not divided.
+        rows: The axes among `ROWS` that may divide the rows.
     """
     if mesh is None or mesh.size == 1:
         return x

@@ -1,4 +1,4 @@
-"""A Hugging Face directory on disk → the policy on a mesh, and its reference."""
+"""The policy, loaded from a Hugging Face directory onto a mesh, and its reference policy."""
 
 from pathlib import Path
 from typing import cast
@@ -21,13 +21,13 @@ from agent_tunix.policy.network.projection import Projection, Quantization
 
 
 def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int = 0) -> Decoder:
-    """The model of a directory, sharded over the mesh, with an adapter where one is asked for.
+    """Return the model of a directory, sharded over the mesh, with an adapter if `model.lora_rank` is above 0.
 
     Args:
         directory: A Hugging Face directory.
-        config: What is made of it.
-        mesh: Where it goes.
-        seed: Of the adapter's first weights.
+        config: Types, quantisation, adapter and rematerialisation.
+        mesh: Mesh for the weights.
+        seed: Seed of the adapter's initial weights.
 
     Raises:
         ModelError: The architecture or a feature of it is not supported, or a file is damaged.
@@ -42,7 +42,7 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, s
             code="wrong_model_family",
         )
     dtype = compute_dtype(config.dtype)
-    # Small updates are lost on weights in bfloat16: what trains is stored in float32, whatever computes.
+    # Small updates would be lost on weights in bfloat16, so trained weights are float32 with any compute type.
     param_dtype = dtype if config.lora_rank > 0 else jnp.dtype("float32")
     quantization = cast("Quantization | None", config.quantization)
     model = load_decoder(directory, architecture, mesh, dtype, param_dtype, quantization)
@@ -60,18 +60,18 @@ def load_decoder(
     param_dtype: jnp.dtype,
     quantization: Quantization | None = None,
 ) -> Decoder:
-    """The decoder with the weights of a directory.
+    """Return the decoder with the weights of a directory.
 
     Args:
-        directory: Holds *.safetensors of this architecture.
-        architecture: What `config.json` describes.
-        mesh: Where the weights go.
-        dtype: What it computes in.
-        param_dtype: What its weights are kept in.
-        quantization: What the projections of its layers are kept in instead.
+        directory: Directory with *.safetensors of this architecture.
+        architecture: The architecture from `config.json`.
+        mesh: Mesh for the weights.
+        dtype: Type of the computation.
+        param_dtype: Type of the weights.
+        quantization: Quantisation of the layers' projections; None to store them in `param_dtype` too.
     """
     located = locate_tensors(directory, architecture)
-    # As shapes first, so that no weight exists twice. Shardings are noted, not applied: there is nothing to divide yet.
+    # Shapes come first, so that no weight exists twice. They record the shardings, and nothing can be divided yet.
     with nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
         shapes = nnx.eval_shape(
             lambda: Decoder(
@@ -87,37 +87,37 @@ def load_decoder(
 
 
 def copy_reference(policy: nnx.Module) -> nnx.Module:
-    """The reference policy: what the policy is now.
+    """Return a copy of the policy, to serve as the reference policy.
 
-    Frozen weights are shared with the policy and weights that train are copied, so with an adapter there is no second
-    copy of the base.
+    Frozen weights are shared with the policy, and weights that train are copied. With an adapter there is therefore no
+    second copy of the base.
     """
     graphdef, state = nnx.split(policy)
     wrt = nnx.LoRAParam if has_adapter(policy) else nnx.Param
     trained, frozen = nnx.split_state(state, wrt, ...)
-    # A copy by the runtime, which needs no program compiled for each shape.
+    # The runtime copies without a compiled program for each shape.
     shardings = jax.tree.map(lambda weight: weight.sharding, trained)
     return nnx.merge(graphdef, jax.device_put(trained, shardings, may_alias=False), frozen)
 
 
 def has_adapter(model: nnx.Module) -> bool:
-    """Whether the model carries LoRA weights."""
+    """Return True if the model has LoRA weights."""
     return bool(jax.tree.leaves(nnx.state(model, nnx.LoRAParam)))
 
 
 def count_parameters(model: nnx.Module) -> tuple[int, int]:
-    """How many weights there are, and how many of them train."""
+    """Return the number of weights and the number of those that train."""
     adapter = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(nnx.state(model, nnx.LoRAParam)))
     total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
     for _, module in nnx.iter_modules(model):
         if isinstance(module, Projection) and module.quantization is not None:
-            # Its codes may hold two weights a byte.
+            # A code may hold two weights in a byte.
             total += module.in_features * module.out_features - int(np.prod(module.kernel.shape))
     return total, adapter or total
 
 
 def compute_dtype(name: str) -> jnp.dtype:
-    """The type that `model.dtype` names."""
+    """Return the type that `model.dtype` names."""
     if name == "auto":
         name = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     return jnp.dtype(name)

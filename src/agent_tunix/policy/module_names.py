@@ -1,25 +1,26 @@
-"""Names of the parts of a decoder, and the pattern that says which of them get an adapter; loads no JAX."""
+"""Names of a decoder's modules, and the pattern that selects those with an adapter; loads no JAX."""
 
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-# Attention and MLP of every family.
+# The projections of attention and MLP, in every family.
 DEFAULT_PATTERN = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
 
 
 def name_of(path: Iterable[Any]) -> str:
-    """The dotted name of a module, as a Hugging Face directory has it: `layers.0.self_attn.q_proj`."""
+    """Return the dotted name of a module, as in a Hugging Face directory: `layers.0.self_attn.q_proj`."""
     return ".".join(str(part) for part in path)
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a whole name matches; names with slashes, which Qwix and Tunix write, may be meant too."""
+    """Return True if the pattern matches the whole name, with dots or with slashes as in Qwix and Tunix."""
     return bool(re.fullmatch(pattern, name) or re.fullmatch(pattern, name.replace(".", "/")))
 
 
 def explain_no_match(pattern: str, projections: Sequence[str], others: Sequence[str]) -> str:
+    """Return an error message for a pattern that matches no projection, with a suggestion."""
     message = f"model.lora_module_path {pattern!r} matches no projection of the model"
     if others:
         message += f", only {abbreviate(others)}: a norm or an embedding multiplies by no matrix"
@@ -35,7 +36,7 @@ def explain_no_match(pattern: str, projections: Sequence[str], others: Sequence[
 
 
 def abbreviate(names: Iterable[str]) -> str:
-    """Names with layers and last parts drawn together: `layers.0-27.self_attn.{q_proj,k_proj}`."""
+    """Return names as text, with layers and last parts grouped: `layers.0-27.self_attn.{q_proj,k_proj}`."""
     numbers: dict[str, list[int]] = {}
     for name in names:
         found = re.search(r"(?<=\.)\d+(?=\.|$)", name)
@@ -51,7 +52,7 @@ def abbreviate(names: Iterable[str]) -> str:
 
 
 def _spans(numbers: Sequence[int]) -> Iterator[str]:
-    """0, 1, 2, 5 → 0-2, 5."""
+    """Yield ranges of consecutive numbers: 0, 1, 2, 5 → 0-2, 5."""
     first = last = numbers[0]
     for number in [*numbers[1:], None]:
         if number is not None and number == last + 1:

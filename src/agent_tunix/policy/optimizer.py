@@ -1,13 +1,16 @@
-"""The optimiser, in Optax: what is done to the gradient, by which rate, for which weights.
+"""The optimiser, in Optax.
 
-    frozen weights' gradients are dropped → clip by global norm → for each group of weights:
+    drop the gradients of frozen weights → clip by global norm → for each group of weights:
     direction (AdamW's, Lion's …) → + weight decay · weight → · -learning rate
 
 Weight decay is decoupled for every optimiser: it does not go through the direction, only through the learning rate.
-Departures: Adafactor (https://arxiv.org/abs/1804.04235) has its momentum, where there is one, before the learning
-rate, and by default a learning rate that is absolute, not relative to the size of the weights. Muon's updates are
-scaled to the size of AdamW's (https://arxiv.org/abs/2502.16982), so that one learning rate serves matrices and the
-rest.
+
+Departures:
+
+- Adafactor (https://arxiv.org/abs/1804.04235) applies momentum, if there is any, before the learning rate. By default
+  its learning rate is absolute, not relative to the size of the weights.
+- Muon's updates are scaled to the size of AdamW's (https://arxiv.org/abs/2502.16982), so that one learning rate serves
+  matrices and other weights.
 """
 
 import math
@@ -25,20 +28,20 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.policy.files.weight_paths import is_matrix, is_vector, list_weights, map_weights
 from agent_tunix.policy.model import has_adapter
 
-# Root mean square of AdamW's updates, to which Muon's are scaled.
+# Root mean square of AdamW's updates. Muon's updates are scaled to it.
 _ADAMW_RMS = 0.2
-# Adafactor's updates are scaled down to this root mean square; the paper's d.
+# Maximum root mean square of Adafactor's updates; the paper's d.
 _ADAFACTOR_CLIP = 1.0
 
 Labels = Callable[[Any], Any]
 
 
 def make_optimizer(config: OptimizerConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """The optimiser of a configuration.
+    """Return the optimiser of a configuration.
 
     Args:
-        config: One that passed `config.checks`.
-        schedule: Update → learning rate of the weights that no group has.
+        config: Configuration that passed `config.checks`.
+        schedule: Function from the update number to the learning rate of weights without a group.
     """
     config = filled(config)
     groups = parameter_groups(config)
@@ -55,7 +58,7 @@ def make_optimizer(config: OptimizerConfig, schedule: optax.Schedule) -> optax.G
 
 
 def make_labels(config: OptimizerConfig) -> Labels:
-    """A function of a tree of weights that gives the name of each one's group, `rest` where none has it."""
+    """Return a function from a tree of weights to the name of each weight's group, or `rest` for those without one."""
     groups = parameter_groups(config)
 
     def label(path: str, _: Any) -> str:
@@ -65,17 +68,17 @@ def make_labels(config: OptimizerConfig) -> Labels:
 
 
 def check_groups(config: OptimizerConfig, model: nnx.Module) -> dict[str, int]:
-    """Refuse groups of which a model has no weight.
+    """Refuse groups that match no weight of a model.
 
     Args:
-        config: Its `groups`.
+        config: Configuration with the groups.
         model: The policy.
 
     Returns:
-        How many weights (tensors) each group has.
+        The number of weights (tensors) in each group.
 
     Raises:
-        ConfigError: A group matches nothing, or only what groups before it have; or everything is frozen.
+        ConfigError: A group matches nothing, or only weights of earlier groups; or everything is frozen.
     """
     weights = nnx.state(model, nnx.LoRAParam if has_adapter(model) else nnx.Param)
     paths = list(list_weights(weights))
@@ -126,7 +129,7 @@ def _finish(
         return map_weights(lambda *weight: config.decay_vectors or not is_vector(*weight), weights)
 
     def rate(count: Any) -> Any:
-        # Once: XLA would take the cosine anew in the kernel of each weight.
+        # Without the barrier, XLA computes the cosine again in the kernel of each weight.
         return jax.lax.optimization_barrier(schedule(count))  # type: ignore[no-untyped-call]
 
     return optax.chain(direction, optax.add_decayed_weights(decay, mask=decays), optax.scale_by_learning_rate(rate))
@@ -141,7 +144,7 @@ def _lion(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def _sgd(config: OptimizerConfig) -> optax.GradientTransformation:
-    # Without momentum there is nothing to keep.
+    # Without momentum no state is needed.
     return optax.trace(config.momentum, nesterov=config.nesterov) if config.momentum else optax.identity()
 
 
@@ -176,9 +179,10 @@ _DIRECTIONS = {"adamw": _adam, "lion": _lion, "sgd": _sgd, "adafactor": _adafact
 
 
 def _plain(transformation: optax.GradientTransformation) -> optax.GradientTransformation:
-    """A transformation that sees arrays by path in place of Flax's variables.
+    """Wrap a transformation so that it sees a dict of arrays by path instead of Flax's variables.
 
-    Its state, which has not the shapes of the weights, would otherwise inherit how the weights are sharded.
+    Its state does not have the shapes of the weights. With variables, the state would inherit the sharding of the
+    weights.
     """
 
     def init(weights: Any) -> Any:
@@ -188,7 +192,7 @@ def _plain(transformation: optax.GradientTransformation) -> optax.GradientTransf
         plain = None if weights is None else list_weights(weights)
         by_path = list_weights(gradients)
         updates, state = transformation.update(by_path, state, plain)
-        # JAX sorts a dict's keys; the tree has an order of its own.
+        # JAX sorts a dict's keys, so the updates are put back in the order of the tree.
         return jax.tree.unflatten(jax.tree.structure(gradients), [updates[path] for path in by_path]), state
 
     return optax.GradientTransformation(init, update)

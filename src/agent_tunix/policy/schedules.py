@@ -1,13 +1,13 @@
 """Learning rates over the updates of a run.
 
-With N updates, of which the first W warm up, the rate at update u (from 0) is, as a share of the peak,
+With N updates, of which the first W warm up, the rate at update u (from 0), as a share of the peak, is
 
-- (u + 1) / W while u < W, so that the first update already learns and the last of the warm-up has the peak;
+- (u + 1) / W while u < W. The first update already learns, and the last update of the warm-up has the peak.
 - afterwards, with x = (u - W) / (N - W) and f = `final_ratio`:
   cosine f + (1 - f)(1 + cos πx) / 2; linear f + (1 - f)(1 - x); constant 1;
   inverse_sqrt √(w / (w + u - W)) with w = max(W, 1);
-- wsd: 1 until the last D = `decay_ratio` · N updates (the warm-up comes first where they meet), and in these, with
-  x = (u - (N - D)) / D, f + (1 - f) · shape(x), where shape is 1 - x, (1 + cos πx) / 2 or 1 - √x.
+- wsd: 1 until the last D = `decay_ratio` · N updates (fewer if the warm-up reaches into them). In these, with
+  x = (u - (N - D)) / D, it is f + (1 - f) · shape(x), where shape is 1 - x, (1 + cos πx) / 2 or 1 - √x.
 """
 
 import jax.numpy as jnp
@@ -21,13 +21,13 @@ from agent_tunix.errors import ConfigError
 def make_schedule(
     optimizer: OptimizerConfig, scheduler: SchedulerConfig, num_updates: int, updates_per_step: int = 1
 ) -> optax.Schedule:
-    """Warm-up from 0 to the peak, then what the scheduler makes of it.
+    """Return the schedule: a warm-up to the peak, then the shape that the scheduler selects.
 
     Args:
-        optimizer: Gives the peak and the warm-up.
-        scheduler: Gives the shape after the warm-up.
+        optimizer: Peak and warm-up.
+        scheduler: Shape after the warm-up.
         num_updates: Optimiser updates of the whole run, at least 1.
-        updates_per_step: Updates on each batch of prompts, in which `warmup_steps` counts.
+        updates_per_step: Updates on each batch of prompts. `warmup_steps` counts batches.
 
     Raises:
         ConfigError: The warm-up is as long as the run.
@@ -37,16 +37,16 @@ def make_schedule(
     decay = _after_warmup(filled(scheduler), peak, warmup, num_updates)
     if warmup == 0:
         return decay
-    # The first update already learns: the ramp is at 1/warmup there, not at 0.
+    # The ramp begins at peak / warmup, not at 0, so that the first update learns.
     ramp = optax.linear_schedule(peak / warmup, peak, warmup - 1) if warmup > 1 else optax.constant_schedule(peak)
     return optax.join_schedules([ramp, decay], [warmup])
 
 
 def count_warmup(optimizer: OptimizerConfig, num_updates: int, updates_per_step: int = 1) -> int:
-    """Updates of the warm-up, fewer than `num_updates`.
+    """Return the number of warm-up updates, which is below `num_updates`.
 
     Raises:
-        ConfigError: `warmup_steps` leaves no update after it.
+        ConfigError: `warmup_steps` leaves no update after the warm-up.
     """
     if optimizer.warmup_steps is None:
         return min(round(optimizer.warmup_ratio * num_updates), num_updates - 1)
@@ -80,11 +80,11 @@ def _after_warmup(scheduler: SchedulerConfig, peak: float, warmup: int, num_upda
 
 
 def _final_decay(scheduler: SchedulerConfig, peak: float, length: int) -> optax.Schedule:
-    """From the peak to its `final_ratio` over so many updates."""
+    """Return the decay from the peak to its `final_ratio` over `length` updates."""
     final = scheduler.final_ratio or 0.0
     if scheduler.decay_shape == "cosine":
         return optax.cosine_decay_schedule(peak, length, alpha=final)
     if scheduler.decay_shape == "sqrt":
-        # Joined schedules are evaluated outside their own part too, where the count is below 0.
+        # Joined schedules are also evaluated outside their own part, with a count below 0.
         return lambda count: peak * (final + (1 - final) * (1 - jnp.sqrt(jnp.clip(count / length, 0.0, 1.0))))
     return optax.linear_schedule(peak, peak * final, length)

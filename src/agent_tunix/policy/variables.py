@@ -1,8 +1,8 @@
-"""The arrays of a module, read and replaced without walking through it.
+"""The arrays of a module, read and replaced without walking the module.
 
-`nnx.split` and `nnx.update` visit every node of a module and of its optimiser, which takes longer than to start what is
-compiled for a small model: milliseconds in which the device has nothing to do. A module whose graph stays as it is can
-be walked once.
+`nnx.split` and `nnx.update` visit every node of a module and its optimiser. For a small model that takes longer than
+launching the compiled program: milliseconds in which the device is idle. A module whose graph does not change needs to
+be walked only once.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from flax import nnx
 
 
 class Variables:
-    """The variables of a module that a filter takes.
+    """The variables of a module that a filter selects.
 
     Args:
-        module: Its graph must stay as it is; what its variables hold may change.
-        filter: Which of them; by default all.
+        module: Module whose graph does not change. The values of its variables may change.
+        filter: Filter of the variables; by default all.
     """
 
     def __init__(self, module: nnx.Pytree, filter: Any = ...) -> None:
@@ -26,24 +26,25 @@ class Variables:
         self._variables = _variables(state)
 
     def read(self) -> list[Any]:
-        """What each of them holds, in the order of the module's state.
+        """Return the values of the variables, in the order of the module's state.
 
-        An array, or a tree of arrays: what an optimiser leaves alone has one without any.
+        A value is an array or a tree of arrays. The state of an optimiser for untouched weights is a tree without
+        arrays.
         """
         return [variable.get_raw_value() for variable in self._variables]
 
     def write(self, held: Sequence[Any]) -> None:
-        """Let them hold something else, in the same order."""
+        """Set the values of the variables, in the same order."""
         for variable, value in zip(self._variables, held, strict=True):
             variable.set_raw_value(value)
 
     def state(self, held: Sequence[Any]) -> Any:
-        """What `read` gave as the state that `nnx.merge` takes."""
+        """Return values from `read` as a state that `nnx.merge` accepts."""
         return jax.tree.unflatten(self._structure, jax.tree.leaves(held))
 
 
 def held_by(state: Any) -> list[Any]:
-    """What `write` takes, of a module's state."""
+    """Return the values in a module's state, as `write` takes them."""
     return [variable.get_raw_value() for variable in _variables(state)]
 
 
@@ -52,10 +53,10 @@ def _variables(state: Any) -> list[Any]:
 
 
 class Parts:
-    """A module as `nnx.split` divides it, its graph walked once.
+    """A module as `nnx.split` divides it, with its graph walked only once.
 
     Args:
-        module: Its graph must stay as it is; what its variables hold may change.
+        module: Module whose graph does not change. The values of its variables may change.
     """
 
     def __init__(self, module: nnx.Module) -> None:
@@ -64,5 +65,5 @@ class Parts:
         self._variables = Variables(module)
 
     def split(self) -> tuple[Any, Any]:
-        """The graph, and the state as it is now."""
+        """Return the graph and the current state."""
         return self._graph, self._variables.state(self._variables.read())

@@ -1,1 +1,1 @@
-"""Logits → tokens → completions."""
+"""Sampling of completions from a policy."""

@@ -1,8 +1,9 @@
-"""Rows that have ended leave the batch: where the others go; `planning/cache_plan.py` says into which stages.
+"""Compaction of the batch: rows that have ended leave, and the others move to fewer places.
 
-A decode loop runs in stages of ever fewer places. A stage has slots, each with the prefix of one prompt and the same
-number of places for its completions, since rows attend to a prefix that they share (`policy/network/attention.py`).
-When the rows that go on fit into the next stage they are gathered there: a prompt takes as many slots as its rows need.
+A decode loop runs in stages with fewer and fewer places; `planning/cache_plan.py` chooses the stages. A stage has
+slots. Each slot has the prefix of one prompt and the same number of places for its completions, because rows attend to
+a prefix that they share (`policy/network/attention.py`). When the remaining rows fit into the next stage, they are
+gathered there. A prompt takes as many slots as its rows need.
 
 Axes: B prompts, G completions of each, n places of a stage.
 """
@@ -16,7 +17,7 @@ from agent_tunix.planning.cache_plan import Stage
 
 
 def fits(live_BG: Bool[Array, "B G"], stage: Stage) -> Bool[Array, ""]:
-    """Whether a stage has places for the rows that go on."""
+    """Return True if a stage has places for the live rows."""
     return _slots_needed(live_BG, stage).sum() <= stage.slots
 
 
@@ -25,12 +26,12 @@ def _slots_needed(live_BG: Bool[Array, "B G"], stage: Stage) -> Int[Array, " B"]
 
 
 class Arrangement(NamedTuple):
-    """Which row is where.
+    """The places of the rows.
 
     Attributes:
-        row: Row of the batch at each place; B × G where there is none.
-        place: Place of each row; n where it has none.
-        prompt: Prompt of each slot; any where no row needs it.
+        row: Row of the batch at each place; B × G at a place without a row.
+        place: Place of each row; n for a row without a place.
+        prompt: Prompt of each slot; arbitrary for a slot without rows.
     """
 
     row: Int[Array, " n"]
@@ -39,14 +40,14 @@ class Arrangement(NamedTuple):
 
 
 def arrange(live_BG: Bool[Array, "B G"], stage: Stage) -> Arrangement:
-    """Places for the rows that go on, in the order of the batch; they must fit."""
+    """Assign places to the live rows, in the order of the batch. The rows must fit."""
     B, G = live_BG.shape
     needed_B = _slots_needed(live_BG, stage)
     first_slot_B = jnp.cumsum(needed_B) - needed_B
     rank_BG = jnp.cumsum(live_BG, axis=1, dtype=jnp.int32) - 1
-    # The places of a prompt's slots follow one another, and so do its rows.
+    # A prompt's slots are adjacent, so its rows take consecutive places.
     place = jnp.where(live_BG, first_slot_B[:, None] * stage.places + rank_BG, stage.size).reshape(-1)
-    # Found by comparing all with all: a scatter is a loop on a CPU.
+    # Comparing all pairs is faster than a scatter, which is a loop on a CPU.
     row = jnp.where(place == jnp.arange(stage.size)[:, None], jnp.arange(B * G), B * G).min(axis=1)
-    # Rows of a slot have one prompt, and the first place of a slot is taken if any is.
+    # All rows of a slot have one prompt, and a slot with any row has one at its first place.
     return Arrangement(row, place, jnp.minimum(row[:: stage.places] // G, B - 1))

@@ -1,11 +1,11 @@
-"""The compiled loop of the sampler: prefill, then one token of every row at a time until all have ended.
+"""The compiled loop of the sampler: prefill, then one token of every row at a time until all rows have ended.
 
-Rows that have ended leave the batch in a few steps (`compaction.py`). They could instead make room for rows that wait
-(continuous batching), which pays for a server, whose rows never end: here every row of a step is known at the start.
-With a cost of a + b·n for a decode step of n rows, compaction takes about a·T + b·(tokens sampled). A batch of S < N
-places that is refilled samples the same tokens in at least (tokens sampled) / S steps and then drains, so that b counts
-the same and a more often; keys and values of its rows lie at different slots, each written by a scatter, and its
-prompts are read in pieces. It would spare memory alone; a smaller `training.batch_size` does too.
+Rows that have ended leave the batch at a few points of the loop (`compaction.py`). The alternative is continuous
+batching, in which waiting rows take their places. That pays for a server, where new rows keep arriving, but here every
+row of a step is known at the start. If a decode step of n rows costs a + b·n, compaction costs about a·T + b·(tokens
+sampled). A batch of S < N places that is refilled needs at least (tokens sampled) / S steps and then drains. It pays b
+equally often and a more often. In addition, the keys and values of its rows lie at different slots, each written by a
+scatter, and its prompts are read in pieces. It would save only memory, which a smaller `training.batch_size` does too.
 
 Axes: B prompts, G completions of each, N = B G rows, n places of a stage, P slots of a prompt, T of a completion, V
 words.
@@ -26,13 +26,13 @@ from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
 
 
 class Sampled(NamedTuple):
-    """What has been sampled.
+    """The tokens sampled so far.
 
     Attributes:
-        tokens: Ids, padding after the end.
-        logps: Log-probability of each token, 0 at padding.
+        tokens: Ids, padded after the end.
+        logps: Log-probability of each token; 0 at padding.
         lengths: Tokens of each row, the end-of-sequence token included.
-        done: Whether the row has ended by itself.
+        done: True if the row has ended with an end-of-sequence token.
     """
 
     tokens: Int[Array, "n T"]
@@ -64,29 +64,30 @@ def generate(
     """Sample completions of N rows.
 
     Args:
-        graphdef: Of the decoder.
-        state: Its weights.
+        graphdef: Graph of the decoder.
+        state: Weights of the decoder.
         prompt_BP: Ids, padded on the left.
         length_B: Tokens of each prompt.
-        key: Of the call; not read when greedy.
+        key: PRNG key of the call; not read if sampling is greedy.
         num_generations: G.
-        stages: As `planning/cache_plan.py` has them; they change the work and not what is sampled.
+        stages: Stages from `planning/cache_plan.py`. They change the amount of work, not the samples.
         sampling: How tokens are chosen.
-        pad_id: Stands where there is no token, and is never sampled.
-        eos_ids: End a row.
+        pad_id: Padding id. It is never sampled, unless it is also an end-of-sequence id.
+        eos_ids: Ids that end a row.
     """
     model: Any = nnx.merge(graphdef, state)
     B, _ = prompt_BP.shape
     G, T = num_generations, sampling.max_new_tokens
     N = B * G
-    # Padding and end-of-sequence are one id in some tokenizers; then it must stay possible to end.
+    # In some tokenizers padding and end-of-sequence share an id. A row must still be able to end.
     forbidden = None if pad_id in eos_ids else pad_id
     eos = jnp.array(eos_ids)
-    # At once, though few may be needed: each stage would have a program of its own to draw them, at every token anew.
+    # Drawn in advance for all tokens, because otherwise every stage would compile its own drawing code and run it at
+    # every token.
     noise_TN2 = None if sampling.greedy else jax.vmap(lambda t: uniforms(key, t, N))(jnp.arange(T))
 
     def sample(t: Any, logits_nV: jax.Array, row_n: jax.Array, sampled: Sampled) -> tuple[jax.Array, Sampled]:
-        """Token t of each row."""
+        """Sample token t of each row."""
         noise_n2 = None if noise_TN2 is None else noise_TN2[t].at[row_n].get(mode="clip")
         token_n, logp_n = choose(logits_nV, noise_n2, sampling, forbidden)
         token_n = jnp.where(sampled.done, pad_id, token_n).astype(jnp.int32)
@@ -104,7 +105,7 @@ def generate(
         return ~done_n.at[arrangement.place].get(mode="fill", fill_value=True).reshape(B, G)
 
     def run(carry: _Carry, prefix: Prefix, arrangement: Arrangement | None, number: int) -> _Carry:
-        """The loop of a stage, until all have ended, a smaller one has place for the rest, or the cache is full."""
+        """Run the loop of a stage until all rows have ended, a smaller stage fits the rest, or the cache is full."""
         length = stages[number].length
         smaller = next((stage for stage in stages[number + 1 :] if stage.size < stages[number].size), None)
         row_n = jnp.arange(N) if arrangement is None else arrangement.row
@@ -112,7 +113,7 @@ def generate(
 
         def body(carry: _Carry) -> _Carry:
             t, token_n, cache, sampled = carry
-            # Slots up to this token's are filled in every row that goes on; what others attend to does not matter.
+            # Every live row has filled the slots up to this token's. The results of ended rows are not used.
             filled_S = jnp.arange(length) <= t
             logits_n1V, cache = model(
                 token_n[:, None], (start_n + t)[:, None], cache, filled_S[None, None], prefix=prefix
@@ -153,7 +154,7 @@ def generate(
 
 
 def _move(carry: _Carry, before: Arrangement | None, after: Arrangement) -> _Carry:
-    """Every row to its next place; a place without a row holds one that has ended."""
+    """Move every row to its next place. A place without a row holds a copy of another row, marked as ended."""
     source_n = after.row if before is None else before.place.at[after.row].get(mode="clip")
     taken: _Carry = jax.tree.map(lambda x: x if x.ndim == 0 else x.at[source_n].get(mode="clip"), carry)
     has_row = after.row < after.place.shape[0]
@@ -161,7 +162,7 @@ def _move(carry: _Carry, before: Arrangement | None, after: Arrangement) -> _Car
 
 
 def _collect(found: Sampled, sampled: Sampled, arrangement: Arrangement) -> Sampled:
-    """Rows of a stage put back into those of the batch."""
+    """Write the rows of a stage back to their rows of the batch."""
     place_N = arrangement.place
     here_N = place_N < arrangement.row.shape[0]
 

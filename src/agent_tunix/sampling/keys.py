@@ -1,4 +1,4 @@
-"""PRNG keys from a seed, what they are for, and the numbers of that."""
+"""PRNG keys, derived from a seed, a use and numbers."""
 
 import enum
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Use(enum.IntEnum):
-    """What a key is for: no two uses have a key in common."""
+    """The uses of keys. No two uses have a key in common."""
 
     TRAINING = 0
     EVALUATION = 1
@@ -17,15 +17,15 @@ class Use(enum.IntEnum):
 
 
 def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
-    """The key of a seed, a use and some numbers: equal ones give equal keys, and any others unrelated ones.
+    """Return the key of a seed, a use and some numbers. Equal arguments give equal keys, others unrelated ones.
 
-    NumPy's `SeedSequence` derives it, on the host: JAX's own `fold_in` would be a program for each count of numbers,
-    and to be compiled before anything is sampled.
+    NumPy's `SeedSequence` derives the key on the host. JAX's own `fold_in` would need a compiled program for each count
+    of numbers before anything is sampled.
 
     Args:
-        seed: The run's, from 0 to 2³² - 1.
-        use: What the key is for.
-        numbers: Of what it is for, each from 0 to 2³² - 1.
+        seed: Seed of the run, from 0 to 2³² - 1.
+        use: Use of the key.
+        numbers: Numbers that identify the key within its use, such as the step; each from 0 to 2³² - 1.
     """
     words: Any = np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)
     key: jax.Array = jax.random.wrap_key_data(words, impl="threefry2x32")

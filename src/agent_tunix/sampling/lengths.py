@@ -1,7 +1,7 @@
-"""The few lengths that arrays are cut to, so that few programs serve all lengths."""
+"""Lengths that arrays are rounded up to, so that few compiled programs serve all lengths."""
 
 _NUM_BUCKETS = 4
-# Fewer slots cost less to compute than another program takes to compile.
+# Computing up to so many unused slots costs less than compiling another program.
 _SMALLEST_BUCKET = 32
 
 

@@ -31,19 +31,19 @@ _STATICS = ("num_generations", "stages", "sampling", "pad_id", "eos_ids")
 
 @dataclass(frozen=True)
 class Completions:
-    """What was sampled, as NumPy arrays of N = B × G rows, the completions of a prompt side by side.
+    """Sampled completions as NumPy arrays of N = B × G rows, the completions of a prompt side by side.
 
     Attributes:
         prompt_tokens: [N, P], padded on the left.
-        prompt_lengths: [N], tokens of each prompt. Which slots are padding follows from it alone, since the padding id
-            may stand in a prompt: where a tokenizer has none of its own, it is the end-of-sequence id.
+        prompt_lengths: [N], tokens of each prompt. Only these tell which slots are padding, because the padding id may
+            occur in a prompt: if a tokenizer has no padding id of its own, it is the end-of-sequence id.
         tokens: [N, T], padded on the right, the end-of-sequence token included.
         lengths: [N], tokens that count.
-        ended: [N], whether the row ended by itself.
+        ended: [N], True if the row ended with an end-of-sequence token.
         texts: N texts without special tokens.
         logps: [N, T] float32, the log-probability of each token under the model that sampled it, 0 at padding. The
-            distribution is that of the training loss: the model's at the sampling temperature, over all words, before
-            top-k and top-p; at temperature 1 where sampling is greedy.
+            training loss uses the same distribution: the model's at the sampling temperature, over all words, before
+            top-k and top-p; at temperature 1 if sampling is greedy.
     """
 
     prompt_tokens: np.ndarray
@@ -62,11 +62,11 @@ class Completions:
 
 
 def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int]]) -> Completions:
-    """Some completions of several samplings, all of the same P and T.
+    """Select completions from several samplings with equal P and T.
 
     Args:
         parts: The samplings.
-        rows: (which of them, which of its rows), in the order wanted.
+        rows: Pairs (index of the sampling, row in it), in the order wanted.
     """
 
     def take(name: str) -> np.ndarray:
@@ -84,7 +84,7 @@ def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int
 
 
 class Sampler:
-    """Samples from a policy. It shares the policy's weights, so it always samples from their current values.
+    """Sampler of a policy. It shares the policy's weights, so it always samples from their current values.
 
     Args:
         policy: Decoder to sample from.

@@ -1,4 +1,4 @@
-"""Completions as rewards see them."""
+"""Completions in the form that rewards take."""
 
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.rewards import Sample

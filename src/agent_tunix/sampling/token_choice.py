@@ -1,12 +1,12 @@
-"""From logits to a token: greedy, temperature, top-k, top-p and min-p.
+"""The choice of a token from logits: greedy, temperature, top-k, top-p and min-p.
 
-A token is drawn by inverting the distribution function, from two uniform numbers: the first chooses a run of about
-√V words by its mass, the second a word of the run. Noise for every word (the Gumbel trick of
-`jax.random.categorical`) costs V random numbers a token, on a CPU more than the rest of a decode step of a small model;
-and two steps lose no word to the rounding of a sum over a large vocabulary.
+A token is drawn by inverting the distribution function, with two uniform random numbers: the first chooses a run of
+about √V words by its mass, the second a word of the run. Noise for every word (the Gumbel trick of
+`jax.random.categorical`) needs V random numbers per token, which on a CPU costs more than the rest of a decode step of
+a small model. With two levels, no word is lost to rounding in a sum over a large vocabulary.
 
-What is kept is found by bisection on the weight of a word, never by sorting: 31 sums over the vocabulary, where a sort
-of 32,000 words takes twenty times as long on a CPU.
+The words to keep are found by bisection on the weight of a word, without sorting. The bisection needs 31 sums over the
+vocabulary; sorting 32,000 words takes twenty times as long on a CPU.
 
 Axes: N rows, V words.
 """
@@ -20,23 +20,23 @@ from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.config.schema import GenerationConfig
 
-# The bits of 1.0: as integers, floats that are not negative have the order that they have as numbers.
+# The bits of 1.0. Non-negative floats have the same order as their bits read as integers.
 _ONE = 0x3F800000
 _NUM_BISECTIONS = 31
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are chosen: temperature first, then top-k, top-p of what that leaves, and min-p.
+    """Parameters of the choice of tokens. They apply in this order: temperature, top-k, top-p of the rest, min-p.
 
     Attributes:
         max_new_tokens: T.
-        temperature: Above 0; ignored when greedy.
-        top_k: Only the k likeliest tokens, and those as likely as the last of them; None for all.
-        top_p: The smallest set of tokens with this probability, and those as likely as the last; 1 for all.
-        greedy: Always the likeliest token.
-        min_p: Only tokens at least this many times as likely as the likeliest (https://arxiv.org/abs/2407.01082); 0 for
-            all.
+        temperature: Above 0; ignored if greedy.
+        top_k: Keep only the k likeliest tokens, and those as likely as the last of them; None keeps all.
+        top_p: Keep the smallest set of tokens with this probability, and those as likely as the last; 1 keeps all.
+        greedy: Always choose the likeliest token.
+        min_p: Keep only tokens at least this many times as likely as the likeliest (https://arxiv.org/abs/2407.01082);
+            0 keeps all.
     """
 
     max_new_tokens: int
@@ -59,9 +59,10 @@ class SamplingParams:
 
 
 def uniforms(key: jax.Array, position: Int[Array, ""] | int, num_rows: int) -> Float[Array, "N 2"]:
-    """The randomness of one position, in [0, 1): of a row they depend on the key, the position and its number alone.
+    """Return the random numbers of one position, in [0, 1).
 
-    Neither on how many rows there are, nor on which of them still go on, nor on the mesh.
+    The numbers of a row depend only on the key, the position and the row's number. They do not depend on the number of
+    rows, on which of them have ended, or on the mesh.
     """
     return jax.random.uniform(jax.random.fold_in(key, position), (num_rows, 2), jnp.float32)
 
@@ -72,17 +73,17 @@ def choose(
     sampling: SamplingParams,
     forbidden: int | None,
 ) -> tuple[Int[Array, " N"], Float[Array, " N"]]:
-    """A token of each row, and its log-probability.
+    """Choose a token of each row, and compute its log-probability.
 
     Args:
-        logits_NV: Of the model.
-        uniforms_N2: In [0, 1); None when greedy.
-        sampling: How.
-        forbidden: A token that is never chosen.
+        logits_NV: Logits of the model.
+        uniforms_N2: Random numbers in [0, 1); None if greedy.
+        sampling: How tokens are chosen.
+        forbidden: Token that is never chosen; None allows all.
 
     Returns:
-        Tokens; and log-probabilities at the sampling temperature (1 when greedy) over all words, the forbidden one
-        included, before anything is left out: those of the training loss.
+        The tokens, and their log-probabilities at the sampling temperature (1 if greedy) over all words, the forbidden
+        one included, before top-k, top-p and min-p. The training loss uses the same distribution.
     """
     logits_NV = logits_NV.astype(jnp.float32) / (1.0 if sampling.greedy else sampling.temperature)
     allowed_NV = logits_NV
@@ -103,19 +104,19 @@ def choose(
 
 
 def keep(weights_NV: Float[Array, "N V"], top_k: int | None, top_p: float, min_p: float) -> Float[Array, "N V"]:
-    """Weights with 0 in the place of what top-k, top-p and min-p leave out; the likeliest word always stays.
+    """Set the weights of the words that top-k, top-p and min-p leave out to 0. The likeliest word always stays.
 
     Args:
-        weights_NV: In proportion to probabilities; the largest of a row is 1.
-        top_k: At least 1; None for all.
+        weights_NV: Weights in proportion to probabilities. The largest of a row is 1.
+        top_k: At least 1; None keeps all.
         top_p: Above 0.
         min_p: Below 1.
     """
     if top_k is not None and top_k < weights_NV.shape[-1]:
-        # A word stays where fewer than k are likelier.
+        # A word stays if fewer than k words are likelier.
         weights_NV = _keep_while(weights_NV, lambda above_NV: above_NV.sum(axis=-1) < top_k)
     if top_p < 1.0:
-        # A word stays where those that are likelier have less than top_p.
+        # A word stays if the likelier words together have less than top_p.
         enough_N = top_p * weights_NV.sum(axis=-1)
         kept_NV = weights_NV
         weights_NV = _keep_while(kept_NV, lambda above_NV: jnp.where(above_NV, kept_NV, 0.0).sum(axis=-1) < enough_N)
@@ -127,7 +128,13 @@ def keep(weights_NV: Float[Array, "N V"], top_k: int | None, top_p: float, min_p
 def _keep_while(
     weights_NV: Float[Array, "N V"], stays: Callable[[Bool[Array, "N V"]], Bool[Array, " N"]]
 ) -> Float[Array, "N V"]:
-    """Weights from the smallest on of which `stays` holds, told which words are likelier; it holds of all above."""
+    """Set the weights below a threshold to 0, the lowest at which `stays` holds.
+
+    Args:
+        weights_NV: Weights, at most 1.
+        stays: Takes a mask of the words above a threshold; returns True for the rows in which words at the threshold
+            stay. It must hold for all higher thresholds too.
+    """
     order_NV = jax.lax.bitcast_convert_type(weights_NV, jnp.int32)
 
     def halve(_: jax.Array, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -143,25 +150,26 @@ def _keep_while(
 
 
 def pick(weights_NV: Float[Array, "N V"], uniforms_N2: Float[Array, "N 2"]) -> Int[Array, " N"]:
-    """A word of each row with a probability in proportion to its weight; never one of weight 0."""
+    """Pick a word of each row with probability in proportion to its weight; never a word of weight 0."""
     N, V = weights_NV.shape
     width = 1 << ((V - 1).bit_length() + 1) // 2
     runs_NCW = jnp.pad(weights_NV, ((0, 0), (0, -V % width))).reshape(N, -1, width)
     run_N = _invert(runs_NCW.sum(axis=-1), uniforms_N2[:, 0])
     word_N = _invert(jnp.take_along_axis(runs_NCW, run_N[:, None, None], axis=1)[:, 0], uniforms_N2[:, 1])
-    # Weights that are not numbers choose nothing; what comes of them must at least be a word.
+    # With NaN weights no word is found; the result must still be a valid index.
     return jnp.minimum(run_N * width + word_N, V - 1)
 
 
 def _invert(masses_NC: Float[Array, "N C"], uniform_N: Float[Array, " N"]) -> Int[Array, " N"]:
-    """The first index up to which there is more than that share of the mass."""
+    """Return the first index whose cumulative mass exceeds the given share of the total."""
     upper_CC = jnp.triu(jnp.ones((masses_NC.shape[-1],) * 2, masses_NC.dtype))
-    # A product, as a scan takes many small steps; rounding may make it fall where nothing is added.
+    # A matrix product, because a scan takes many small steps. Its rounding may decrease the sum at an index of mass 0,
+    # so such indices are excluded.
     sums_NC = jnp.where(masses_NC > 0, jnp.dot(masses_NC, upper_CC, precision=jax.lax.Precision.HIGHEST), 0.0)
     return _first(sums_NC > uniform_N[:, None] * sums_NC.max(axis=-1, keepdims=True))
 
 
 def _first(found_NC: Bool[Array, "N C"]) -> Int[Array, " N"]:
-    """The first index of which it is true; `jnp.argmax` takes much longer on a CPU."""
+    """Return the first index that is True, or the last index if none is. `jnp.argmax` is much slower on a CPU."""
     C = found_NC.shape[-1]
     return jnp.where(found_NC, jnp.arange(C, dtype=jnp.int32), C - 1).min(axis=-1)

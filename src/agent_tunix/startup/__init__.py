@@ -1,1 +1,1 @@
-"""What a program does before and while it starts: JAX settings, the compilation cache, timings."""
+"""Preparation of a process: JAX settings, compilation cache, garbage collection, timings."""

@@ -1,7 +1,7 @@
-"""What JAX is told before it is imported: which devices to use, and where to keep compiled programs.
+"""Settings that JAX reads when it is imported: devices, XLA flags and the directory of compiled programs.
 
-Importing this loads no JAX; `prepare` must be called before anything does, as `require` does. A variable that the user
-has set stays.
+This module does not import JAX. Call `prepare` before anything imports JAX, and `require` afterwards. Environment
+variables that the user has set keep their values.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.startup.program_cache import prepare_cache
 
-# Of the mappings of memory that a process may have.
+# Share of the memory mappings that a process may have, above which compiled programs are forgotten.
 _MANY = 0.25
 _PLATFORMS = {"gpu": "cuda"}
-# XLA removes, on CPU alone, the barriers with which JAX keeps a backward pass from reusing what it was told to compute
-# again: remat would then take more memory, not less, and quantised weights would lie dequantised for a whole pass.
+# JAX uses barriers to make a backward pass recompute values instead of reusing them. On CPU only, XLA removes these
+# barriers. Remat would then need more memory instead of less, and quantised weights would stay dequantised for a pass.
 _KEEP_BARRIERS = "--xla_disable_hlo_passes=cse_barrier_expander"
-# On a CPU a third of the time in which XLA compiles goes into what makes a step 3 % faster at most.
+# On a CPU these optimisations take a third of XLA's compile time and make a step at most 3 % faster.
 _COMPILE_LESS = (
     "--xla_backend_extra_options=xla_cpu_disable_loop_unrolling,xla_cpu_disable_tiled_emitter",
     "--xla_backend_optimization_level=1",
@@ -46,14 +46,14 @@ def prepare(distributed: DistributedConfig) -> None:
 
 
 def require(distributed: DistributedConfig) -> None:
-    """Import JAX and find its devices, and let only that of Tunix be imported which is used.
+    """Import JAX, find its devices, and forget the programs of earlier runs if there are many.
 
     Raises:
-        ConfigError: There is none of the platform asked for.
+        ConfigError: The platform asked for has no device.
     """
     import jax
 
-    logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of each platform that is not there
+    logging.getLogger("jax").setLevel(logging.WARNING)  # at INFO, JAX logs each platform that is missing
     try:
         jax.devices()
     except RuntimeError as error:
@@ -66,16 +66,16 @@ def require(distributed: DistributedConfig) -> None:
 
 
 def make_room_for_programs() -> bool:
-    """Have JAX forget the programs of earlier runs in this process, where they are many; whether it did.
+    """Clear JAX's caches if compiled programs take many memory mappings; return True if they were cleared.
 
-    A program for a CPU takes some ten mappings of memory for as long as JAX remembers it, and one for which no more
-    can be had ends the process with a segmentation fault. Linux lets a process have 65,530 unless told otherwise.
+    A program compiled for a CPU takes about ten memory mappings for as long as JAX keeps it. A process that runs out of
+    mappings ends with a segmentation fault. Linux allows 65,530 by default.
     """
     try:
         limit = int(Path("/proc/sys/vm/max_map_count").read_text())
         with open("/proc/self/maps", "rb") as file:
             taken = sum(1 for _ in file)
-    except (OSError, ValueError):  # another system
+    except (OSError, ValueError):  # not Linux
         return False
     if taken < limit * _MANY:
         return False
@@ -87,12 +87,12 @@ def make_room_for_programs() -> bool:
 
 
 class Compilations(Closing):
-    """Counts, from the moment it is made, the programs that JAX compiles, and those that it finds in its cache.
+    """Counters of the programs that JAX compiles or reads from its cache, starting at construction.
 
     Attributes:
-        count: Programs made ready, one way or the other.
-        from_cache: Those of them that were in the cache.
-        seconds: What making them ready took in all threads, without tracing.
+        count: Programs made ready, compiled or read from the cache.
+        from_cache: Programs read from the cache.
+        seconds: Time to make the programs ready, summed over all threads, without tracing.
     """
 
     def __init__(self) -> None:
@@ -104,16 +104,16 @@ class Compilations(Closing):
         jax.monitoring.register_event_listener(self._happened)
 
     def close(self) -> None:
-        """Count no more; another call does nothing."""
+        """Stop counting. A second call does nothing."""
         import jax
 
-        # Tunix's metrics logger, as it closes, takes away every listener that there is.
+        # Tunix's metrics logger unregisters all listeners when it closes, so these may be gone.
         with contextlib.suppress(AssertionError):
             jax.monitoring.unregister_event_duration_listener(self._compiled)
             jax.monitoring.unregister_event_listener(self._happened)
 
     def to_data(self) -> dict[str, float]:
-        """Ready for JSON."""
+        """Return the counts as JSON-ready data."""
         compiled = self.count - self.from_cache
         return {"compiled": compiled, "from_cache": self.from_cache, "seconds": round(self.seconds, 3)}
 
@@ -133,7 +133,7 @@ def _add_flag(flag: str) -> None:
 
 
 def _runs_on_cpu() -> bool:
-    """Whether JAX will find nothing but the CPU."""
+    """Return True if JAX will find no device but the CPU."""
     if platforms := os.environ.get("JAX_PLATFORMS"):
         return platforms == "cpu"
     if importlib.util.find_spec("libtpu") or importlib.metadata.entry_points(group="jax_plugins"):

@@ -1,12 +1,12 @@
-"""How often Python looks for garbage while a program starts.
+"""Thresholds of Python's garbage collector while a program starts.
 
-Importing and tracing make objects by the million that stay. Python's own thresholds have all of them looked through
-again and again, for a fifth of what a start takes. From the second step on, and after the run, they hold again: what a
-run leaves in cycles is models and compiled programs, and a process that keeps those of many runs ends for want of
-memory, or of mappings, with a segmentation fault.
+Importing and tracing create millions of objects that stay alive. With Python's default thresholds the collector scans
+them again and again, which takes a fifth of the start. From the second step on, and after the run, the default
+thresholds apply again: a run leaves models and compiled programs in reference cycles. A process that keeps those of
+many runs runs out of memory, or out of memory mappings, and ends with a segmentation fault.
 
-What a process imports for its first run stays, and is not looked through at all: Tunix asks for that as it builds a
-learner, which took longer than the building.
+The collector never scans the objects that exist once a process has imported what its first run needs: they stay for the
+life of the process.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _usual = gc.get_threshold()
 
 @contextlib.contextmanager
 def rarely_sought() -> Iterator[None]:
-    """Garbage is hardly looked for within this, or until `sought_as_usual`."""
+    """Collect garbage rarely within this context, or until `sought_as_usual` is called."""
     gc.set_threshold(*_AT_START)
     try:
         yield
@@ -30,10 +30,13 @@ def rarely_sought() -> Iterator[None]:
 
 @functools.cache
 def never_sought_in_imports() -> None:
-    """What there is now is not looked through again; once a process, since later it is also what a run has left."""
+    """Exclude all objects that exist now from collection.
+
+    Only the first call in a process has an effect: later, objects that a run has left behind would be excluded too.
+    """
     gc.freeze()
 
 
 def sought_as_usual() -> None:
-    """The thresholds are again what they were when this module was imported."""
+    """Restore the thresholds that were set when this module was imported."""
     gc.set_threshold(*_usual)

@@ -1,8 +1,8 @@
-"""`profile=true`: a trace of some steps that names what the run was doing, for ui.perfetto.dev.
+"""A trace of some steps for ui.perfetto.dev, written if `profile=true`.
 
-JAX's profiler records the threads of the host, with the phases that the run names in them, and the operations of the
-device. To these a track is added in which each call of a compiled function stands under the phase it belongs to, from
-its first operation to its last: a fused operation does not say what it is for.
+JAX's profiler records the host's threads, including the phases that the run names, and the operations of the device. A
+fused operation does not say which phase it belongs to. This module therefore adds a track that shows each call of a
+compiled function under its phase, from its first operation to its last.
 
 Without `profile` nothing is recorded, and naming a phase costs less than a microsecond.
 """
@@ -21,16 +21,16 @@ from agent_tunix.config.schema import Config
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
-# A context that gives what is done in it a name in a trace.
+# Context manager that names a phase in a trace.
 phase = jax.profiler.TraceAnnotation
 
-# Compiled functions by what they are for.
+# Name of a compiled function → name of its phase.
 PROGRAMS = {
     "jit_generate": "rollout",
     "jit__reference_logps": "reference",
     "jit_update": "update",
 }
-# A process that no operating system has, for the track that is added.
+# Process id of the added track. No operating system assigns it.
 _TRACK = 1_000_000_000
 _TRACK_NAME = "device, by phase"
 
@@ -38,15 +38,15 @@ Event = Mapping[str, Any]
 
 
 class Profiling(Closing):
-    """Traces the steps that a run's configuration names.
+    """Traces of the steps that a run's configuration selects.
 
     Args:
-        config: `profile`, and `tracking.profile_steps`.
-        directory: Where the trace goes.
-        num_steps: Steps of the run; those past its end are taken for the last.
+        config: The run's. Read are `profile` and `tracking.profile_steps`.
+        directory: Directory of the trace.
+        num_steps: Number of steps of the run. Later steps in `profile_steps` mean the last step.
 
     Attributes:
-        path: The trace, once it is written; None before, and where there is none.
+        path: Path of the trace; None until it is written.
     """
 
     def __init__(self, config: Config, directory: Path, num_steps: int) -> None:
@@ -58,7 +58,7 @@ class Profiling(Closing):
         self.path: Path | None = None
 
     def step(self, step: int) -> jax.profiler.StepTraceAnnotation:
-        """The context of a step; where it is the first to be traced, the trace begins."""
+        """Return the context of a step. Begin the trace if this is the first step to be traced."""
         if step in self._wanted:
             if not self._traced:
                 self._attempt("begun", self._begin)
@@ -66,11 +66,11 @@ class Profiling(Closing):
         return jax.profiler.StepTraceAnnotation("step", step_num=step)
 
     def ends_after(self, step: int) -> bool:
-        """Whether the trace is to be closed once a step, and all that it left to other threads, is done."""
+        """Return True if `close` should be called after this step and the work that it left to other threads."""
         return self._under_way and step == self._wanted[-1]
 
     def close(self) -> None:
-        """End the trace and write it; does nothing where none is under way."""
+        """End the trace and write it. Do nothing if no trace is under way."""
         if self._under_way:
             self._under_way = False
             self._attempt("written", self._write)
@@ -82,7 +82,7 @@ class Profiling(Closing):
             )
 
     def _begin(self) -> None:
-        # Not every call that Python makes, which would slow what is looked at.
+        # Recording every Python call would slow down the code that is traced.
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0
         jax.profiler.start_trace(self._directory, profiler_options=options)
@@ -92,7 +92,7 @@ class Profiling(Closing):
         jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
         recorded = self._directory.glob("plugins/profile/*/*.trace.json.gz")
         newest = max(recorded, key=lambda path: path.stat().st_mtime)
-        # Some entries of JAX's file are empty.
+        # JAX's file contains empty entries.
         events = [event for event in json.loads(gzip.decompress(newest.read_bytes()))["traceEvents"] if event]
         first, last = self._traced[0], self._traced[-1]
         path = self._directory / f"step_{first:06d}-{last:06d}.json.gz"
@@ -104,16 +104,16 @@ class Profiling(Closing):
     def _attempt(self, verb: str, action: Callable[[], None]) -> None:
         try:
             action()
-        except Exception as error:  # No run dies of its pictures.
+        except Exception as error:  # A failed trace must not end the run.
             _LOGGER.error("the trace could not be %s (%s: %s); the run goes on", verb, type(error).__name__, error)
 
 
 def device_phases(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Calls of the compiled functions of `PROGRAMS` as events of a process of their own, a thread for each phase.
+    """Return the calls of the functions in `PROGRAMS` as events of an added process with one thread per phase.
 
     Args:
-        events: In Chrome's trace format; the device's operations name their `hlo_module`, and where they can the
-            `run_id` of its call.
+        events: Events in Chrome's trace format. The device's operations carry the name of their `hlo_module` and, if
+            known, the `run_id` of the call.
     """
     calls: dict[tuple[str, Any], tuple[float, float]] = {}
     for event in events:

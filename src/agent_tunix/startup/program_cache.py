@@ -1,18 +1,18 @@
-"""Compiled programs on the disk, which make the next start fast: where they lie, how many, and whether they are whole.
+"""The cache of compiled programs on disk, which makes the next start fast.
 
-JAX reads and writes them (`jax_compilation_cache_dir`). What it leaves to others is done here, before it is imported:
+JAX reads and writes the programs (`jax_compilation_cache_dir`). Before JAX is imported, this module does what JAX does
+not:
 
-- Each kind of processor has its own directory: a program for another may end a process with an illegal instruction,
-  and a home directory may be shared by machines that differ.
-- JAX's own bound on the size (`jax_compilation_cache_max_size`) stops caching where a file of its bookkeeping is
-  missing, as after a kill; so the least recently used programs are removed here, when a run starts.
-- A process that is killed, or a disk that is full, leaves part of a program, of which JAX warns at every start without
-  replacing it. New files are looked through once, and what is not whole is removed.
-- A directory that cannot be written is read, and a home that does not exist is no reason to fail.
+- Each kind of processor has its own directory. A program compiled for another kind may end a process with an illegal
+  instruction, and different machines may share a home directory.
+- JAX's own size limit (`jax_compilation_cache_max_size`) stops caching when one of its bookkeeping files is missing,
+  for example after a kill. This module therefore removes the least recently used programs when a run starts.
+- A killed process or a full disk leaves part of a program. JAX warns of it at every start and never replaces it. New
+  files are checked once, and incomplete ones are removed.
+- A directory that cannot be written is still read, and a missing home directory is not an error.
+- The programs are pickles, which run code when they are read. A directory that other users can write to is not used.
 
-- The programs are pickles, which run code as they are read. A directory that other users can write to is not used.
-
-Runs may use one directory at once: a program that another run removes is compiled again.
+Several runs may use one directory at once. A program that another run has removed is compiled again.
 """
 
 import contextlib
@@ -29,24 +29,26 @@ from agent_tunix.startup.processor import processor_kind
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 MAX_BYTES = 1 << 30
-# What is left where more than that was there, so that not every start has something to remove.
+# Share of MAX_BYTES that is kept after a removal, so that not every start removes something.
 _KEPT_SHARE = 0.8
-# Less is left to others, who may need it more.
+# With less free space, no program is written, to leave the space to other users of the disk.
 _MIN_FREE_BYTES = 256 << 20
-# Every program, however quickly it was compiled: even the smallest takes several times as long to compile as to read.
+# Keep even programs that compile quickly: compiling the smallest takes several times as long as reading it.
 _KEEP_ALL = "0"
 _KEEP_NONE = "1e9"
 _SUFFIX = "-cache"
 _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
-# Its time of change is when files were last looked through.
+# The modification time of this file is the time of the last check.
 _CHECKED = ".checked"
 
 
 def prepare_cache(setting: str) -> None:
-    """Tell JAX where compiled programs are kept, by its environment variables; one that is set stays.
+    """Set the environment variables that tell JAX where to keep compiled programs.
+
+    A variable that the user has set stays, unless it names a directory that others can write to.
 
     Args:
-        setting: The directory, or `auto` for one in the user's cache directory.
+        setting: Directory, or `auto` for one in the user's cache directory.
     """
     if given := os.environ.get(_VARIABLE):
         if Path(given).is_dir() and (problem := why_others_can_write(Path(given))) is not None:
@@ -55,7 +57,7 @@ def prepare_cache(setting: str) -> None:
         return
     try:
         directory = cache_directory(setting)
-    except RuntimeError as error:  # A user without a home.
+    except RuntimeError as error:  # the user has no home directory
         _LOGGER.warning("compiled programs are not kept: %s; set distributed.compilation_cache=DIR", error)
         return
     _make_private(directory)
@@ -64,7 +66,7 @@ def prepare_cache(setting: str) -> None:
         return
     problem = _why_not_written(directory)
     if problem is None:
-        _remove_least_used(directory)  # before they are read for another reason
+        _remove_least_used(directory)  # first, because the check below reads files, which changes their access times
         _remove_damaged(directory)
     elif not directory.is_dir():
         _LOGGER.warning(
@@ -80,22 +82,27 @@ def prepare_cache(setting: str) -> None:
 
 
 def cache_directory(setting: str) -> Path:
-    """Where the programs for this processor are kept: `auto`, or the directory that holds one for each kind."""
+    """Return the directory of the programs for this kind of processor.
+
+    Args:
+        setting: Parent directory, or `auto` for one in the user's cache directory.
+    """
     if setting != "auto":
-        # Its path is part of what JAX finds a program by.
+        # The path is part of JAX's cache key, so it must be absolute.
         return Path(setting).expanduser().resolve() / processor_kind()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path("~/.cache").expanduser()) / "agent_tunix" / "jax" / processor_kind()
 
 
 def why_others_can_write(directory: Path) -> str | None:
-    """Return why others could put a program into a directory, where they can.
+    """Return the reason why other users could put a program into a directory.
 
     Args:
-        directory: One that is there.
+        directory: Existing directory.
 
     Returns:
-        The directory, it or one above it, that another user owns or may write to, and what to do; None: there is none.
+        The directory, or the parent of it, that another user owns or may write to, and the remedy; None if there is
+        none.
     """
     inner = Path(os.path.realpath(directory))
     for place in (inner, *inner.parents):
@@ -103,14 +110,14 @@ def why_others_can_write(directory: Path) -> str | None:
         if status.st_uid not in (0, os.geteuid()):
             return f"{place} belongs to another user (number {status.st_uid}); choose a directory of your own"
         is_shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        # In a directory such as /tmp nobody may replace what belongs to another.
+        # With the sticky bit, as on /tmp, users cannot replace the files of others.
         if is_shared and (place == inner or not status.st_mode & stat.S_ISVTX):
             return f"other users may write to {place}; run `chmod go-w {place}`, and remove what is not yours there"
     return None
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory, and those above it that are missing, for this user alone, as far as that is possible."""
+    """Create a directory and its missing parents for this user alone; ignore failures."""
     with contextlib.suppress(OSError):
         for place in (*reversed(directory.parents), directory):
             if not place.exists():
@@ -118,10 +125,10 @@ def _make_private(directory: Path) -> None:
 
 
 def _why_not_written(directory: Path) -> str | None:
-    """Why nothing may be written there; None where it may."""
+    """Return the reason why nothing can be written to a directory, or None if it can be written."""
     try:
         if not directory.is_dir():
-            directory.mkdir(parents=True)  # which says what hinders it
+            directory.mkdir(parents=True)  # the error gives the reason
         with tempfile.TemporaryFile(dir=directory):
             pass
         free = shutil.disk_usage(directory).free
@@ -133,7 +140,7 @@ def _why_not_written(directory: Path) -> str | None:
 
 
 def _remove_damaged(directory: Path) -> None:
-    """Remove what has come since the last time and is not whole."""
+    """Remove incomplete programs among the files that are newer than the last check."""
     marker = directory / _CHECKED
     with contextlib.suppress(OSError):
         since = marker.stat().st_mtime_ns if marker.exists() else 0
@@ -144,7 +151,7 @@ def _remove_damaged(directory: Path) -> None:
 
 
 def _is_whole(program: bytes) -> bool:
-    """Whether a file of JAX's can be unpacked; true of one that is packed in another way than zlib's."""
+    """Return True if a file of JAX's is complete; always True for other compressions than zlib."""
     if program and program[0] != 0x78:
         return True
     unpacking = zlib.decompressobj()
@@ -156,13 +163,13 @@ def _is_whole(program: bytes) -> bool:
 
 
 def _remove_least_used(directory: Path) -> None:
-    """Keep within `MAX_BYTES`."""
+    """Remove the least recently used programs if all together exceed `MAX_BYTES`."""
     with contextlib.suppress(OSError):
         found = [(path, path.stat()) for path in directory.glob(f"*{_SUFFIX}")]
         total = sum(status.st_size for _, status in found)
         if total <= MAX_BYTES:
             return
-        # Where the system does not note when a file was read, the oldest go first.
+        # Without access times, the oldest files go first.
         for path, status in sorted(found, key=lambda entry: max(entry[1].st_atime_ns, entry[1].st_mtime_ns)):
             path.unlink(missing_ok=True)
             total -= status.st_size

@@ -1,8 +1,8 @@
-"""What the time of a run went to: imports, configuration, checks, data, model, compilation, steps, report.
+"""Wall time of a run by phase: imports, configuration, checks, data, model, compilation, steps, report.
 
-A program begins a `Timeline`; whatever is worth a name of its own in it is done within `spend("data")`, which costs
-nothing where no timeline was begun. Time within two of them counts for the inner one, so that the phases and the rest
-add up to the whole. Loads no JAX.
+A program begins a `Timeline`. Code that deserves its own name runs within `spend("data")`, which does nothing without a
+timeline. If phases are nested, the time counts for the inner one, so that the phases and the rest add up to the total.
+This module does not load JAX.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ class Timeline:
     """Wall time by phase.
 
     Args:
-        spent: What was spent before this was made.
-        clock: Gives seconds.
+        spent: Seconds by phase from before this timeline.
+        clock: Returns seconds.
 
     Attributes:
-        seconds: Phase → seconds, in the order in which they first ended.
+        seconds: Seconds by phase, in the order in which the phases first ended.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class Timeline:
         self._clock = clock
         self.seconds = dict(spent or {})
         self._began = clock() - sum(self.seconds.values())
-        self._inner = [0.0]  # of each open phase, what the phases within it took
+        self._inner = [0.0]  # for each open phase, the seconds spent in the phases within it
 
     @contextlib.contextmanager
     def spend(self, phase: str) -> Iterator[None]:
-        """Count what is done within as a phase's, whether it succeeds or not."""
+        """Count the time within this context for a phase, also if an error ends it."""
         began = self._clock()
         self._inner.append(0.0)
         try:
@@ -54,7 +54,7 @@ class Timeline:
             self._inner[-1] += whole
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON: `total_s` so far, and `phases_s`, which add up to it."""
+        """Return JSON-ready data: `total_s` so far, and `phases_s`, which add up to it."""
         total = self._clock() - self._began
         phases = {**self.seconds, _REST: max(0.0, total - sum(self.seconds.values()))}
         return {"total_s": round(total, 3), "phases_s": {name: round(value, 3) for name, value in phases.items()}}
@@ -62,10 +62,10 @@ class Timeline:
 
 @contextlib.contextmanager
 def begin(spent: Mapping[str, float] | None = None) -> Iterator[Timeline]:
-    """Begin a timeline, which is that of all that is done within, in this thread.
+    """Begin a timeline. It is the current one within this context, in this thread.
 
     Args:
-        spent: What was spent before; it counts as well.
+        spent: Seconds by phase from before; they count too.
     """
     timeline = Timeline(spent)
     token = _CURRENT.set(timeline)
@@ -76,13 +76,13 @@ def begin(spent: Mapping[str, float] | None = None) -> Iterator[Timeline]:
 
 
 def current() -> Timeline | None:
-    """The timeline of this program; None where none was begun."""
+    """Return the timeline of this program, or None if none was begun."""
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
 def spend(phase: str) -> Iterator[None]:
-    """Count what is done within as a phase of the current timeline, if there is one."""
+    """Count the time within this context for a phase of the current timeline, if there is one."""
     timeline = _CURRENT.get()
     with contextlib.nullcontext() if timeline is None else timeline.spend(phase):
         yield
@@ -90,10 +90,10 @@ def spend(phase: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def recorded(path: Path) -> Iterator[None]:
-    """Log and write down what the time of a run went to, however it ends, with the programs that JAX compiled for it.
+    """Log and write the time of a run by phase and the programs that JAX compiled, however the run ends.
 
     Args:
-        path: The file: `total_s`, `phases_s`, and `programs` with `compiled`, `from_cache` and `seconds`.
+        path: File to write, with `total_s`, `phases_s`, and `programs` with `compiled`, `from_cache` and `seconds`.
     """
     with contextlib.ExitStack() as stack:
         timeline = current() or stack.enter_context(begin())
@@ -105,12 +105,12 @@ def recorded(path: Path) -> Iterator[None]:
             _LOGGER.info("%s", describe(data))
             try:
                 path.write_text(json.dumps(data, indent=1) + "\n")
-            except OSError as error:  # What it tells of is done.
+            except OSError as error:  # the run itself is finished and must not fail here
                 _LOGGER.error("%s was not written: %s", path, error.strerror)
 
 
 def describe(data: Mapping[str, Any]) -> str:
-    """What stands in `timings.json`, in one line; phases of less than a twentieth of a second are left out."""
+    """Return the content of `timings.json` in one line, without phases shorter than 0.05 s."""
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in data["phases_s"].items() if seconds >= 0.05)
     programs = data["programs"]
     return (
@@ -120,9 +120,10 @@ def describe(data: Mapping[str, Any]) -> str:
 
 
 def age_of_process() -> float:
-    """Seconds since this process began; 0 where the system does not say."""
+    """Return the seconds since this process started, or 0 if the system does not tell."""
     try:
-        # After the program's name, which may hold anything; the 22nd field, in clock ticks since the machine began.
+        # Field 22 is the start time in clock ticks since boot. The program's name (field 2) may hold any characters,
+        # so the fields are counted from the parenthesis that ends it.
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
     except (OSError, AttributeError, ValueError, IndexError):

@@ -1,15 +1,15 @@
-"""What is minimised, as pure functions of per-token log-probabilities.
+"""The objective, as pure functions of per-token log-probabilities.
 
-    batch         what every loss reads: log-probabilities, advantages, mask, weights
-    grpo          clipped ratios token by token: GRPO, Dr. GRPO, DAPO
-    gspo          clipped ratios sequence by sequence: GSPO, GSPO-token
+    batch         inputs of every loss: log-probabilities, advantages, mask, weights
+    grpo          ratios clipped token by token: GRPO, Dr. GRPO, DAPO
+    gspo          ratios clipped sequence by sequence: GSPO, GSPO-token
     reinforce     the plain policy gradient: RLOO
     kl            estimators of the divergence from the reference policy
-    aggregation   how the losses of tokens become one number
-    objective     all of it together: `policy_objective`
+    aggregation   from the losses of tokens to one number
+    objective     the whole objective: `policy_objective`
 
-Nothing here knows a model, Tunix or a configuration: an engine that computes log-probabilities in its own way, in
-chunks of the vocabulary or of the batch, calls the same functions.
+These modules depend on no model, on no configuration and not on Tunix. An engine that computes log-probabilities in
+another way, in chunks of the vocabulary or of the batch, can call the same functions.
 
 Axes: B completions, T tokens of each.
 """

@@ -1,19 +1,20 @@
-"""How the losses of tokens become one number.
+"""Aggregation of the losses of tokens to one number.
 
-Every mode is a weighted sum, loss = Σ_i w_i Σ_t m_it l_it, in which w_i depends on lengths alone. With |o_i| the tokens
-of completion i that take part, N completions in the batch, N' of them with such a token, and L the longest completion
-that could be sampled,
+Every mode is a weighted sum, loss = Σ_i w_i Σ_t m_it l_it, in which w_i depends only on lengths. |o_i| is the number of
+tokens of completion i that take part, N the number of completions in the batch, N' the number of those with such a
+token, and L the length of the longest completion that can be sampled:
 
     sequence-mean-token-mean        w_i = 1 / (N' |o_i|)     GRPO, equation 3 of https://arxiv.org/abs/2402.03300
     token-mean                      w_i = 1 / Σ_j |o_j|      DAPO, equation 8 of https://arxiv.org/abs/2503.14476
     sequence-mean-token-sum         w_i = 1 / N'             RLOO, whose action is the whole completion
     sequence-mean-token-sum-norm    w_i = 1 / (N L)          Dr. GRPO, section 3.2 of https://arxiv.org/abs/2503.20783
 
-The weights are taken over the whole batch and handed to each micro-batch, so that micro-batches only say what is
-computed at once: their losses and gradients sum to those of the batch, however their lengths differ.
+The weights are computed over the whole batch and passed to each micro-batch. The losses and gradients of micro-batches
+therefore sum to those of the batch, even if their lengths differ: the division into micro-batches changes only what is
+computed at once.
 
-Departure: a completion of which no token takes part, as where truncated ones are masked, is not counted among the N'
-whose mean is taken. In the last mode it is: its divisor is meant to be a constant.
+Departure: a completion without a token that takes part, such as a masked truncated one, does not count among the N' of
+the mean. It counts in the last mode, whose divisor is meant to be constant.
 """
 
 import jax.numpy as jnp
@@ -30,18 +31,18 @@ AGGREGATIONS = (
 
 
 def completion_weights(lengths_N: ArrayLike, mode: str, max_length: int) -> NDArray[np.float64]:
-    """[N] w_i: what each token of a completion counts for.
+    """Return [N] w_i, the weight of each token of a completion.
 
     Args:
-        lengths_N: Tokens of each completion of the batch that take part, from 0.
+        lengths_N: Number of tokens of each completion of the batch that take part, from 0.
         mode: One of `AGGREGATIONS`.
         max_length: L, in tokens.
 
     Returns:
-        Finite weights; 0 where no token takes part.
+        Finite weights; 0 for a completion without a token that takes part.
 
     Raises:
-        ValueError: There is no such mode.
+        ValueError: The mode does not exist.
     """
     lengths_N = np.asarray(lengths_N, dtype=np.float64)
     present_N = (lengths_N > 0).astype(np.float64)
@@ -61,5 +62,5 @@ def completion_weights(lengths_N: ArrayLike, mode: str, max_length: int) -> NDAr
 
 
 def aggregate(values: Float[Array, "B T"], mask: Bool[Array, "B T"], weights: Float[Array, " B"]) -> Float[Array, ""]:
-    """Σ_i w_i Σ_t m_it v_it over the completions at hand."""
+    """Return Σ_i w_i Σ_t m_it v_it over the given completions."""
     return (weights * jnp.where(mask, values, 0.0).sum(axis=1)).sum()

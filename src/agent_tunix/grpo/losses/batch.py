@@ -1,4 +1,4 @@
-"""What every loss reads, and what it gives back."""
+"""The inputs and results that all losses share."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-# A log-ratio beyond this is cut: exp(20) is 5e8, far past any clip, and the ratio stays finite in float32.
+# Log-ratios are limited to ± this value. exp(20) is 5e8, far beyond any clip, and still finite in float32.
 LARGEST_LOG_RATIO = 20.0
 
 
@@ -14,12 +14,14 @@ class LossBatch(NamedTuple):
     """B completions of T token slots; a JAX pytree.
 
     Attributes:
-        logps: Log-probabilities under the policy that learns, at the sampling temperature; what is differentiated.
-        old_logps: Under the policy that sampled; None where that is the policy itself, so that every ratio is 1.
-        reference_logps: Under the reference policy; None without a KL penalty.
+        logps: Log-probabilities under the policy that trains, at the sampling temperature. The loss is differentiated
+            with respect to them.
+        old_logps: Log-probabilities under the policy that sampled; None if that is the policy that trains, so that
+            every ratio is 1.
+        reference_logps: Log-probabilities under the reference policy; None without a KL penalty.
         advantages: One for each completion.
-        mask: True at tokens that take part; what stands elsewhere is never read.
-        weights: `completion_weights`: what each token of a completion counts for in the loss.
+        mask: True at tokens that take part. Values elsewhere have no effect.
+        weights: `completion_weights`, the weight of each token of a completion in the loss.
     """
 
     logps: Float[Array, "B T"]
@@ -31,13 +33,13 @@ class LossBatch(NamedTuple):
 
 
 class TokenLosses(NamedTuple):
-    """What a family makes of a batch, before anything is summed.
+    """Per-token losses and statistics, before aggregation.
 
     Attributes:
-        losses: Of each token.
-        ratios: Importance ratio that each token was weighed with.
-        clipped_low: Where the lower bound took the gradient away: a ratio too small, the advantage negative.
-        clipped_high: Where an upper bound did: a ratio too great.
+        losses: Loss of each token.
+        ratios: Importance ratio of each token.
+        clipped_low: True if the lower bound removed the gradient: the ratio is too small and the advantage negative.
+        clipped_high: True if an upper bound removed the gradient: the ratio is too large.
     """
 
     losses: Float[Array, "B T"]
@@ -47,7 +49,7 @@ class TokenLosses(NamedTuple):
 
 
 def clean(batch: LossBatch) -> LossBatch:
-    """The batch in float32, with 0 for every log-probability that takes no part: a NaN there must not reach a sum."""
+    """Return the batch in float32, with masked log-probabilities set to 0 so that a NaN there cannot reach a sum."""
 
     def keep(logps: Float[Array, "B T"] | None) -> Float[Array, "B T"] | None:
         return None if logps is None else jnp.where(mask, logps.astype(jnp.float32), 0.0)
@@ -65,6 +67,6 @@ def clean(batch: LossBatch) -> LossBatch:
 
 
 def log_ratios(batch: LossBatch) -> Float[Array, "B T"]:
-    """log π(token) − log π_old(token); exactly 0, with its gradient, where the policy itself sampled."""
+    """Return log π(token) − log π_old(token), which is exactly 0, but has a gradient, if the policy itself sampled."""
     old = jax.lax.stop_gradient(batch.logps) if batch.old_logps is None else batch.old_logps
     return batch.logps - old

@@ -1,14 +1,14 @@
-"""The clipped surrogate of PPO (https://arxiv.org/abs/1707.06347, equation 7), which GRPO and GSPO share.
+"""The clipped surrogate of PPO (https://arxiv.org/abs/1707.06347, equation 7), shared by GRPO and GSPO.
 
-With importance ratio r and advantage A the gain of a token is
+With importance ratio r and advantage A, the gain of a token is
 
     min(r A, clip(r, 1 − ε, 1 + ε_high) A)
 
-and its loss the negative of it. ε_high above ε is DAPO's clip-higher (https://arxiv.org/abs/2503.14476, equation 10).
-With dual clipping (https://arxiv.org/abs/1912.09729) the gain for A < 0 is at least c A, c > 1 + ε_high.
+and its loss is the negative gain. ε_high above ε is DAPO's clip-higher (https://arxiv.org/abs/2503.14476, equation 10).
+With dual clipping (https://arxiv.org/abs/1912.09729) the gain for A < 0 is at least c A, with c > 1 + ε_high.
 
-It is written by cases rather than with `min`: where the bounds do not act, both arguments are equal, and JAX would give
-each half of the gradient.
+The code distinguishes cases instead of using `min`. If no bound acts, both arguments of `min` are equal, and JAX would
+give each of them half of the gradient.
 """
 
 import jax.numpy as jnp
@@ -25,14 +25,14 @@ def clipped_surrogate(
     epsilon_high: float,
     epsilon_c: float | None = None,
 ) -> TokenLosses:
-    """The loss of each token, and where the gradient was clipped away.
+    """Compute the loss of each token, and mark where clipping removed the gradient.
 
     Args:
         ratios: r, at least 0.
-        advantages: A, of each completion.
-        epsilon: ε: r below 1 − ε gains nothing more.
-        epsilon_high: ε_high: r above 1 + ε_high gains nothing more.
-        epsilon_c: c of dual clipping; None: without.
+        advantages: A of each completion.
+        epsilon: ε. With A < 0, r below 1 − ε gains nothing more.
+        epsilon_high: ε_high. With A > 0, r above 1 + ε_high gains nothing more.
+        epsilon_c: c of dual clipping; None for no dual clipping.
     """
     low, high = 1.0 - epsilon, 1.0 + epsilon_high
     clipped_low = (advantages < 0) & (ratios < low)

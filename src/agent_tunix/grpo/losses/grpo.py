@@ -1,14 +1,14 @@
-"""GRPO: clipped importance ratios token by token.
+"""GRPO: importance ratios clipped token by token.
 
     J = E[ 1/G Σ_i 1/|o_i| Σ_t ( min(r_it A_i, clip(r_it, 1 − ε, 1 + ε) A_i) − β D_KL ) ]
     r_it = π(o_it) / π_old(o_it)
 
-equation 3 of https://arxiv.org/abs/2402.03300. Dr. GRPO (https://arxiv.org/abs/2503.20783, section 3.2) has the same
-tokens with advantages that no deviation divides, summed and divided by a constant; DAPO
-(https://arxiv.org/abs/2503.14476, equation 8) has them with another upper bound, averaged over all tokens. What differs
-stands in `aggregation` and in `rewards.advantages`.
+This is equation 3 of https://arxiv.org/abs/2402.03300. Two variants share these token losses. Dr. GRPO
+(https://arxiv.org/abs/2503.20783, section 3.2) does not divide advantages by the deviation; it sums the losses and
+divides by a constant. DAPO (https://arxiv.org/abs/2503.14476, equation 8) has another upper bound and averages over all
+tokens. The differences are in `aggregation` and in `rewards.advantages`.
 
-Departure: log-ratios beyond ±20 are cut.
+Departure: log-ratios are limited to ±20.
 """
 
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from agent_tunix.grpo.losses.clipping import clipped_surrogate
 
 
 def grpo(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: float | None = None) -> TokenLosses:
-    """Token losses of GRPO; the arguments are those of `clipped_surrogate`."""
+    """Return the token losses of GRPO. The arguments are those of `clipped_surrogate`."""
     ratios = jnp.exp(jnp.clip(log_ratios(batch), -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
     return clipped_surrogate(
         ratios, batch.advantages[:, None], epsilon=epsilon, epsilon_high=epsilon_high, epsilon_c=epsilon_c

@@ -2,15 +2,15 @@
 
     J = E[ 1/G Σ_i min(s_i A_i, clip(s_i, 1 − ε, 1 + ε) A_i) ],   s_i = (π(o_i) / π_old(o_i))^(1/|o_i|)
 
-equations 5 and 7: a completion's ratio is the geometric mean of its tokens' ratios, so that it is clipped as a whole.
-The variant GSPO-token, equations 13 and 14, gives each token the ratio
+These are equations 5 and 7. The ratio of a completion is the geometric mean of its tokens' ratios, so a completion is
+clipped as a whole. The variant GSPO-token, equations 13 and 14, gives each token the ratio
 
     s_it = sg[s_i] · π(o_it) / sg[π(o_it)]
 
-where sg stops the gradient: equal in value to s_i, and with one advantage for the whole completion, as here, equal in
-gradient too once the tokens are averaged over the completion. Only GSPO-token can be aggregated in other ways.
+where sg stops the gradient. Its value equals s_i. With one advantage for the whole completion, as here, its gradient
+equals that of s_i too, once the tokens are averaged over the completion. Only GSPO-token supports other aggregations.
 
-Departure: log s_i beyond ±20 is cut.
+Departure: log s_i is limited to ±20.
 """
 
 import jax
@@ -22,7 +22,7 @@ from agent_tunix.grpo.losses.clipping import clipped_surrogate
 
 
 def gspo(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: float | None = None) -> TokenLosses:
-    """The loss of each completion, given to each of its tokens: their mean over the completion is the loss itself.
+    """Return the loss of each completion at each of its tokens, so that their mean over the completion is that loss.
 
     The arguments are those of `clipped_surrogate`.
     """
@@ -33,7 +33,7 @@ def gspo(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: fl
 
 
 def gspo_token(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: float | None = None) -> TokenLosses:
-    """The loss of each token; the arguments are those of `clipped_surrogate`."""
+    """Return the loss of each token. The arguments are those of `clipped_surrogate`."""
     sequence_ratios = jax.lax.stop_gradient(jnp.exp(_mean_log_ratios(batch)))
     ratios = sequence_ratios * jnp.exp(batch.logps - jax.lax.stop_gradient(batch.logps))
     return clipped_surrogate(
@@ -42,7 +42,7 @@ def gspo_token(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon
 
 
 def _mean_log_ratios(batch: LossBatch) -> Float[Array, "B 1"]:
-    """log s_i; 0 for a completion of which no token takes part."""
+    """Return log s_i, or 0 for a completion without a token that takes part."""
     lengths = jnp.maximum(batch.mask.sum(axis=1, keepdims=True), 1)
     means = jnp.where(batch.mask, log_ratios(batch), 0.0).sum(axis=1, keepdims=True) / lengths
     return jnp.clip(means, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)

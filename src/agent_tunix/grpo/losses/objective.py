@@ -1,4 +1,4 @@
-"""The whole objective: the surrogate of a family, aggregated, plus β times the divergence from the reference policy."""
+"""The whole objective: the aggregated surrogate loss plus β times the KL divergence from the reference policy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ LOSSES = (*_CLIPPED, "reinforce")
 
 @dataclass(frozen=True)
 class ObjectiveSettings:
-    """Which objective; hashable, so that it can be a static argument.
+    """Settings of the objective; hashable, so that they can be a static argument.
 
     Attributes:
         loss: One of `LOSSES`.
-        epsilon: Lower clip; not read by `reinforce`, nor are the other clips.
+        epsilon: Lower clip. `reinforce` ignores this and the other clips.
         epsilon_high: Upper clip.
-        epsilon_c: Dual clip for negative advantages; None: without.
-        beta: β.
-        kl_estimator: A name of `KL_ESTIMATORS`.
+        epsilon_c: Dual clip for negative advantages; None for no dual clip.
+        beta: β, the coefficient of the KL penalty.
+        kl_estimator: A key of `KL_ESTIMATORS`.
     """
 
     loss: str = "grpo"
@@ -42,17 +42,17 @@ class ObjectiveSettings:
 def policy_objective(
     batch: LossBatch, settings: ObjectiveSettings
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """What is minimised, and what is to be known of it.
+    """Compute the loss to minimise, and statistics of it.
 
     Args:
-        batch: Completions, or some of a batch whose weights were taken over all of it: losses of parts sum to the
-            whole's.
-        settings: Which objective.
+        batch: Completions of a whole batch, or of a part whose weights were computed over the whole batch. The losses
+            of the parts sum to that of the batch.
+        settings: Settings of the objective.
 
     Returns:
-        The loss, and statistics without gradient: `kl`, aggregated as the loss is, where there is a reference;
-        `clip_share_low`, `clip_share_high` and `ratio_mean`, means over the tokens that take part, and `ratio_max`;
-        0 where none does.
+        The loss, and statistics without gradient. `clip_share_low`, `clip_share_high` and `ratio_mean` are means over
+        the tokens that take part, and `ratio_max` is their maximum; all are 0 if no token takes part. `kl` is there
+        with a reference policy, and is aggregated like the loss.
     """
     batch = clean(batch)
     tokens = _token_losses(batch, settings)

@@ -1,12 +1,12 @@
-"""REINFORCE, which RLOO is with the leave-one-out baseline (https://arxiv.org/abs/2402.14740).
+"""REINFORCE, which is RLOO if combined with the leave-one-out baseline (https://arxiv.org/abs/2402.14740).
 
     J = E[ 1/k Σ_i (R_i − 1/(k−1) Σ_{j≠i} R_j) Σ_t log π(o_it) ]
 
-The baseline is `rewards.advantages`, the scaling `leave_one_out`. There is neither a ratio nor a clip, so that it holds
-for one update on what was just sampled, and for no more.
+The baseline is the scaling `leave_one_out` of `rewards.advantages`. There is neither a ratio nor a clip, so the
+gradient is valid for only one update on freshly sampled completions.
 
-Departure: the paper puts β times the log-ratio to the reference policy into the reward; here the KL penalty is a term
-of the loss, as in GRPO, so that the rewards that are logged are those that train.
+Departure: the paper puts β times the log-ratio to the reference policy into the reward. Here the KL penalty is a term
+of the loss, as in GRPO, so that the logged rewards are those that train.
 """
 
 import jax.numpy as jnp
@@ -15,6 +15,6 @@ from agent_tunix.grpo.losses.batch import LossBatch, TokenLosses
 
 
 def reinforce(batch: LossBatch) -> TokenLosses:
-    """Token losses −A log π."""
+    """Return the token losses −A log π."""
     nowhere = jnp.zeros_like(batch.mask)
     return TokenLosses(-batch.advantages[:, None] * batch.logps, jnp.ones_like(batch.logps), nowhere, nowhere)

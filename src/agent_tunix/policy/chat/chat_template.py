@@ -1,8 +1,8 @@
-"""Chat templates: Jinja programs that write a conversation as the text a model was taught to read.
+"""Chat templates: Jinja programs that write a conversation as the text a model was trained on.
 
 The environment is the one that transformers gives a template (sandboxed; `raise_exception`, `strftime_now`, `tojson`,
-loop controls, `{% generation %}` blocks), but for the clock: `strftime_now` knows the date of the configuration alone,
-so that a prompt is the same on every day and a resumed run sees what the run before it saw.
+loop controls, `{% generation %}` blocks), except for the clock. `strftime_now` knows only the date in the
+configuration, so that a prompt is the same on every day, and a resumed run sees the prompts that the original run saw.
 """
 
 import datetime
@@ -24,27 +24,27 @@ _SUFFIXES = (".jinja", ".jinja2", ".j2")
 
 
 def _describe(error: Exception) -> str:
-    """Return the words of an error, or, where it has none, its name."""
+    """Return the message of an error, or its class name if it has no message."""
     return str(error) or type(error).__name__
 
 
 class ChatTemplate:
-    """A template, compiled once.
+    """A compiled template.
 
     Args:
-        source: The Jinja text.
-        origin: Where it comes from, for messages.
-        variables: What the template finds besides the messages: special tokens and the user's own arguments.
-        date: What `strftime_now` tells, as 2024-07-26.
+        source: Jinja source.
+        origin: Origin of the template, for messages.
+        variables: Variables of the template besides the messages: special tokens and the user's own arguments.
+        date: Date that `strftime_now` uses, as 2024-07-26.
 
     Raises:
-        ModelError: It is not valid Jinja.
+        ModelError: The source is not valid Jinja.
     """
 
     def __init__(self, source: str, *, origin: str, variables: Mapping[str, Any], date: str) -> None:
         self.source = source
         self._origin = origin
-        # Templates ask whether these are none, which what is not defined is not.
+        # Templates test if these are none, and in Jinja an undefined variable is not none.
         self._variables = {"tools": None, "documents": None, **variables}
         today = datetime.date.fromisoformat(date)
         self._environment = environment = LimitedEnvironment(
@@ -57,23 +57,24 @@ class ChatTemplate:
             self._template = environment.from_text(source)
         except (TemplateLimitError, RecursionError, MemoryError) as error:
             raise self._over_limit(error) from error
-        except Exception as error:  # a template of others: too deep for Jinja, or for Python's compiler
+        except Exception as error:  # untrusted source, possibly too deep for Jinja or for Python's compiler
             raise ModelError(
                 f"{origin} is not a Jinja template: {_describe(error)}", code="invalid_chat_template"
             ) from error
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
-        """The conversation as text, up to where the model's turn begins, or the turns alone.
+        """Return the conversation as text, with or without the start of the model's turn.
 
         Raises:
-            ModelError: The template refuses the messages, with its words, or goes beyond a limit on work or text.
+            ModelError: The template refuses the messages (the error quotes its message), or exceeds a limit on work or
+                text.
         """
         variables = {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._variables}
         try:
             return self._environment.render(self._template, variables)
         except (TemplateLimitError, RecursionError, MemoryError) as error:
             raise self._over_limit(error) from error
-        except Exception as error:  # a template is a program of others, and may raise anything
+        except Exception as error:  # a template is a foreign program and may raise anything
             raise ModelError(
                 f"{self._origin} refuses these messages: {_describe(error)}", code="failed_chat_template"
             ) from error
@@ -86,7 +87,7 @@ class ChatTemplate:
 
 
 def read_chat_template(setting: str) -> str:
-    """The text of `prompt.chat_template`: itself, or that of the file it names.
+    """Return the text of `prompt.chat_template`: the setting itself, or the content of the file it names.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -107,12 +108,12 @@ def read_chat_template(setting: str) -> str:
 
 
 def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The template that a model directory brings, and where it stands; None where there is none.
+    """Return the template of a model directory and a description of its origin, or None if it has none.
 
     Args:
-        directory: The model directory; its `chat_template.jinja` comes first, then `tokenizer_config.json`, then
-            `chat_template.json`. Of several named ones the one called `default` is taken.
-        settings: What `tokenizer_config.json` holds.
+        directory: Model directory. The order of precedence is `chat_template.jinja`, `tokenizer_config.json`,
+            `chat_template.json`. Among several named templates the one called `default` is used.
+        settings: Content of `tokenizer_config.json`.
     """
     file = directory / "chat_template.jinja"
     if file.is_file():
@@ -132,12 +133,12 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
 
 
 class _Generation(Extension):
-    """`{% generation %}…{% endgeneration %}`, which marks the model's own text for who asks; here it is just text."""
+    """The tag `{% generation %}…{% endgeneration %}`, which marks the model's own text; here it has no effect."""
 
     tags = {"generation"}  # noqa: RUF012  # as Jinja declares it
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """The statements between the tags."""
+        """Return the statements between the tags."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
@@ -149,7 +150,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Unlike Jinja's own filter it escapes no HTML."""
+    """Return a value as JSON. Unlike Jinja's own filter, this one does not escape HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

@@ -1,9 +1,9 @@
-"""Jinja for templates of others: the sandbox, with a limit on the work and on the text of a rendering.
+"""Jinja for untrusted templates: the sandbox, with limits on the work and on the text of a rendering.
 
-Jinja's own sandbox keeps a template away from Python, but lets it loop for hours and make text until memory is gone.
-This one counts every turn of a loop, call, filter, comparison and operator, by the size of what it works on, and
-refuses what would make too large a text, list or number. It changes a template's syntax tree for that when it parses
-the template; what is rendered stays the same.
+Jinja's own sandbox keeps a template away from Python, but lets it loop for hours and create text until memory is
+exhausted. This environment counts every loop iteration, call, filter, comparison and operator, weighted by the size of
+its operands. It refuses whatever would create too large a text, list or number. To count, it changes the syntax tree of
+a template while parsing it. The rendered text does not change.
 """
 
 import functools
@@ -20,40 +20,41 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-# Characters of a text, or values of a list and of all within it.
+# Maximum characters of a text, or values of a list including all nested values.
 MAX_SIZE = 4_000_000
-# Characters of all that is written, what is written into blocks and macros included.
+# Maximum characters written in total, including those in blocks and macros.
 MAX_OUTPUT = 4 * MAX_SIZE
-# About two seconds: a turn, a call or 32 characters are some units each, and so is every value that is looked at.
+# Maximum work, about two seconds. An iteration, a call, 32 characters and a visited value cost some units each.
 MAX_WORK = 20_000_000
 MAX_SOURCE = 100_000
 _MAX_BITS = 4096
 _MAX_DIGITS = 6
 _FIELDS = 16
-# Units of a turn, of a call, and of a value that is looked at for the first time.
+# Units of an iteration, of a call, and of a value that is visited for the first time.
 _STEP, _CALL, _VISIT = 10, 100, 25
 _MACRO = 500
-# Of such a text and another one nothing can be made that is too large, but by a number.
+# Two texts shorter than this cannot produce anything too large, except with a number.
 _SHORT = 1000
 _CHARACTERS = 32
 _VALUES = 4
 
-# No chat template of a published model uses these. Their cost does not follow from the size of what they are given.
+# Filters that are removed. No published chat template uses them, and their cost does not follow from the size of their
+# arguments.
 _LEFT_OUT = ("pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr")
-# Filters and methods of text whose numbers are sizes of what they make.
+# Filters and methods of text whose numeric arguments are sizes of their result.
 # fmt: off
 _SIZED = frozenset((
     "batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "tojson", "truncate",
     "zfill",
 ))
-# What looks at a value without looking at all within it.
+# Filters and tests that do not visit the content of a value.
 _AT_ONCE = frozenset((
     "attr", "boolean", "callable", "count", "d", "default", "defined", "escaped", "false", "filter", "first", "float",
     "integer", "iterable", "last", "length", "mapping", "none", "number", "sameas", "sequence", "string", "test",
     "true", "undefined",
 ))
 # fmt: on
-# What may make much of short texts.
+# Filters and methods that may create large results from short texts.
 _WIDENING = _SIZED | {"format", "format_map", "strftime"}
 _SORTING = frozenset(("dictsort", "groupby", "max", "min", "sort", "unique"))
 _STRIPPING = frozenset(("strip", "lstrip", "rstrip", "trim"))
@@ -63,11 +64,11 @@ _DIGITS = re.compile(r"\d+")
 
 
 class TemplateLimitError(TemplateError):
-    """A template took more work, or made more text, than any conversation needs."""
+    """A template needed more work, or created more text, than any conversation requires."""
 
 
 class _Size(NamedTuple):
-    """Return the size of a value: the characters of its texts plus the number of values in it, itself included."""
+    """The size of a value: the characters of its texts, and the number of values in it, itself included."""
 
     characters: int
     values: int
@@ -82,7 +83,7 @@ class _Size(NamedTuple):
 
 
 class _Meter(threading.local):
-    """The work of the rendering that is under way in this thread."""
+    """The work of the current rendering in this thread."""
 
     def __init__(self) -> None:
         self.begin()
@@ -90,7 +91,7 @@ class _Meter(threading.local):
     def begin(self) -> None:
         self._work = 0
         self._output = 0
-        # By id, with the value itself, so that its id stays its own.
+        # By id. The value is stored too, so that its id is not reused.
         self._sizes: dict[int, tuple[Any, _Size]] = {}
 
     def charge(self, units: int) -> None:
@@ -104,18 +105,18 @@ class _Meter(threading.local):
             raise TemplateLimitError(f"it writes more than {MAX_OUTPUT:,} characters")
 
     def looks_short(self, value: Any) -> bool:
-        """Count a short text at once; return False of all else, which is not counted yet."""
+        """Count a short text and return True; return False, without counting, for everything else."""
         if type(value) is str and len(value) < _SHORT:
             self._work += 1 + len(value) // _CHARACTERS
             return True
         return False
 
     def made(self, value: Any, of: int = 0) -> _Size:
-        """Count a value that was just made, and return its size.
+        """Count a value that was just created, and return its size.
 
         Args:
             value: The value.
-            of: How many values it was made of, for one that is lazy and yields as many.
+            of: Number of values that it was created from; a lazy value yields as many.
         """
         if hasattr(value, "__next__"):
             self._sizes[id(value)] = (value, _Size(0, of))
@@ -124,19 +125,19 @@ class _Meter(threading.local):
         return size
 
     def weigh(self, value: Any) -> _Size:
-        """Count the work of looking at a value and at all within it, and return its size."""
+        """Count the work of visiting a value and everything in it, and return its size."""
         size, _ = self._walk(value)
         self.charge(size.work)
         return size
 
     @staticmethod
     def require(size: int) -> None:
-        """Refuse what would be too large."""
+        """Refuse a size above `MAX_SIZE`."""
         if size > MAX_SIZE:
             raise TemplateLimitError(f"it makes a value of more than {MAX_SIZE:,} characters or values")
 
     def _walk(self, value: Any) -> tuple[_Size, bool]:
-        """Return the size of a value, and whether it may change."""
+        """Return the size of a value, and True if it may change."""
         kind = _KINDS.get(type(value)) or _kind_of(value)
         if kind is _Kind.TEXT:
             return _Size(len(value), 1), False
@@ -145,7 +146,7 @@ class _Meter(threading.local):
         if kind is _Kind.RANGE:
             return _Size(0, len(value)), False
         if kind is _Kind.NAMESPACE:
-            # Jinja hides what it holds from attribute access.
+            # Jinja hides the content of a namespace from attribute access.
             held = object.__getattribute__(value, "_Namespace__attrs")
             return self._walk_all([*held, *held.values()])[0], True
         known = self._sizes.get(id(value))
@@ -196,14 +197,14 @@ _KINDS: dict[type, _Kind] = {}
 
 
 def _kind_of(value: Any) -> _Kind:
-    """Return the kind of a value, remembered for its type: asking takes longer than all else."""
+    """Return the kind of a value and cache it by type, because the type checks would take most of the time."""
     kind = next((kind for types, kind in _TYPES if isinstance(value, types)), _Kind.OTHER)
     _KINDS[type(value)] = kind
     return kind
 
 
 class _Turns:
-    """Iterate over what a loop is given, and count each turn."""
+    """The items of a loop, with each iteration counted."""
 
     def __init__(self, items: Any, meter: _Meter, cost: int) -> None:
         self._items, self._meter, self._cost = items, meter, cost
@@ -218,7 +219,7 @@ class _Turns:
 
 
 class LimitedEnvironment(ImmutableSandboxedEnvironment):
-    """The sandbox, counting. Its templates are rendered by `render`."""
+    """A sandbox that counts work. `render` renders its templates."""
 
     intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
 
@@ -234,7 +235,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         """Return the template of a source.
 
         Raises:
-            TemplateError: It is not valid, or too long or too deep.
+            TemplateError: The source is invalid, too long or too deep.
         """
         if len(source) > MAX_SOURCE:
             raise TemplateLimitError(f"it has {len(source):,} characters, more than {MAX_SOURCE:,}")
@@ -248,15 +249,15 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         return self.from_string(source)
 
     def render(self, template: Any, variables: Mapping[str, Any]) -> str:
-        """Return what a template writes.
+        """Return the text that a template writes.
 
         Raises:
-            TemplateLimitError: It takes too much work, or makes too large values.
+            TemplateLimitError: The template needs too much work, or creates too large values.
         """
         self.meter.begin()
         return str(template.render(**variables))
 
-    # --- what Jinja calls ---------------------------------------------------------------------------------------------
+    # --- hooks that Jinja calls ---------------------------------------------------------------------------------------
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
@@ -264,8 +265,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         _Counting().visit(tree)
         return tree
 
-    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  # as Jinja has it
-        """Call what a template calls, counted."""
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  # Jinja's signature
+        """Make a template's call and count it."""
         self, obj = __self, __obj
         self.meter.charge(_CALL)
         if isinstance(obj, LoopContext | Macro | BlockReference):
@@ -339,15 +340,15 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         return counted
 
     def _expect(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
-        """Count what a filter, test or method is given, and refuse it where it would make too much of that.
+        """Count the arguments of a filter, test or method, and refuse the call if its result would be too large.
 
         Args:
-            name: Its name.
-            args: What it works on, then its arguments.
-            kwargs: Its arguments by name.
+            name: Name of the filter, test or method.
+            args: The value it applies to, then its arguments.
+            kwargs: Its named arguments.
 
         Returns:
-            How many values it works on.
+            The number of values it works on.
         """
         meter = self.meter
         if name not in _WIDENING and not kwargs and all(map(meter.looks_short, args)):
@@ -374,7 +375,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         elif name in _STRIPPING:
             meter.charge(size.characters * longest // _CHARACTERS)
         elif name == "sum" and not all(isinstance(one, int | float | str) for one in given):
-            meter.charge(size.values * size.work)  # each sum of lists is a list
+            meter.charge(size.values * size.work)  # each partial sum of lists is a new list
         numbers = [abs(one) for one in given if isinstance(one, int | float)] if name in _SIZED else []
         number = max(numbers, default=0)
         if not number <= MAX_SIZE:
@@ -387,7 +388,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         return size.values + values
 
     def _expect_format(self, text: str | bytes, given: Any) -> None:
-        """Refuse a format whose widths or repeated fields would make too long a text."""
+        """Refuse a format whose widths or repeated fields would create too long a text."""
         written = text.decode("latin-1") if isinstance(text, bytes) else text
         widths = _DIGITS.findall(written)
         if any(len(width) > _MAX_DIGITS for width in widths):
@@ -411,7 +412,7 @@ def _numbers(value: Any) -> Iterator[int]:
 
 
 def _replaced(subject: Any, given: list[Any]) -> int:
-    """Return how much longer a text becomes at most."""
+    """Return the maximum number of characters that a replacement adds to a text."""
     if len(given) < 2 or not isinstance(subject, str | bytes):
         return 0
     old, new = given[0], given[1]
@@ -430,7 +431,7 @@ def _depth(value: Any) -> int:
 
 
 class _Counting(NodeTransformer):
-    """Puts counting filters around what Jinja compiles to plain Python."""
+    """Transformer that adds counting filters around expressions that Jinja compiles to plain Python."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
         cost = _cost_of(node)
@@ -472,6 +473,6 @@ def _filtered(node: Any, name: str, *args: nodes.Expr) -> nodes.Expr:
 
 
 def _cost_of(node: nodes.Node) -> int:
-    """Return the work of going once through a part of a template, apart from its calls."""
+    """Return the work of executing a part of a template once, without its calls."""
     characters = sum(len(one.data) for one in node.find_all(nodes.TemplateData))
     return sum(1 for _ in node.find_all(nodes.Node)) // 2 + characters // _CHARACTERS

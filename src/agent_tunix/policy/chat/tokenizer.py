@@ -1,13 +1,13 @@
 """The tokenizer of a Hugging Face directory: `tokenizer.json`, its special tokens and its chat template.
 
-Built on the `tokenizers` library alone, which reads every `tokenizer.json`; importing transformers for it would cost
-more than a second at every start.
+It uses only the `tokenizers` library, which reads every `tokenizer.json`. Importing transformers would add more than a
+second to every start.
 
-Two copies of the tokenizer are kept. `_special` reads "<|im_end|>" as that token. `_plain` reads it as twelve
-characters, and so must read whatever a user or a dataset wrote. A prompt holds both kinds of text, and must be encoded
-in one piece, because what a tokenizer makes of a text may depend on what stands before it (a word joined to its space,
-"▁" put before the first piece alone). So `_plain` also knows a guard for each special token: an added token with a text
-that nobody can have written, which stands in for the special token where the chat template wrote it.
+Two copies of the tokenizer are kept. `_special` reads "<|im_end|>" as that token. `_plain` reads it as characters, as
+text from a user or a dataset must be read. A prompt contains both kinds of text. It must be encoded in one piece,
+because the tokens of a text may depend on the text before it (a word joined to its space, "▁" only before the first
+piece). `_plain` therefore also knows a guard for each special token: an added token whose text nobody can have written.
+It replaces the special token wherever the chat template wrote it.
 """
 
 import functools
@@ -28,12 +28,12 @@ from agent_tunix.regular_files import read_regular
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
-# Bounds the memory of what the library gives back besides ids.
+# Limits the memory for what the library returns besides ids.
 _ENCODED_AT_ONCE = 4096
 
 
 class Tokenizer:
-    """Text to token ids and back, as Tunix and the prompts room expect it.
+    """Conversion of text to token ids and back.
 
     Attributes:
         eos_ids: Every token id that ends a completion, the tokenizer's own first.
@@ -44,12 +44,12 @@ class Tokenizer:
         """Read the tokenizer of a model directory.
 
         Args:
-            directory: The model directory.
-            prompt: Brings a chat template in place of the directory's own, its arguments and its date.
+            directory: Model directory.
+            prompt: Chat template that replaces the directory's own, its arguments and its date.
 
         Raises:
-            ModelError: `tokenizer.json` is missing or damaged, the chat template is not Jinja, or no end-of-sequence
-                token is known.
+            ModelError: `tokenizer.json` is missing or damaged, the chat template is not valid Jinja, or no
+                end-of-sequence token is known.
             ConfigError: The file of `prompt.chat_template` cannot be read.
         """
         self._directory = directory
@@ -83,8 +83,8 @@ class Tokenizer:
         self._pad: int = self.eos_ids[0] if pad is None else pad
         self.vocab_size: int = self._plain.get_vocab_size(with_added_tokens=True)
         self._template = self._read_template(prompt or PromptConfig())
-        # Special token → its guard, and the guard's id → the special token's. Guards are drawn anew in each process, so
-        # that no dataset can hold one; no id that leaves this class depends on them.
+        # Special token → its guard, and id of the guard → id of the special token. Guards are random in each process,
+        # so that no dataset can contain one. No id that this class returns depends on them.
         self._guards: dict[str, str] = {}
         self._guarded: dict[int, int] = {}
         self._guard_prefix = f"\U0010fffd{secrets.token_hex(8)}."
@@ -101,7 +101,7 @@ class Tokenizer:
         return ChatTemplate(source, origin=origin, variables=variables, date=prompt.date)
 
     def _named_tokens(self) -> dict[str, str]:
-        """The texts of the special tokens that have a name, by it; those that are null are left out."""
+        """Return the texts of the named special tokens by name, without those that are null."""
         texts = {name: _text_of(self._settings.get(name)) for name in _NAMED}
         return {name: text for name, text in texts.items() if text is not None}
 
@@ -116,7 +116,7 @@ class Tokenizer:
 
     @property
     def chat_template(self) -> str | None:
-        """The Jinja text in force, the configuration's or the directory's own; None where there is none."""
+        """The Jinja source in use, from the configuration or the directory; None without a template."""
         return None if self._template is None else self._template.source
 
     @functools.cached_property
@@ -124,7 +124,7 @@ class Tokenizer:
         """The texts that are single tokens and that only a chat template may write.
 
         They are the tokens that `tokenizer.json` marks as special, those that the directory's configuration names, and
-        those with which the template begins and ends a user's turn, however they are marked.
+        those at the beginning and end of the template's user turn, whatever their mark.
         """
         added: Mapping[int, AddedToken] = self._special.get_added_tokens_decoder()
         named = set(self._named_tokens().values())
@@ -137,9 +137,9 @@ class Tokenizer:
             for number, token in added.items()
             if token.special or token.content in named or number in self.eos_ids or token.content in turn
         ]
-        # White space is text, whatever it is marked as: Gemma has tokens for several line breaks.
+        # White space is always text. Gemma, for example, has tokens for several line breaks.
         texts = [token for token in found if token.content.strip()]
-        # What `tokenizer.json` does not mark as special is so for `_plain` from here on; its id stays.
+        # From here on `_plain` treats unmarked ones as special too. Their ids do not change.
         unmarked = [_copy(token, token.content, special=True) for token in texts if not token.special]
         self._plain.add_special_tokens(unmarked)
         return tuple(token.content for token in texts)
@@ -149,26 +149,26 @@ class Tokenizer:
             return ""
         try:
             return self._template.render([{"role": "user", "content": "x"}], add_generation_prompt=False)
-        except ModelError:  # told when a prompt is made with it
+        except ModelError:  # reported when the template is used for a prompt
             return ""
 
     def encode(self, text: str, *, allow_special: bool = True) -> list[int]:
-        """The token ids of a text, without any added at its ends.
+        """Return the token ids of a text, without tokens added at its ends.
 
         Args:
             text: Any text.
-            allow_special: Whether "<|im_end|>" in the text is that token, or just characters.
+            allow_special: True to read "<|im_end|>" in the text as that token, False to read it as characters.
         """
         fast = self._special if allow_special else self._plain
         ids: list[int] = fast.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_prompts(self, prompts: Sequence[Sequence[str]]) -> list[list[int]]:
-        """The token ids of many prompts, each with the beginning-of-sequence token once where the tokenizer wants it.
+        """Return the token ids of many prompts, each with one beginning-of-sequence token if the tokenizer adds it.
 
         Args:
-            prompts: Each one as its parts: text, special token, text, special token, …, text. A text may be empty, and
-                nothing in it is a special token.
+            prompts: Parts of each prompt: text, special token, text, special token, …, text. A text may be empty.
+                Nothing in a text is read as a special token.
         """
         guards = {text: self._guard(text) for text in {special for parts in prompts for special in parts[1::2]}}
         texts = ["".join(guards[part] if place % 2 else part for place, part in enumerate(parts)) for parts in prompts]
@@ -180,7 +180,7 @@ class Tokenizer:
         return encoded
 
     def _finish(self, ids: Sequence[int]) -> list[int]:
-        """Special tokens in place of their guards, and the beginning of the sequence where the template left it out."""
+        """Replace guards by their special tokens, and add a beginning-of-sequence token if the template left it out."""
         whole = [self._guarded.get(token, token) for token in ids]
         if self.adds_bos and whole[:1] != [self._bos]:
             assert self._bos is not None
@@ -189,10 +189,9 @@ class Tokenizer:
 
     @functools.cached_property
     def adds_bos(self) -> bool:
-        """Whether the tokenizer puts the beginning-of-sequence token before a text, by its own files.
+        """True if the tokenizer's files say that a text begins with the beginning-of-sequence token.
 
-        `add_bos_token` of `tokenizer_config.json` decides where it is given, else the post-processor of
-        `tokenizer.json`.
+        `add_bos_token` in `tokenizer_config.json` decides; without it, the post-processor in `tokenizer.json` does.
         """
         if self._bos is None:
             return False
@@ -212,11 +211,11 @@ class Tokenizer:
         return self._guards[special]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, special tokens left out."""
+        """Return the text of token ids, without special tokens."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, ids_of_rows: Sequence[Sequence[int]]) -> list[str]:
-        """The texts of many rows of token ids, special tokens left out."""
+        """Return the texts of many rows of token ids, without special tokens."""
         hidden = self._hidden_ids
         rows = [[int(token) for token in ids if int(token) not in hidden] for ids in ids_of_rows]
         texts: list[str] = self._special.decode_batch(rows, skip_special_tokens=True)
@@ -224,11 +223,11 @@ class Tokenizer:
 
     @functools.cached_property
     def _hidden_ids(self) -> set[int]:
-        """Ids of special tokens, also of those that `tokenizer.json` does not mark so."""
+        """Ids of special tokens, including those that `tokenizer.json` does not mark as special."""
         return {self._special.token_to_id(text) for text in self.special_texts} | set(self.eos_ids)
 
     def render_chat(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The chat template over the messages, up to where the model is to go on.
+        """Return the messages as text by the chat template, up to where the model continues.
 
         Raises:
             ModelError: The directory has no chat template, or the template refuses the messages.
@@ -243,27 +242,27 @@ class Tokenizer:
         return self._template.render(messages)
 
     def bos_id(self) -> int | None:
-        """The beginning-of-sequence id; None where the tokenizer has none."""
+        """Return the beginning-of-sequence id, or None if the tokenizer has none."""
         return self._bos
 
     def eos_id(self) -> int:
-        """The end-of-sequence id."""
+        """Return the end-of-sequence id."""
         return self.eos_ids[0]
 
     def pad_id(self) -> int:
-        """The padding id; the end-of-sequence id where the tokenizer has none of its own."""
+        """Return the padding id, or the end-of-sequence id if the tokenizer has no padding token."""
         return self._pad
 
 
 def _text_of(token: Any) -> str | None:
-    """The text of a special token, which is written plainly or as an object."""
+    """Return the text of a special token, which is given as a string or as an object."""
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None
 
 
 def _copy(token: AddedToken, content: str, *, special: bool) -> AddedToken:
-    """A token that takes the white space around it as another does."""
+    """Return a token with other content that treats surrounding white space like the given one."""
     return AddedToken(content, lstrip=token.lstrip, rstrip=token.rstrip, normalized=False, special=special)
 
 

@@ -1,1 +1,1 @@
-"""Files of a model: where they are, what they hold, export."""
+"""The files of a model: location, content, export."""

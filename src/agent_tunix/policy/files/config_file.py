@@ -1,4 +1,4 @@
-"""The values of a `config.json`, each checked where it is read; loads no JAX."""
+"""The values of a `config.json`, each checked when it is read; loads no JAX."""
 
 import json
 import math
@@ -10,24 +10,25 @@ from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import LayerKind, Rope
 from agent_tunix.regular_files import read_regular
 
-# What a kind of rotary embedding needs beside its base.
+# Parameters that each kind of rotary embedding needs besides its base.
 _ROPE_KEYS = {"default": (), "linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor")}
-# More than any model has; a larger number would fill the memory before its weights are found missing.
+# More than any model has. A larger number would fill the memory before its weights are found missing.
 _MOST_LAYERS = 10_000
 
 
 class ConfigFile:
-    """Values by the names they have in the file. A null counts as a key that is left out.
+    """Values by their names in the file. A null counts as a missing key.
 
-    Errors name the file, the key, what was found and what would do.
+    Error messages name the file, the key, the value found and the values accepted.
     """
 
     def __init__(self, path: Path, values: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
-        """
+        """Wrap the values of a file.
+
         Args:
-            path: Of the file, for messages.
-            values: Of the file, or of an object in it.
-            defaults: What a key means that the file leaves out.
+            path: Path of the file, for messages.
+            values: Values of the file, or of an object in it.
+            defaults: Values of keys that are missing in the file.
         """
         self.path = path
         self.values = dict(values)
@@ -35,10 +36,10 @@ class ConfigFile:
 
     @classmethod
     def read(cls, path: Path) -> "ConfigFile":
-        """The file.
+        """Return the content of a file.
 
         Raises:
-            ModelError: It cannot be read, or holds no JSON object.
+            ModelError: The file cannot be read, or is not a JSON object.
         """
         try:
             values = json.loads(read_regular(path))
@@ -49,21 +50,21 @@ class ConfigFile:
         return cls(path, values)
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "ConfigFile":
-        """The same values, with what keys mean that are left out."""
+        """Return the same values with other defaults."""
         return ConfigFile(self.path, self.values, defaults)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A value as it is."""
+        """Return a value unchecked."""
         for value in (self.values.get(name), self._defaults.get(name), default):
             if value is not None:
                 return value
         return None
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """A whole number above 0.
+        """Return a whole number above 0.
 
         Raises:
-            ModelError: It is left out and has no default, or is something else.
+            ModelError: The key is missing and has no default, or the value is something else.
         """
         value = self._required(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -71,18 +72,18 @@ class ConfigFile:
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number above 0.
+        """Return a finite number above 0.
 
         Raises:
-            ModelError: It is left out and has no default, or is something else.
+            ModelError: The key is missing and has no default, or the value is something else.
         """
         return self._positive(name, self._required(name, default))
 
     def flag(self, name: str, default: bool | None = None) -> bool:
-        """A true or false.
+        """Return a boolean.
 
         Raises:
-            ModelError: It is left out and has no default, or is something else.
+            ModelError: The key is missing and has no default, or the value is something else.
         """
         value = self._required(name, default)
         if not isinstance(value, bool):
@@ -90,15 +91,15 @@ class ConfigFile:
         return value
 
     def cap(self, name: str) -> float | None:
-        """A bound of logits. Null switches it off, where a key that is left out means the default."""
+        """Return a bound of logits, or None for no bound. A null means no bound; a missing key means the default."""
         value = self.values.get(name, self._defaults.get(name))
         return None if value is None else self._positive(name, value)
 
     def section(self, name: str) -> dict[str, Any]:
-        """An object in the file; empty where it is left out.
+        """Return an object in the file, or an empty one if the key is missing.
 
         Raises:
-            ModelError: It is no object.
+            ModelError: The value is not an object.
         """
         value = self.get(name, {})
         if not isinstance(value, dict):
@@ -106,7 +107,11 @@ class ConfigFile:
         return value
 
     def allow(self, name: str, *supported: Any) -> None:
-        """Refuse a value that is there and is none of those supported."""
+        """Refuse a value that is present and not supported.
+
+        Raises:
+            ModelError: The value is none of those supported.
+        """
         value = self.get(name)
         if value is not None and value not in supported:
             only = " or ".join(repr(each) for each in supported)
@@ -117,10 +122,13 @@ class ConfigFile:
             )
 
     def layer_kinds(self, pattern: int | None) -> tuple[LayerKind, ...]:
-        """The kind of each layer: `layer_types`, or else every `pattern`-th sees all positions and the others do not.
+        """Return the kind of each layer.
+
+        `layer_types` gives the kinds. Without it every `pattern`-th layer sees all positions, and the others have a
+        window.
 
         Args:
-            pattern: None where the family has no sliding layers.
+            pattern: Distance of the layers that see all positions; None if the family has no sliding layers.
         """
         count = self.whole("num_hidden_layers")
         if count > _MOST_LAYERS:
@@ -140,7 +148,7 @@ class ConfigFile:
         return tuple(kinds)
 
     def rope(self, default_theta: float) -> Rope:
-        """The rotary embedding of all layers: `rope_scaling`, as files had it, or else `rope_parameters`."""
+        """Return the rotary embedding of all layers, from `rope_scaling` (older files) or `rope_parameters`."""
         name = "rope_scaling" if self.section("rope_scaling") else "rope_parameters"
         parameters = self.section(name)
         if any(isinstance(value, dict) for value in parameters.values()):
@@ -151,12 +159,12 @@ class ConfigFile:
         return self._make_rope(name, parameters, "rope_theta", default_theta)
 
     def rope_of(self, kind: LayerKind, old_theta: str, default_theta: float) -> Rope:
-        """The rotary embedding of a kind of layer; `rope_scaling` is that of layers which see all positions.
+        """Return the rotary embedding of a kind of layer. `rope_scaling` applies to layers that see all positions.
 
         Args:
-            kind: Of layer.
-            old_theta: The key that holds the base where `rope_parameters` does not.
-            default_theta: The base where the file has none.
+            kind: Kind of layer.
+            old_theta: Key of the base if `rope_parameters` does not have it.
+            default_theta: Base if the file has none.
         """
         name = "rope_parameters"
         by_kind = self.section(name)
@@ -194,7 +202,7 @@ class ConfigFile:
                 code="invalid_value",
             )
         key = "original_max_position_embeddings"
-        # A key of its own comes before that among the parameters, as in transformers.
+        # As in transformers, the top-level key takes precedence over the one among the parameters.
         length = self.get(key) or inner.get(f"{name}.{key}") or self.whole("max_position_embeddings")
         return Rope(theta, "llama3", factor, low, high, ConfigFile(self.path, {key: length}).whole(key))
 

@@ -1,4 +1,4 @@
-"""Where a model lies, and which tokenizer it has; loads no JAX."""
+"""The directory of a model, and the fingerprint of its tokenizer; loads no JAX."""
 
 import dataclasses
 import hashlib
@@ -17,10 +17,10 @@ EMBEDDED_MODEL = Path(__file__).resolve().parents[2] / "assets" / "tiny_qwen3"
 
 
 def find_model_directory(config: ModelConfig) -> Path:
-    """The directory of the model that `model.path` names, downloaded where it is not on this disk; or the embedded one.
+    """Return the directory of the model that `model.path` names, or of the embedded model; download it if necessary.
 
     Raises:
-        ModelError: It cannot be had, or a file of it is missing or damaged.
+        ModelError: The model cannot be found or downloaded, or a file of it is missing or damaged.
     """
     location = parse_location(config.path)
     if location is not None:
@@ -37,16 +37,16 @@ def find_model_directory(config: ModelConfig) -> Path:
 
 
 def is_on_hub(config: ModelConfig) -> bool:
-    """Whether the model may have to be downloaded.
+    """Return True if the model may have to be downloaded.
 
     Raises:
-        ModelError: `model.path` is an address of no model.
+        ModelError: `model.path` is an invalid address.
     """
     return parse_location(config.path) is not None
 
 
 def find_cached_directory(config: ModelConfig) -> Path | None:
-    """As `find_model_directory`, but asks no hub: None where the model is not on this disk, or not whole."""
+    """Return the directory of a model that is complete on this disk, or None. Ask no hub."""
     location = parse_location(config.path)
     if location is None:
         directory = EMBEDDED_MODEL if config.path is None else Path(config.path).expanduser()
@@ -63,14 +63,14 @@ def find_cached_directory(config: ModelConfig) -> Path | None:
 
 
 def pin_model(config: ModelConfig, recorded: ModelConfig | None = None) -> ModelConfig:
-    """The configuration whose `path` means the same bytes for ever: a model of a hub with its commit.
+    """Return the configuration with a `path` that always means the same bytes: a model on a hub gets its commit.
 
     Args:
-        config: As the user gave it.
-        recorded: As a run that goes on was started; its model is kept where `config` may mean it.
+        config: Configuration from the user.
+        recorded: Configuration that a resumed run was started with. Its model is kept if `config` may mean it.
 
     Raises:
-        ModelError: The hub cannot be asked, or has no such model.
+        ModelError: The hub cannot be reached, or has no such model.
     """
     location = parse_location(config.path)
     if location is None or location.is_exact:
@@ -81,7 +81,7 @@ def pin_model(config: ModelConfig, recorded: ModelConfig | None = None) -> Model
 
 
 def _resolve(location: Location) -> Location:
-    """The exact state that a location means now."""
+    """Return the exact location that a location means now."""
     request = _request(location)
     if location.scheme == "hf":
         return location.at(huggingface.resolve(request, location.name, location.revision).sha)
@@ -92,7 +92,7 @@ def _resolve(location: Location) -> Location:
 
 
 def _fetch(location: Location) -> Path:
-    """The directory with the files of an exact location."""
+    """Return the directory with the files of an exact location; download them if necessary."""
     request = _request(location)
     assert location.revision is not None
 
@@ -110,7 +110,7 @@ def _fetch(location: Location) -> Path:
 
 
 def _has_all(directory: Path) -> bool:
-    """Whether nothing is left to fetch; other programs may have left a model there without its tokenizer."""
+    """Return True if no file is missing. Other programs may have cached a model without its tokenizer."""
     return is_whole(directory) and (directory / "tokenizer.json").is_file()
 
 
@@ -119,14 +119,14 @@ def _request(location: Location) -> HubRequest:
 
 
 def _advice(path: str) -> str:
-    """What a path that is not there may have meant."""
+    """Return a suggestion for a path that does not exist."""
     if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):
         return f"; give a Hugging Face model directory on disk, or hf://{path} for the model of the hub"
     return "; give a Hugging Face model directory on disk"
 
 
 def fingerprint_tokenizer(directory: Path) -> str | None:
-    """A short hash of the tokenizer of a directory, which decides token ids and counts; None where it has none."""
+    """Return a short hash of a directory's tokenizer, which decides token ids and counts; None without a tokenizer."""
     path = directory / "tokenizer.json"
     if not path.is_file():
         return None

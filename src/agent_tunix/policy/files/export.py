@@ -1,8 +1,8 @@
-"""A policy → the files of a Hugging Face directory: merged weights, or the adapter alone as PEFT stores it.
+"""Export of a policy as a Hugging Face directory: merged weights, or only the adapter in PEFT's format.
 
-Tensors keep the names that they have in the directory the policy was loaded from, and whatever else lies there (a
-vision tower, the tokenizer, a licence) goes along unchanged. Weights are written file by file, so that no second copy
-of the model is held.
+Tensors keep their names in the directory from which the policy was loaded. Everything else in it (a vision tower, the
+tokenizer, a licence) is copied unchanged. Weights are written file by file, so that no second copy of the model is
+held.
 """
 
 import functools
@@ -30,28 +30,28 @@ from agent_tunix.policy.network.projection import Projection
 from agent_tunix.regular_files import is_private, read_regular
 
 MAX_FILE_BYTES = 5 * 10**9
-# Files of a model directory that hold weights in one form or another, or that speak of the model it was.
+# Files of a model directory with weights in any format, or with descriptions of the original model.
 _NOT_COPIED = (
     *("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json", "*.pt", "*.pth", "*.h5", "*.msgpack"),
     *("*.gguf", "*.onnx", "README.md", ".*", "config.json"),
-    # Programs and pickles of whoever made the model; none is needed to load one of the supported families.
+    # Programs and pickles from the author of the model. No supported family needs them.
     *("*.py", "*.pyc", "*.so", "*.pkl", "*.pickle", "*.ckpt"),
 )
-# Names the programs that `trust_remote_code` would run.
+# Keys that name the programs that `trust_remote_code` would run.
 _CODE_KEYS = frozenset(("auto_map", "custom_pipelines"))
-# transformers marks its files so, and refuses those without a mark.
+# transformers marks its files with this metadata and refuses files without it.
 _FORMAT = {"format": "pt"}
 
 
 def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, dtype: jnp.dtype | None = None) -> None:
-    """Write a directory that transformers and vLLM load: configuration, weights with the adapter in them, tokenizer.
+    """Write a directory that transformers and vLLM load: configuration, weights with the adapter merged, tokenizer.
 
     Args:
-        policy: With or without an adapter.
-        source: The model directory it was loaded from.
-        directory: Exists and is empty.
-        alpha: The adapter's output is multiplied by alpha / rank.
-        dtype: What weights are stored in; None: what the policy computes in, with which the logits are its own.
+        policy: Policy with or without an adapter.
+        source: Model directory that it was loaded from.
+        directory: Existing, empty directory.
+        alpha: LoRA alpha. The adapter's output is multiplied by alpha / rank.
+        dtype: Type of the stored weights; None for the policy's compute type, which reproduces its logits.
     """
     dtype = jnp.dtype(policy.dtype if dtype is None else dtype)
     _write_weights(_merged_tensors(policy, source, alpha, dtype), directory)
@@ -64,14 +64,14 @@ def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, 
     """Write a directory that PEFT loads: the adapter's matrices in float32, its configuration, the tokenizer.
 
     Args:
-        policy: With an adapter.
-        source: The model directory it was loaded from.
-        directory: Exists and is empty.
-        alpha: The adapter's output is multiplied by alpha / rank.
-        base_model: What PEFT loads the rest from: a repository's name or a path.
+        policy: Policy with an adapter.
+        source: Model directory that it was loaded from.
+        directory: Existing, empty directory.
+        alpha: LoRA alpha. The adapter's output is multiplied by alpha / rank.
+        base_model: Name of the repository, or path, from which PEFT loads the base model.
 
     Raises:
-        ModelError: There is no adapter.
+        ModelError: The policy has no adapter.
     """
     pairs = _adapter_pairs(policy)
     if not pairs:
@@ -103,17 +103,17 @@ def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, 
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A JSON file as transformers writes it."""
+    """Write a JSON file in the format of transformers."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class _Pending:
-    """A tensor that is made as it is written.
+    """A tensor that is computed when it is written.
 
     Attributes:
-        num_bytes: What it takes in the file.
-        make: Gives it.
+        num_bytes: Size in the file.
+        make: Function that returns the tensor.
     """
 
     num_bytes: int
@@ -121,7 +121,7 @@ class _Pending:
 
 
 def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtype) -> dict[str, _Pending]:
-    """Name → tensor, for everything that the files of the source hold."""
+    """Return name → tensor for everything in the files of the source."""
     weights: dict[Any, jax.Array] = {
         tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(nnx.state(policy, nnx.Param))
     }
@@ -138,7 +138,7 @@ def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtyp
     for file in list_files(source):
         with safe_open(file, framework="numpy") as tensors:
             for name in tensors.keys():  # noqa: SIM118
-                # A head that is stored although it is the embedding would be the one from before training.
+                # A stored copy of a tied head would have the values from before training.
                 if name not in pending and not (policy.config.tied_embeddings and name.endswith("lm_head.weight")):
                     kept = tensors.get_tensor(name)
                     pending[name] = _Pending(kept.nbytes, functools.partial(_read, file, name))
@@ -148,9 +148,9 @@ def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtyp
 def _merge(
     projection: Projection, pair: tuple[jax.Array, jax.Array] | None, alpha: float, dtype: jnp.dtype
 ) -> np.ndarray:
-    """W + (alpha / rank) A B in float32, as a file has it; W alone where there is no adapter.
+    """Return W + (alpha / rank) A B, computed in float32, in the layout of a file; only W without an adapter.
 
-    Where the base is quantised, W is what its codes stand for, which is what the adapter was trained beside.
+    If the base is quantised, W is the dequantised matrix, beside which the adapter was trained.
     """
     base = projection.base_weight()
     if pair is None:
@@ -186,7 +186,7 @@ def _write_weights(pending: Mapping[str, _Pending], directory: Path) -> None:
 
 
 def _adapter_pairs(policy: Decoder) -> dict[WeightPath, tuple[jax.Array, jax.Array]]:
-    """Module → its A [in, rank] and B [rank, out]."""
+    """Return module → A [in, rank] and B [rank, out]."""
     found: dict[Any, dict[str, jax.Array]] = {}
     for path, leaf in nnx.to_flat_state(nnx.state(policy, nnx.LoRAParam)):
         found.setdefault(tuple(path[:-1]), {})[str(path[-1])] = leaf.get_value()
@@ -198,16 +198,17 @@ def _dotted(path: WeightPath) -> str:
 
 
 def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
-    """The name that transformers gives a module, whatever the files call it; the head stands beside the decoder."""
+    """Return the name of a module in transformers, whatever its name in the files. The head is outside the decoder."""
     if module[0] == "lm_head":
         return _dotted(module)
     return ("model.language_model." if policy.config.model_type == "gemma3" else "model.") + _dotted(module)
 
 
 def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[str]:
-    """The names by which PEFT finds the adapted modules again, and no others.
+    """Return the names by which PEFT finds the adapted modules again, and no others.
 
-    The last name of each is enough where every layer has it adapted; a vision tower may have modules of that name too.
+    The last part of each name is enough if it is adapted in every layer. With a vision tower it is not, because modules
+    in the tower may have the same name.
     """
     leaves = sorted({str(module[-1]) for module in pairs})
     if len(pairs) == len(leaves) * policy.config.num_layers and policy.config.model_type != "gemma3":
@@ -216,16 +217,16 @@ def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[st
 
 
 def _with_dtype(config: dict[str, Any], dtype: str) -> dict[str, Any]:
-    """The configuration with the type that the weights have now, by its newer and its older name."""
+    """Return the configuration with the type of the exported weights, under the keys `dtype` and `torch_dtype`."""
     changed = {name: _with_dtype(value, dtype) if name == "text_config" else value for name, value in config.items()}
     return {name: dtype if name in ("dtype", "torch_dtype") else value for name, value in changed.items()}
 
 
 def _copy_others(source: Path, directory: Path) -> None:
-    """Copy what else a model directory holds.
+    """Copy the other files of a model directory.
 
     Raises:
-        ExportError: A link in it leads to a file elsewhere that others may not read.
+        ExportError: A link in it leads to a file elsewhere that other users may not read.
     """
     for path in sorted(source.iterdir()):
         if path.is_file() and not any(path.match(pattern) for pattern in _NOT_COPIED):
@@ -238,10 +239,10 @@ def _copy_others(source: Path, directory: Path) -> None:
 
 
 def _check_link(path: Path) -> None:
-    """Refuse a link by which a private file would get into what is published; those of the hub's cache are in order.
+    """Refuse a link that would put a private file into the export. Links within the hub's cache are allowed.
 
     Raises:
-        ExportError: It is one.
+        ExportError: The link leads to a private file elsewhere.
     """
     target, home = path.resolve(), path.parent.resolve()
     within = home.parents[1] / "blobs" if home.parent.name == "snapshots" else home

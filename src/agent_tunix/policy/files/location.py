@@ -1,4 +1,4 @@
-"""What may stand in `model.path`: a directory, or a model on a hub."""
+"""The forms of `model.path`: a directory, or a model on a hub."""
 
 import re
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ class Location:
 
     Attributes:
         scheme: hf, kaggle or gs.
-        name: What the hub calls it.
-        revision: Which state of it; None: the latest.
+        name: Name on the hub.
+        revision: Revision of the model; None for the latest.
     """
 
     scheme: str
@@ -36,28 +36,28 @@ class Location:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it means the same bytes for ever: a commit, a version, a digest."""
+        """True if the location always means the same bytes: a commit, a version or a digest."""
         return self.revision is not None and _EXACT[self.scheme].fullmatch(self.revision) is not None
 
     def at(self, revision: str) -> Self:
-        """The same model in this state."""
+        """Return the same model at a revision."""
         return replace(self, revision=revision)
 
     def may_become(self, other: "Location") -> bool:
-        """Whether this, whose state may move on, may have been `other` at some time."""
+        """Return True if this location, which is not exact, may have meant `other` at some time."""
         return (self.scheme, self.name) == (other.scheme, other.name) and not self.is_exact and other.is_exact
 
     def __str__(self) -> str:
-        """As it is written in `model.path`."""
+        """Return the location as it is written in `model.path`."""
         mark = "/" if self.scheme == "kaggle" else "@"
         return f"{self.scheme}://{self.name}" + (f"{mark}{self.revision}" if self.revision else "")
 
 
 def parse_location(path: str | None) -> Location | None:
-    """The model on a hub that `model.path` names; None where it names a directory, or nothing.
+    """Return the model on a hub that `model.path` names, or None if it names a directory or is not set.
 
     Raises:
-        ModelError: It begins as an address does, and is none.
+        ModelError: The path looks like an address but is invalid.
     """
     match = _SCHEME.fullmatch(path or "")
     if match is None:
@@ -68,7 +68,7 @@ def parse_location(path: str | None) -> Location | None:
         advice = f"write hf://{page[1]}" if page else f"give a directory, {', '.join(_FORMS.values())}"
         raise ModelError(f"model.path={path} is not an address of a model; {advice}", code="invalid_address")
     named = _NAMES[scheme].fullmatch(rest)
-    # Of such parts the cache would make a path that leads out of it.
+    # With such parts, the path in the cache would lead out of the cache.
     if named is None or not {".", ".."}.isdisjoint(rest.replace("@", "/").split("/")):
         raise ModelError(f"model.path={path} should be {_FORMS[scheme]}", code="invalid_address")
     return Location(scheme, named["name"], named["revision"])

@@ -1,8 +1,8 @@
-"""What tells one model from another without reading all of it; loads no JAX.
+"""The digest of a model, computed without reading all of it; loads no JAX.
 
-A model is what its `config.json` makes of its weights. Of each tensor a few KiB are read, at places that its length
-alone decides: a fine-tuned or merged copy differs in every tensor that was trained, and so somewhere in what is read. A
-change that leaves all of these places alone, as one of a single row of the embedding may, is not seen.
+A model is defined by its `config.json` and its weights. Of each tensor a few KiB are read, at places that depend only
+on its length. A fine-tuned or merged copy differs in every tensor that was trained, and therefore in some of the bytes
+that are read. The digest misses a change elsewhere, such as one of a single row of the embedding.
 """
 
 import dataclasses
@@ -16,34 +16,37 @@ from agent_tunix.errors import ModelError
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.tensor_files import list_files
 
-_SAMPLE = 4096  # Bytes, at the start, the middle and the end of a tensor; a shorter tensor is read as a whole.
-_HEX_DIGITS = 16  # Of each half.
+_SAMPLE = 4096  # Bytes read at the start, the middle and the end of a tensor. A short tensor is read as a whole.
+_HEX_DIGITS = 16  # Digits of each half.
 
 
 def digest_model(directory: Path) -> str:
-    """A hash of the model in a directory, wherever that lies and however its tensors are divided among files.
+    """Return a digest of the model in a directory. Its path and the division into files have no effect.
 
     Returns:
-        `ARCHITECTURE-WEIGHTS`, 16 hexadecimal digits each; `architecture_of` takes the first.
+        `ARCHITECTURE-WEIGHTS`, 16 hexadecimal digits each; `architecture_of` returns the first half.
 
     Raises:
         ModelError: `config.json` or a file of weights cannot be read.
     """
     described = json.dumps(_decisive(read_architecture(directory)), sort_keys=True)
     architecture = hashlib.sha256(described.encode()).hexdigest()
-    # By name: the same tensors in other files are the same model.
+    # Sorted, because the same tensors in other files are the same model.
     tensors = sorted(line for file in list_files(directory) for line in _describe_tensors(file))
     weights = hashlib.sha256("\n".join(tensors).encode()).hexdigest()
     return f"{architecture[:_HEX_DIGITS]}-{weights[:_HEX_DIGITS]}"
 
 
 def architecture_of(digest: str) -> str:
-    """The half of a model's digest that says what is computed, whatever the weights."""
+    """Return the half of a model's digest that does not depend on the weights."""
     return digest.partition("-")[0]
 
 
 def _decisive(value: Any) -> Any:
-    """A dataclass as JSON data, without fields at their defaults: one added later leaves older digests as they are."""
+    """Return a dataclass as JSON-ready data, without fields that have their default.
+
+    A field that is added later, with a default, does not change older digests.
+    """
     if isinstance(value, Mapping):
         return {str(name): _decisive(each) for name, each in value.items()}
     if not dataclasses.is_dataclass(value):
@@ -56,7 +59,7 @@ def _decisive(value: Any) -> Any:
 
 
 def _describe_tensors(path: Path) -> list[str]:
-    """Name, type, shape and a hash of the samples of each tensor in a safetensors file, a line each."""
+    """Return a line for each tensor in a safetensors file: name, type, shape and a hash of the samples."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -75,7 +78,7 @@ def _describe_tensors(path: Path) -> list[str]:
 
 
 def _sample(file: BinaryIO, begin: int, end: int) -> str:
-    """A hash of the bytes from `begin` to `end`, or of three samples of them."""
+    """Return a hash of the bytes from `begin` to `end`, or of three samples of them."""
     size = end - begin
     digest = hashlib.sha256()
     if size <= 3 * _SAMPLE:

@@ -1,4 +1,4 @@
-"""Which files make a model directory, and whether they are whole."""
+"""The files of a model directory, and checks that they are complete."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -9,7 +9,7 @@ from agent_tunix.errors import ModelError
 from agent_tunix.regular_files import read_regular
 
 INDEX = "model.safetensors.index.json"
-# Beside the weights. The tokenizer is read from tokenizer.json; the rest of its files say what is special in it.
+# Files besides the weights. The tokenizer is read from tokenizer.json; its other files name its special tokens.
 _SMALL = {
     INDEX,
     "config.json",
@@ -26,19 +26,19 @@ _LONGEST_HEADER = 100_000_000
 
 
 def choose_files(names: Iterable[str]) -> list[str]:
-    """Those of a repository's files that a run needs: configuration, weights in safetensors, tokenizer."""
+    """Return the files of a repository that a run needs: configuration, weights in safetensors, tokenizer."""
     return sorted(name for name in names if name in _SMALL or _is_weights(name))
 
 
 def check_files(where: str, names: Collection[str]) -> None:
-    """Refuse what is no model directory.
+    """Refuse a directory or repository that is not a model directory.
 
     Args:
-        where: The directory or repository, for the message.
-        names: Its files.
+        where: Directory or repository, for the message.
+        names: Names of its files.
 
     Raises:
-        ModelError: With what it holds instead.
+        ModelError: Files are missing. The message says what is there instead.
     """
     if any(_is_weights(name) for name in names) and "config.json" in names:
         return
@@ -62,10 +62,10 @@ def check_files(where: str, names: Collection[str]) -> None:
 
 
 def check_weights(directory: Path) -> None:
-    """Refuse a directory in which a file of weights is missing or shorter than its header says.
+    """Refuse a directory in which a file of weights is missing or does not have the length in its header.
 
     Raises:
-        ModelError: With the file.
+        ModelError: The message names the file.
     """
     for name in sorted(_shards(directory)):
         if not (directory / name).is_file():
@@ -89,7 +89,7 @@ def check_weights(directory: Path) -> None:
 
 
 def is_whole(directory: Path) -> bool:
-    """Whether a directory holds a model, each of its files whole."""
+    """Return True if a directory contains a model and all its files are complete."""
     try:
         check_files(str(directory), [path.name for path in directory.iterdir()])
         check_weights(directory)
@@ -99,7 +99,10 @@ def is_whole(directory: Path) -> bool:
 
 
 def _is_weights(name: str) -> bool:
-    """Weights of the whole model, in the order of the Hugging Face hub; other copies lie in directories below."""
+    """Return True for a file with weights of the whole model.
+
+    The Hugging Face hub has them at the top level. Other copies are in subdirectories.
+    """
     return name.endswith(".safetensors") and "/" not in name and not name.startswith(("consolidated", "adapter_"))
 
 
@@ -124,7 +127,7 @@ def _shards(directory: Path) -> set[str]:
 
 
 def _length_by_header(path: Path) -> int | None:
-    """How many bytes a safetensors file should have; None where its header cannot be read."""
+    """Return the length of a safetensors file according to its header, or None if the header cannot be read."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_HEADER_LENGTH), "little")
         if length > _LONGEST_HEADER:

@@ -1,4 +1,4 @@
-"""Where the tensors of a decoder lie in the files of a Hugging Face directory; loads no JAX."""
+"""The tensors of a decoder in the files of a Hugging Face directory; loads no JAX."""
 
 import contextlib
 import json
@@ -15,22 +15,22 @@ from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.tensors import Tensor, list_tensors
 from agent_tunix.regular_files import read_regular
 
-# What a whole file of weights may be stored in; quantised types need scales that nobody reads here.
+# Supported types of stored weights. Quantised types would need scales, which are not read.
 _TYPES = ("F64", "F32", "F16", "BF16")
 _EMBEDDING = "embed_tokens.weight"
 _HEAD = "lm_head.weight"
-_COMPARED_ROWS = 4096  # At once, so that two large matrices are not in memory as a whole.
+_COMPARED_ROWS = 4096  # Rows compared at once, so that two large matrices are never whole in memory.
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor as it lies in a file.
+    """A tensor in a file.
 
     Attributes:
-        file: Its file.
-        name: Its whole name there.
-        shape: Its shape there.
-        kind: Its type, as safetensors calls it.
+        file: Path of the file.
+        name: Full name in the file.
+        shape: Shape in the file.
+        kind: Type, in the notation of safetensors.
     """
 
     file: Path
@@ -40,16 +40,16 @@ class Stored:
 
 
 def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, Stored]:
-    """Each tensor of the architecture in the files of a directory.
+    """Return each tensor of the architecture with its place in the files of a directory.
 
-    What precedes the names differs: `model.` in a causal model, nothing in a bare one, `language_model.model.` or
-    `model.language_model.` in one with a vision tower. It is taken from the embedding's name. An output projection that
-    is stored although `config.json` ties it to the embedding is a copy of that, and is not read.
+    The prefix of the names varies: `model.` in a causal model, nothing in a bare one, `language_model.model.` or
+    `model.language_model.` in one with a vision tower. It is read from the embedding's name. An output projection that
+    is stored although `config.json` ties it to the embedding is only compared with the embedding.
 
     Raises:
-        ModelError: A file is missing or damaged; a tensor is missing, is there twice, or has another shape or a type
-            that cannot be read; or there is a tensor that `config.json` does not account for, so that the model would
-            not be computed as it was trained.
+        ModelError: A file is missing or damaged; a tensor is missing, is there twice, or has a wrong shape or an
+            unsupported type; or there is a tensor that `config.json` does not account for, so that the model would not
+            be computed as it was trained.
     """
     found = _read_heads(directory)
     embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
@@ -68,7 +68,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     located = {}
     missing = []
     for tensor in list_tensors(architecture):
-        # The head stands beside the decoder, wherever that is.
+        # The head is outside the decoder, so it does not have the decoder's prefix.
         name = prefix + tensor.name if tensor.name != _HEAD else heads[0] if heads else _HEAD
         if name in found:
             located[tensor] = found[name]
@@ -95,7 +95,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
 
 
 def _is_set_aside(name: str, architecture: Architecture) -> bool:
-    """Whether a tensor has no part in the decoder: a table that is computed anew, or what sees pictures."""
+    """Return True if the decoder does not need a tensor: a computed table, or a part of the vision tower."""
     parts = name.split(".")
     sees = architecture.model_type == "gemma3" and not {"vision_tower", "multi_modal_projector"}.isdisjoint(parts)
     return sees or parts[-2:] == ["rotary_emb", "inv_freq"]
@@ -120,9 +120,9 @@ def _check_stored(directory: Path, tensor: Tensor, stored: Stored) -> None:
 
 
 def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
-    """Refuse an output projection that `config.json` ties to the embedding and that differs from it.
+    """Refuse an output projection that differs from the embedding although `config.json` ties the two.
 
-    Transformers before version 5 would use the embedding in its place, and later versions what is stored.
+    Transformers before version 5 uses the embedding instead; later versions use the stored projection.
     """
     same = (head.shape, head.kind) == (embedding.shape, embedding.kind)
     if same:
@@ -142,11 +142,11 @@ def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
 
 
 def _read_heads(directory: Path) -> dict[str, Stored]:
-    """What the files hold, by whole name."""
+    """Return the tensors in the files, by full name."""
     found: dict[str, Stored] = {}
     for file in list_files(directory):
         with open_tensors(file) as tensors:
-            for name in tensors.keys():  # noqa: SIM118  # it is no dictionary
+            for name in tensors.keys():  # noqa: SIM118  # not a dictionary
                 if name in found:
                     raise ModelError(
                         f"{directory} has {name} in {found[name].file.name} and in {file.name}; remove the files that"
@@ -159,17 +159,17 @@ def _read_heads(directory: Path) -> dict[str, Stored]:
 
 
 def list_files(directory: Path) -> list[Path]:
-    """The files that hold the model: the one, those that an index names, or those there are.
+    """Return the weight files of a model: `model.safetensors`, those that an index names, or all that are there.
 
     Raises:
-        ModelError: The index is damaged, or names a file that is not there.
+        ModelError: The index is damaged, or names a missing file.
     """
     whole = directory / "model.safetensors"
     if whole.is_file():
         return [whole]
     index = directory / "model.safetensors.index.json"
     if not index.is_file():
-        # `consolidated` is a second copy that some repositories keep, and an adapter is no part of the model.
+        # `consolidated` is a second copy in some repositories, and an adapter is not part of the model.
         names = sorted(directory.glob("*.safetensors"))
         return [file for file in names if not file.name.startswith(("adapter_", "consolidated"))]
     try:
@@ -190,10 +190,10 @@ def list_files(directory: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def open_tensors(file: Path) -> Iterator[Any]:
-    """A file of tensors, of which parts can be read.
+    """Yield an open file of tensors, whose parts can be read.
 
     Raises:
-        ModelError: It cannot be opened or read.
+        ModelError: The file cannot be opened or read.
     """
     try:
         with safe_open(file, framework="numpy") as tensors:

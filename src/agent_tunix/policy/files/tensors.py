@@ -1,14 +1,14 @@
-"""The tensors of a Hugging Face directory and the weights of the decoder: one table, read both ways; loads no JAX.
+"""The mapping between the tensors of a Hugging Face directory and the weights of the decoder; loads no JAX.
 
-A file's tensor and a model's weight are the same numbers, transposed where a projection is a matrix: PyTorch stores
-[out, in] and the decoder multiplies by [in, out].
+A file's tensor and a model's weight have the same numbers. The matrix of a projection is transposed: PyTorch stores
+[out, in], and the decoder multiplies by [in, out].
 """
 
 from dataclasses import dataclass
 
 from agent_tunix.policy.architecture import Architecture
 
-# Quantised: bits of a weight's code, and how many neighbouring inputs share a scale.
+# Of quantised weights: bits of a code, and the maximum of neighbouring inputs that share a scale.
 CODE_BITS = {"int8": 8, "nf4": 4}
 _BLOCK = 64
 
@@ -17,12 +17,12 @@ WeightPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of the files, and where the decoder has it.
+    """A tensor of the files and its place in the decoder.
 
     Attributes:
-        name: Without what precedes it in the files: `layers.0.mlp.up_proj.weight`.
-        shape: In the files.
-        path: Of the weight in the decoder's state.
+        name: Name without the prefix in the files: `layers.0.mlp.up_proj.weight`.
+        shape: Shape in the files.
+        path: Path of the weight in the decoder's state.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Tensor:
 
     @property
     def transposed(self) -> bool:
-        """Whether the weight is the tensor's transpose."""
+        """True if the weight is the transpose of the tensor."""
         return self.path[-1] == "kernel"
 
 
 def list_tensors(architecture: Architecture) -> list[Tensor]:
-    """Every tensor of a directory of this architecture, in the order of the model."""
+    """Return every tensor of a directory of this architecture, in the order of the model."""
     a = architecture
     queries, keys = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
     hidden, inner = a.hidden_size, a.intermediate_size
@@ -73,5 +73,8 @@ def list_tensors(architecture: Architecture) -> list[Tensor]:
 
 
 def block_size(inputs: int) -> int:
-    """Inputs that share a scale: the largest divisor up to 64, the same on every mesh, so that the numbers are."""
+    """Return the number of inputs that share a scale: the largest divisor up to 64.
+
+    It does not depend on the mesh, so that quantised values do not either.
+    """
     return next(size for size in range(min(_BLOCK, inputs), 0, -1) if inputs % size == 0)

@@ -1,6 +1,6 @@
-"""The weights of the decoder from the tensors of a Hugging Face directory.
+"""The weights of the decoder, read from the tensors of a Hugging Face directory.
 
-Each device reads only its own part of a tensor, one at a time.
+Each device reads only its own part of a tensor, one tensor at a time.
 """
 
 import functools
@@ -19,19 +19,19 @@ from agent_tunix.policy.files.tensors import Tensor
 from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.network.projection import Quantization, quantise
 
-# Numbers that NumPy arranges in less time than it takes to compile a program for their shape.
+# Numbers that NumPy transposes and converts in less time than compiling a program for their shape takes.
 _ARRANGED_BY_HOST = 1 << 20
 
 
 def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.sharding.Mesh) -> Any:
-    """The decoder's state, divided over the mesh.
+    """Return the decoder's state, divided over the mesh.
 
-    Quantised weights are so as soon as they are read: no two of them are there in full at once.
+    A weight to be quantised is quantised as soon as it is read, so that no two of them exist in full at once.
 
     Args:
-        located: Where each tensor lies.
-        shapes: The state as shapes, with the type that each weight is given and the mesh axes it is divided over.
-        mesh: Where it goes.
+        located: Place of each tensor.
+        shapes: The state as shapes, with the type of each weight and the mesh axes that divide it.
+        mesh: Mesh for the weights.
 
     Raises:
         ConfigError: The mesh does not divide a weight evenly.
@@ -43,7 +43,7 @@ def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.shardi
     weights = []
     for path, leaf in leaves.items():
         if path[-1] == "kernel_scale":
-            continue  # comes with its kernel
+            continue  # computed with its kernel
         tensor, stored = by_path[tuple(path)]
         sharding = _sharding(tensor, leaf, mesh)
         dtype, scale_path = leaf.get_value().dtype, (*path[:-1], "kernel_scale")
@@ -54,7 +54,7 @@ def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.shardi
         whole = _read_tensor(tensor, stored, jnp.dtype("float32"), sharding)
         quantization: Quantization = "int8" if dtype == jnp.int8 else "nf4"
         codes, scales = _quantise_to(quantization, sharding, _sharding(tensor, scale, mesh))(whole)
-        # What is begun and not done is still there in full.
+        # The full weight is freed only when its quantisation has finished.
         scales.block_until_ready()
         weights += [(path, leaf.replace(codes)), (scale_path, scale.replace(scales))]
     return nnx.from_flat_state(weights)
@@ -82,9 +82,9 @@ def _read_tensor(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax
 
         weight: jax.Array = jax.make_array_from_callback(stored.shape, as_stored, read)
     if tensor.transposed or weight.dtype != dtype:
-        # By the devices, from what was read in the order of the file: NumPy takes three times as long.
+        # The devices transpose and convert, because NumPy takes three times as long.
         weight = _arrange(tensor.transposed, dtype, sharding)(weight)
-    # What the devices have not done yet would pile up.
+    # Without waiting, unfinished work of the devices would accumulate in memory.
     return weight.block_until_ready()
 
 

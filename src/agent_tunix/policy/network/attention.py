@@ -1,12 +1,11 @@
 """Softmax attention: of texts to themselves, to a cache, and of rows to a prefix that they share.
 
-Keys and values have their heads before their slots, [B, K, S, H]: a matrix product takes its batch axes first, so that
-in any other layout a decode step copies the whole cache in order to turn it. Queries of the heads that share keys lie
-side by side, and are rows of one product with those of several tokens.
+Keys and values have their heads before their slots, [B, K, S, H]. A matrix product takes its batch axes first, so with
+any other layout a decode step would copy the whole cache to transpose it. Queries of heads that share keys lie side by
+side. Together with the queries of several tokens they form the rows of one product.
 
-Axes: B rows (N where they continue a prefix, R to each of B texts), T tokens given, P slots of a prefix, L = P + R T
-of a text and all that continues it, S slots attended to, Q heads, K key-value heads, G = Q / K, M = T G, H width of a
-head.
+Axes: B rows (N if they continue a prefix, R for each of B texts), T tokens given, P slots of a prefix, L = P + R T of a
+text and all its continuations, S slots attended to, Q heads, K key-value heads, G = Q / K, M = T G, H width of a head.
 """
 
 from typing import Literal, NamedTuple
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-# Far below any logit, and finite: a row of them has a softmax.
+# Far below any logit but finite, so that the softmax of a fully masked row is defined.
 _UNSEEN = -(2.0**100)
 
 # cuDNN's limits in JAX 0.10.2, on any GPU since Ampere.
@@ -25,14 +24,14 @@ _CUDNN_CAPABILITY = 8.0
 
 
 class Groups(NamedTuple):
-    """What the tokens of B texts and of the R rows that continue each may see, where all lie side by side.
+    """Masks for B texts and the R rows that continue each, all side by side.
 
-    Each of B rows is then the P slots of a text and the R T of what continues it.
+    Each of the B rows of an array holds the P slots of a text and the R T slots of its continuations.
 
     Attributes:
-        texts: [B, P, P], among a text's own tokens.
-        rows: [N, T, T], among a row's own.
-        shared: [B, R, T, P], by a row's tokens of the text that it continues; R and T may be 1 for all.
+        texts: [B, P, P], mask of a text's tokens over its own tokens.
+        rows: [N, T, T], mask of a row's tokens over its own tokens.
+        shared: [B, R, T, P], mask of a row's tokens over the text that it continues. R and T may be 1 if all are equal.
     """
 
     texts: Bool[Array, "B P P"]
@@ -47,7 +46,10 @@ def attend(
     mask: Bool[Array, "B T S"],
     softcap: float | None,
 ) -> Float[Array, "B T Q H"]:
-    """Softmax attention of scaled queries; a token that may see nothing gets a mean of values that nobody reads."""
+    """Compute softmax attention of scaled queries.
+
+    A token that may see nothing gets an arbitrary mean of values, which must not be used.
+    """
     B, T, Q, H = q.shape
     K, S = k.shape[1:3]
     if uses_cudnn(q.dtype, T, S, H, softcap, _capability()):
@@ -65,7 +67,7 @@ def fused(
     mask: Bool[Array, "B T S"],
     implementation: Literal["xla", "cudnn"],
 ) -> Float[Array, "B T Q H"]:
-    """`attend` without a bound on its logits, by JAX's own function, one kernel where cuDNN implements it."""
+    """Compute `attend` without softcap by JAX's own function, which uses one kernel if cuDNN implements it."""
     return jax.nn.dot_product_attention(
         q, k.swapaxes(1, 2), v.swapaxes(1, 2), mask=mask[:, None], scale=1.0, implementation=implementation
     )
@@ -74,15 +76,15 @@ def fused(
 def uses_cudnn(
     dtype: jnp.dtype, num_queries: int, num_keys: int, head_dim: int, softcap: float | None, capability: float | None
 ) -> bool:
-    """Whether cuDNN has a kernel for an attention, forward and backward; all of it is known when a program is compiled.
+    """Return True if cuDNN has a forward and backward kernel for an attention. All arguments are known at compile time.
 
     Args:
-        dtype: Of queries, keys and values.
-        num_queries: T; with a mask cuDNN's backward pass takes even numbers alone.
-        num_keys: S; the same.
+        dtype: Type of queries, keys and values.
+        num_queries: T. With a mask cuDNN's backward pass supports only even numbers.
+        num_keys: S. It must be even too.
         head_dim: H.
-        softcap: The bound on logits; cuDNN has none.
-        capability: Compute capability of the GPU; None where there is none with cuDNN.
+        softcap: Bound on logits, which cuDNN does not support.
+        capability: Compute capability of the GPU; None without a GPU that has cuDNN.
     """
     return (
         capability is not None
@@ -97,13 +99,13 @@ def uses_cudnn(
 
 
 def _capability() -> float | None:
-    """Of the first GPU, where JAX computes on NVIDIA's."""
+    """Return the compute capability of the first GPU, or None if JAX does not compute on an NVIDIA GPU."""
     if jax.default_backend() != "gpu":
         return None
     found = getattr(jax.devices()[0], "compute_capability", None)
     try:
         return None if found is None else float(found)
-    except ValueError:  # AMD's are names
+    except ValueError:  # AMD's capabilities are names
         return None
 
 
@@ -115,13 +117,14 @@ def attend_after(
     prefix: tuple[Float[Array, "B K P H"], Float[Array, "B K P H"], Bool[Array, "B R T P"]],
     softcap: float | None,
 ) -> Float[Array, "N T Q H"]:
-    """`attend` to a prefix that R rows share, and to the keys of each row's own.
+    """Compute attention to a prefix that R rows share, and to each row's own keys.
 
-    The softmax is over both. Its two halves keep the layout in which they are computed: only maxima, sums and outputs,
-    which are small, change theirs (the idea of https://arxiv.org/abs/2506.05433).
+    The softmax is over both. The logits of the two parts keep the layout in which they are computed. Only maxima, sums
+    and outputs, which are small, are rearranged (the idea of https://arxiv.org/abs/2506.05433).
 
-    cuDNN is not used here. Two of its results could be merged by their log-sum-exps, which JAX gives on request; but
-    its backward pass (JAX 0.10.2) drops the gradient of a log-sum-exp without a word, and gives it in bfloat16.
+    cuDNN is not used here. Two of its results could be merged by their log-sum-exps, which JAX returns on request. But
+    its backward pass (JAX 0.10.2) silently drops the gradient of the log-sum-exp, and returns the log-sum-exp in
+    bfloat16.
     """
     prefix_k, prefix_v, prefix_mask = prefix
     N, T, Q, H = q.shape
@@ -158,7 +161,7 @@ def attend_in_groups(
     groups: Groups,
     softcap: float | None,
 ) -> Float[Array, "B L Q H"]:
-    """Texts attend to themselves, and each row to itself and to its text."""
+    """Compute attention of texts to themselves, and of each row to itself and to its text."""
     (N, T, _), P = groups.rows.shape, groups.texts.shape[1]
     (text_q, row_q), (text_k, row_k), (text_v, row_v) = (jnp.split(x, [P], axis=1) for x in (q, k, v))
 
@@ -187,5 +190,5 @@ def _cap(logits: jax.Array, softcap: float | None) -> jax.Array:
 
 
 def wide(dtype: jnp.dtype) -> jnp.dtype:
-    """Float32, or the type itself where it is wider: a model in float64 is computed in float64 throughout."""
+    """Return float32, or the type itself if it is wider. A float64 model is computed in float64 throughout."""
     return jnp.promote_types(dtype, jnp.float32)

@@ -1,16 +1,16 @@
 """The decoder of every family, in Flax NNX, as an `Architecture` describes it.
 
-One decoder rather than Tunix's model for each family: those ignore the rotary base or its stretch (Qwen 3, Llama 3),
-take slots for positions in sliding windows (Gemma 2), compute in the type of the weights alone (Llama, Gemma), and none
-can be rematerialised with Flax 0.12.8. It answers to what Tunix asks of a model: `model(tokens, positions, cache,
-attention_mask) -> (logits, cache)`, and a `config`. Names are those of a Hugging Face directory, and an adapter's A and
-B are the matrices that PEFT stores.
+There is one decoder instead of Tunix's model for each family. Tunix's models ignore the rotary base or its scaling
+(Qwen 3, Llama 3), take slots for positions in sliding windows (Gemma 2), compute only in the type of the weights
+(Llama, Gemma), and cannot be rematerialised with Flax 0.12.8. The decoder has the interface of Tunix's models:
+`model(tokens, positions, cache, attention_mask) -> (logits, cache)`, and a `config`. Names are those of a Hugging Face
+directory, and an adapter's A and B are the matrices that PEFT stores.
 
-What several rows begin with is computed once: a `Prefix` holds the keys and values of B texts, and N = B × R rows that
-each continue one of them, R side by side, attend to it without a copy of their own. Gradients flow through it. Where
-the rows are known when their texts are read, both go through the layers at once (`read_groups`).
+The common beginning of several rows is computed once. A `Prefix` holds the keys and values of B texts. N = B × R rows,
+each the continuation of a text and R of them side by side, attend to it without copies of their own. Gradients flow
+through it. If the rows are known when their texts are read, both go through the layers together (`read_groups`).
 
-Axes: B rows (N where they continue a prefix), T tokens given, S tokens attended to (T, or the slots of the cache), P
+Axes: B rows (N if they continue a prefix), T tokens given, S tokens attended to (T, or the slots of the cache), P
 tokens of a prefix, D hidden, K key-value heads, H width of a head, V words.
 """
 
@@ -34,11 +34,11 @@ Cache = dict[str, Any]
 
 
 class Prefix(NamedTuple):
-    """What B texts have left in the decoder, for rows that continue them.
+    """The state of B texts in the decoder, for rows that continue them.
 
     Attributes:
         layers: Keys and values of each layer, [B, K, P, H].
-        positions: [B, P], of each token in its text.
+        positions: [B, P], position of each token in its text.
         mask: [B, P], True where there is a token.
     """
 
@@ -48,13 +48,13 @@ class Prefix(NamedTuple):
 
 
 class Decoder(nnx.Module):
-    """Tokens in, logits out.
+    """A decoder: tokens in, logits out.
 
     Attributes:
         config: The architecture.
-        dtype: What it computes in; norms, rotations, the softmax and logits are float32.
-        remat: Whether each layer recomputes its activations in the backward pass.
-        mesh: Where it lies; None: wherever its input is.
+        dtype: Type of the computation. Norms, rotations, the softmax and logits are float32.
+        remat: True if each layer recomputes its activations in the backward pass.
+        mesh: Mesh of the weights; None to follow the input.
     """
 
     def __init__(
@@ -66,14 +66,15 @@ class Decoder(nnx.Module):
         rngs: nnx.Rngs,
         quantization: Quantization | None = None,
     ) -> None:
-        """Random weights; `nnx.eval_shape` makes a decoder of shapes alone.
+        """Create a decoder with random weights. Under `nnx.eval_shape` it has only shapes.
 
         Args:
             config: The architecture.
-            dtype: What it computes in.
-            param_dtype: What weights are kept in.
-            rngs: The keys of random weights.
-            quantization: What the projections of the layers are kept in instead; embeddings, head and norms never are.
+            dtype: Type of the computation.
+            param_dtype: Type of the weights.
+            rngs: Keys of the random weights.
+            quantization: Quantisation of the layers' projections; None for none. Embeddings, head and norms are never
+                quantised.
         """
         self.config = config
         self.dtype = dtype
@@ -102,16 +103,16 @@ class Decoder(nnx.Module):
         prefix: Prefix | None = None,
         output_hidden: bool = False,
     ) -> tuple[Float[Array, "B T V"] | Float[Array, "B T D"], Cache | None]:
-        """Logits in float32, and the cache with these tokens in it.
+        """Return logits in float32, and the cache with these tokens added.
 
         Args:
             input_tokens: Ids.
-            positions: Of each token in its own text, from 0; padding may have any.
-            cache: What `init_cache` gave, or a call before this one; None: the tokens see one another alone.
-            attention_mask: Which tokens each may see, causality included. Sliding windows are applied here, by
+            positions: Position of each token in its own text, from 0. Padding may have any.
+            cache: Cache from `init_cache` or an earlier call; None to let the tokens see only one another.
+            attention_mask: Tokens that each token may see, causality included. This method applies sliding windows, by
                 positions.
-            prefix: What the rows continue; its texts come before all that `attention_mask` speaks of.
-            output_hidden: Give the normed hidden states instead, of which `project` makes logits.
+            prefix: Prefix that the rows continue. Its texts come before everything that `attention_mask` covers.
+            output_hidden: True to return normed hidden states instead of logits; `project` turns them into logits.
         """
         x = self._embed(input_tokens)
         key_positions = positions = positions.astype(jnp.int32)
@@ -137,14 +138,15 @@ class Decoder(nnx.Module):
         return (hidden if output_hidden else self.project(hidden)), cache
 
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
-        """Logits of normed hidden states, in float32."""
+        """Return the logits of normed hidden states, in float32."""
         return self._finish(_multiply_head(self._head, hidden))
 
     def project_in_parts(self, num_parts: int) -> Callable[[Float[Array, "S C D"]], Float[Array, "S C V"]]:
-        """`project` for a loop over chunks of rows that lie in S parts on devices of their own.
+        """Return `project` for a loop over chunks of rows that lie in S parts, each on its own devices.
 
-        Each part has its own copy of the matrix, one on each device. So the loop gathers no matrix that is divided over
-        fsdp, and the gradients of the parts, a matrix for each, are added once after it instead of after each chunk.
+        Each part has its own copy of the matrix, one on each device. The loop therefore does not gather a matrix that
+        is divided over fsdp. The gradients of the parts, a matrix for each, are added once after the loop instead of
+        after each chunk.
         """
         graphdef, state = nnx.split(self._head)
         copies = []
@@ -173,7 +175,7 @@ class Decoder(nnx.Module):
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
     def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype) -> Cache:
-        """An empty cache of keys and values, [B, K, S, H] each, with the positions of what is in it."""
+        """Return an empty cache: keys and values, [B, K, S, H] each, and the positions of its tokens."""
         shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim)
 
         def empty() -> jax.Array:
@@ -182,7 +184,7 @@ class Decoder(nnx.Module):
         return {
             "layers": [(empty(), empty()) for _ in self.config.layer_kinds],
             "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
-            # The same for all rows; an array of rows, so that rows of a cache can be repeated as a whole.
+            # Equal for all rows, but one for each row, so that the rows of a cache can be repeated as a whole.
             "length": jnp.zeros((batch_size,), jnp.int32),
         }
 
@@ -191,14 +193,14 @@ class Decoder(nnx.Module):
 
         Args:
             texts: Ids, padded on the left.
-            lengths: Tokens of each.
+            lengths: Tokens of each text.
 
         Returns:
-            The normed hidden state after each text's last token; and what is left of the texts.
+            The normed hidden state after each text's last token, and the prefix.
         """
         B, P = texts.shape
         mask, positions, causal = _read_from_left(lengths, P)
-        # Written into a cache, keys and values have the layout in which a loop of decode steps reads them.
+        # A cache gives keys and values the layout in which a loop of decode steps reads them.
         hidden, cache = self(texts, positions, self.init_cache(B, P, self.dtype), causal, output_hidden=True)
         assert cache is not None
         return hidden[:, -1], Prefix(cache["layers"], positions, mask)
@@ -208,13 +210,13 @@ class Decoder(nnx.Module):
     ) -> tuple[Float[Array, "B D"], Float[Array, "N T D"]]:
         """Read texts and the rows that continue them, each text once.
 
-        What `read_prefix` gives, and then a call with that prefix. But what has no regard to other tokens, all of a
-        layer but its attention, is done for texts and rows at once: less to compile, and fewer and larger products.
+        The result equals that of `read_prefix` followed by a call with that prefix. But everything in a layer except
+        attention is computed for texts and rows together, which means less to compile, and fewer and larger products.
 
         Args:
             texts: Ids, padded on the left.
             lengths: Tokens of each text.
-            rows: Ids, padded on the right; R = N / B to each text, side by side.
+            rows: Ids, padded on the right; R = N / B for each text, side by side.
 
         Returns:
             The normed hidden state after each text's last token, and those of the rows' tokens.
@@ -226,8 +228,8 @@ class Decoder(nnx.Module):
         row_positions = jnp.repeat(lengths, N // B)[:, None] + jnp.arange(T)
         own = jnp.broadcast_to(jnp.tril(jnp.ones((T, T), jnp.bool_)), (N, T, T))
         if self.remat or row_parts(self.mesh, B) < row_parts(self.mesh, N):
-            # A layer that is computed again holds both at once; and beside its text a row would lie where that does, on
-            # fewer devices than rows alone are divided over.
+            # Together, a layer that is recomputed would hold texts and rows at once, and rows would lie on the devices
+            # of their texts, which may be fewer than rows alone are divided over.
             last, prefix = self.read_prefix(texts, lengths)
             return last, self(rows, row_positions, None, own, prefix=prefix, output_hidden=True)[0]
         mask, text_positions, causal = _read_from_left(lengths, P)
@@ -247,7 +249,7 @@ class Decoder(nnx.Module):
 
     def _embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         x = self.embed_tokens(tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
-        # The table has its width over fsdp, and so has what was looked up in it; from there rows take fsdp over.
+        # fsdp divides the width of the table and so of the looked-up vectors. From here on it divides rows instead.
         x = divide(self.mesh, x, None, "fsdp", rows=("data",))
         return divide(self.mesh, x)
 
@@ -255,7 +257,7 @@ class Decoder(nnx.Module):
         return {kind: rotation(rope, self.config.head_dim, positions) for kind, rope in self.config.rope.items()}
 
     def _run(self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any) -> tuple[Float[Array, "B T D"], Any]:
-        """A layer, and what its attention leaves in a cache."""
+        """Run a layer; return its output, and the keys and values for a cache."""
         run = jax.checkpoint(_run_layer) if self.remat else _run_layer
         x, after = run(*nnx.split(layer), x, *args)
         return divide(self.mesh, x), after
@@ -263,7 +265,7 @@ class Decoder(nnx.Module):
     def _near(
         self, kind: LayerKind, positions_BT: Int[Array, "B T"], key_positions_BS: Int[Array, "B S"]
     ) -> Bool[Array, "B T S"] | bool:
-        """Which keys are in the window of a kind of layer."""
+        """Return a mask of the keys within the window of a kind of layer, or True if it sees all."""
         if kind == "full_attention":
             return True
         assert self.config.window is not None
@@ -276,7 +278,7 @@ class Decoder(nnx.Module):
         text_positions_BP: Int[Array, "B P"],
         positions_NT: Int[Array, "N T"],
     ) -> Bool[Array, "B R T P"]:
-        """Which tokens of its text each token of a row may see; R and T are 1 where it is the same for all."""
+        """Return a mask of the tokens of its text that each token of a row may see; R and T are 1 if all are equal."""
         (B, P), (N, T) = mask_BP.shape, positions_NT.shape
         near = self._near(kind, positions_NT.reshape(B, -1), text_positions_BP)
         if near is True:
@@ -287,14 +289,14 @@ class Decoder(nnx.Module):
 def _read_from_left(
     lengths_B: Int[Array, " B"], num_slots: int
 ) -> tuple[Bool[Array, "B P"], Int[Array, "B P"], Bool[Array, "B P P"]]:
-    """Of texts that are padded on the left: which slots hold a token, its position, and which others it may see."""
+    """Return the token mask, the positions and the causal mask of texts that are padded on the left."""
     mask = jnp.arange(num_slots) >= num_slots - lengths_B[:, None]
     positions = jnp.maximum(jnp.arange(num_slots) - (num_slots - lengths_B[:, None]), 0).astype(jnp.int32)
     return mask, positions, jnp.tril(jnp.ones((num_slots, num_slots), jnp.bool_)) & mask[:, None, :]
 
 
 def grow_cache(cache: Cache, cache_size: int) -> Cache:
-    """The cache with empty slots added at its end."""
+    """Return the cache with empty slots added at its end."""
     more = cache_size - cache["positions"].shape[1]
     return {
         "layers": jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))), cache["layers"]),
@@ -309,15 +311,15 @@ def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Arr
 
 
 def _sharded(*axes: str) -> Any:
-    """Small random weights with the mesh axes they are divided over noted beside them."""
+    """Return an initializer of small random weights that records their mesh axes."""
     return nnx.with_partitioning(jax.nn.initializers.normal(0.02), axes)
 
 
 @jax.jit
 def _run_layer(graphdef: Any, state: Any, *args: Any) -> Any:
-    """A layer as a function, which is traced once for all layers that differ in nothing but their weights.
+    """Run a layer as a function, which is traced once for all layers that differ only in their weights.
 
-    Checkpointed, it recomputes its activations; `nnx.remat` fails with Flax 0.12.8.
+    With `jax.checkpoint` it recomputes its activations; `nnx.remat` fails with Flax 0.12.8.
     """
     module: Any = nnx.merge(graphdef, state)
     return module(*args)

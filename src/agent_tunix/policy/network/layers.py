@@ -1,6 +1,6 @@
 """A layer of the decoder: attention and MLP, each on a normed copy of the residual stream.
 
-Axes: B rows (N where they continue a prefix), T tokens given, S tokens attended to, D hidden.
+Axes: B rows (N if they continue a prefix), T tokens given, S tokens attended to, D hidden.
 """
 
 import functools
@@ -29,11 +29,18 @@ class DecoderLayer(nnx.Module):
     """Attention and MLP, each on a normed copy of the residual stream."""
 
     def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
-        """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
+        """Create a layer with random weights.
+
+        Args:
+            config: The architecture.
+            kind: Kind of attention.
+            matrices: Arguments of projections: types, keys and quantisation.
+            kinds: Arguments of all other modules: types and keys.
+        """
         self.self_attn = Attention(config, kind, matrices, **kinds)
         self.mlp = MLP(config, matrices)
         self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-        # In Gemma the norm of this name follows attention; elsewhere it precedes the MLP, as files have it.
+        # The files' name means two things: in Gemma this norm follows attention, elsewhere it precedes the MLP.
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config, **kinds)
         self.sandwich = config.sandwich_norms
         if config.sandwich_norms:
@@ -43,7 +50,7 @@ class DecoderLayer(nnx.Module):
     def __call__(
         self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
     ) -> tuple[Float[Array, "B T D"], Any]:
-        """The residual stream after this layer, and its keys and values."""
+        """Return the residual stream after this layer, and its keys and values."""
         attended, cache = self.self_attn(self.input_layernorm(x), angles, mask, cache, prefix)
         if self.sandwich:
             x = x + self.post_attention_layernorm(attended)
@@ -56,7 +63,14 @@ class Attention(nnx.Module):
     """Grouped-query attention (https://arxiv.org/abs/2305.13245) with rotary positions."""
 
     def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
-        """Args: the architecture, the kind of attention, the types of matrices and of all else, with the keys."""
+        """Create the attention of a layer with random weights.
+
+        Args:
+            config: The architecture.
+            kind: Kind of attention.
+            matrices: Arguments of projections: types, keys and quantisation.
+            kinds: Arguments of all other modules: types and keys.
+        """
         self.config = config
         self.kind = kind
         self.mesh: jax.sharding.Mesh | None = None
@@ -73,7 +87,7 @@ class Attention(nnx.Module):
     def __call__(
         self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
     ) -> tuple[Float[Array, "B T D"], Any]:
-        """What the tokens take from those they see, and all keys and values where there is a cache."""
+        """Return the attention's output, and all keys and values if there is a cache."""
         B, T, _ = x.shape
         head_dim = self.config.head_dim
         q = self._by_heads(self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim))
@@ -98,10 +112,10 @@ class Attention(nnx.Module):
         return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
 
     def _by_heads(self, x: jax.Array) -> jax.Array:
-        """Each device of `tp` has whole heads, all of them where `tp` does not divide their number.
+        """Divide whole heads over `tp`, or give every device all heads if their number is uneven.
 
-        Projections are divided by width, which may cut a head in two; fewer key-value heads than devices are so on
-        each of them, and each has of the queries its own.
+        Projections are divided by width, which may cut a head in two. If there are fewer key-value heads than devices,
+        each device has all of them, but only its own queries.
         """
         return divide(self.mesh, x, None, TENSOR)
 
@@ -110,7 +124,12 @@ class MLP(nnx.Module):
     """A gated linear unit (https://arxiv.org/abs/2002.05202)."""
 
     def __init__(self, config: Architecture, matrices: dict[str, Any]) -> None:
-        """Args: the architecture, the types and keys of matrices."""
+        """Create the MLP of a layer with random weights.
+
+        Args:
+            config: The architecture.
+            matrices: Arguments of projections: types, keys and quantisation.
+        """
         hidden, inner = config.hidden_size, config.intermediate_size
         self.gate_proj = Projection(hidden, inner, ("fsdp", "tp"), **matrices)
         self.up_proj = Projection(hidden, inner, ("fsdp", "tp"), **matrices)
@@ -118,6 +137,6 @@ class MLP(nnx.Module):
         self.activation = config.activation
 
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """down(act(gate(x)) * up(x))."""
+        """Return down(act(gate(x)) * up(x))."""
         out: jax.Array = self.down_proj(_ACTIVATIONS[self.activation](self.gate_proj(x)) * self.up_proj(x))
         return out

@@ -18,23 +18,31 @@ class RMSNorm(nnx.Module):
     def __init__(
         self, size: int, config: Architecture, *, dtype: jnp.dtype, param_dtype: jnp.dtype, rngs: nnx.Rngs
     ) -> None:
-        """Args: the normed axis, the architecture, the types; `rngs` is what all modules are given."""
+        """Create a norm whose scale is 1.
+
+        Args:
+            size: Size of the normalised axis.
+            config: The architecture.
+            dtype: Type of the output.
+            param_dtype: Type of the weight.
+            rngs: Not used; all modules take it.
+        """
         self.weight = nnx.Param(jnp.full((size,), 1.0 - config.norm_offset, param_dtype))
         self.eps, self.offset, self.dtype = config.norm_eps, config.norm_offset, dtype
 
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """x / sqrt(mean(x²) + eps) · (weight + offset)."""
+        """Return x / sqrt(mean(x²) + eps) · (weight + offset)."""
         scale = self.weight[...].astype(wide(x.dtype)) + self.offset
         return rms_norm(x.astype(scale.dtype), scale, self.eps).astype(self.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def rms_norm(x: Float[Array, "... D"], scale: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
-    """x · r · scale with r = 1 / sqrt(mean(x²) + eps), all of one type.
+    """Return x · r · scale with r = 1 / sqrt(mean(x²) + eps), all of one type.
 
-    The gradient is written out, in n = x · r, which is not kept: with t = dy · n, that of the scale is Σ t over the
-    tokens, and that of x is r · (dy · scale - n · mean(t · scale)). Derived by JAX it keeps twice as much, and on a CPU
-    XLA writes each scale out for every token, which its library of reductions asks for.
+    The gradient is written by hand, in terms of n = x · r, which is not kept. With t = dy · n, the gradient of the
+    scale is Σ t over the tokens, and that of x is r · (dy · scale - n · mean(t · scale)). JAX's own gradient keeps
+    twice as much, and on a CPU XLA writes out each scale for every token, because its reduction library requires that.
     """
     return _rms_norm(x, scale, eps)[0]
 

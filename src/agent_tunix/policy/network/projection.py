@@ -1,13 +1,13 @@
-"""A matrix of the decoder: in full, or frozen in a few bits, with or without an adapter beside it.
+"""A matrix of the decoder: in full, or frozen in a few bits, with or without an adapter.
 
-LoRA (https://arxiv.org/abs/2106.09685) adds (x A) B · alpha / rank to what the matrix gives. A and B are float32
-whatever the matrix is stored in, because updates of 1e-5 are lost on weights in bfloat16; what comes out has the type
-that the decoder computes in.
+LoRA (https://arxiv.org/abs/2106.09685) adds (x A) B · alpha / rank to the output of the matrix. A and B are always
+float32, because updates of 1e-5 are lost on bfloat16 weights. The output has the decoder's compute type.
 
-QLoRA (https://arxiv.org/abs/2305.14314) stores the frozen matrix in 8 or 4 bits: of each column, 64 neighbouring
-inputs share one float32 scale. Qwix's numbers are used and not its providers: those need the whole model in full
+QLoRA (https://arxiv.org/abs/2305.14314) stores the frozen matrix in 8 or 4 bits; in each column, 64 neighbouring inputs
+share one float32 scale. Qwix's number formats are used, but not its providers: those need the whole model in full
 first, draw A from a constant key in the type of the weights, and keep every dequantised matrix for the backward pass.
-Here a matrix is quantised as it is read, and dequantised where it is multiplied, anew in the backward pass.
+Here a matrix is quantised as it is read, dequantised where it is multiplied, and dequantised again in the backward
+pass.
 
 Axes: I inputs, O outputs, R rank, S blocks of inputs that share a scale.
 """
@@ -26,19 +26,19 @@ Quantization = Literal["int8", "nf4"]
 
 
 class Scale(nnx.Variable[Any]):
-    """What quantised weights are multiplied by; not a weight, so that neither counts nor optimisers see it."""
+    """The scales of quantised weights. They are not weights, so parameter counts and optimisers ignore them."""
 
 
 class Projection(nnx.Module):
-    """x W + b, and an adapter's part where there is one.
+    """x W + b, plus the output of an adapter if there is one.
 
     Attributes:
-        kernel: [I, O]; int8, or two 4-bit codes a byte as [I / 2, O] uint8, where it is quantised.
-        kernel_scale: [S, O] float32, where it is quantised.
+        kernel: [I, O]; if quantised, int8, or two 4-bit codes per byte as [I / 2, O] uint8.
+        kernel_scale: [S, O] float32, if quantised.
         bias: [O], or None.
-        kernel_lora_a: [I, R] float32, where there is an adapter.
-        kernel_lora_b: [R, O] float32, where there is an adapter.
-        axes: Mesh axes that the inputs and the outputs are divided over.
+        kernel_lora_a: [I, R] float32, with an adapter.
+        kernel_lora_b: [R, O] float32, with an adapter.
+        axes: Mesh axes that divide the inputs and the outputs.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Projection(nnx.Module):
         param_dtype: jnp.dtype,
         rngs: nnx.Rngs,
     ) -> None:
-        """Small random weights; where they are quantised, zeros that loading replaces."""
+        """Create small random weights, or zeros to be replaced by loading if they are quantised."""
         self.in_features, self.out_features, self.axes = inputs, outputs, axes
         self.dtype, self.quantization = dtype, quantization
         self.lora_scale = 0.0
@@ -64,12 +64,12 @@ class Projection(nnx.Module):
             code_shape, scale_shape = quantised_shapes((inputs, outputs), quantization)
             code_type = jnp.int8 if quantization == "int8" else jnp.uint8
             self.kernel = nnx.Param(jnp.zeros(code_shape, code_type), out_sharding=axes)
-            # Few numbers, and as many of them as no mesh can be relied on to divide.
+            # The blocks are few, and no mesh is certain to divide their number, so only the outputs are divided.
             self.kernel_scale = Scale(jnp.zeros(scale_shape, jnp.float32), out_sharding=(None, axes[1]))
         self.bias = nnx.Param(jnp.zeros((outputs,), param_dtype)) if use_bias else None
 
     def __call__(self, x: Float[Array, "... I"]) -> Float[Array, "... O"]:
-        """What the next part of the decoder takes, in the type that it computes in."""
+        """Return the output of the matrix and its adapter, in the decoder's compute type."""
         x = x.astype(self.dtype)
         if self.quantization is None:
             y = x @ self.kernel[...].astype(self.dtype)
@@ -85,31 +85,31 @@ class Projection(nnx.Module):
 
     @property
     def has_adapter(self) -> bool:
-        """Whether `add_adapter` was called."""
+        """True if `add_adapter` was called."""
         return hasattr(self, "kernel_lora_a")
 
     def add_adapter(self, lora_a: jax.Array, lora_b: jax.Array, scale: float) -> None:
-        """Put an adapter beside the matrix.
+        """Add an adapter to the matrix.
 
         Args:
             lora_a: [I, R] float32.
             lora_b: [R, O] float32.
             scale: alpha / rank.
         """
-        # They lie where they belong; the axes are noted for the optimiser's moments.
+        # The arrays are placed already. Their axes are recorded for the optimiser's moments.
         with nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
             self.kernel_lora_a = nnx.LoRAParam(lora_a, out_sharding=(self.axes[0], None))
             self.kernel_lora_b = nnx.LoRAParam(lora_b, out_sharding=(None, self.axes[1]))
         self.lora_scale = scale
 
     def base_weight(self) -> Float[Array, "I O"]:
-        """The matrix without its adapter: as it is stored, or dequantised to float32."""
+        """Return the matrix without its adapter, as stored or, if quantised, in float32."""
         if self.quantization is None:
             return self.kernel[...]
         return dequantise(self.kernel[...], self.kernel_scale[...], self.quantization)
 
     def merged_weight(self) -> Float[Array, "I O"]:
-        """The matrix with its adapter in it, in float32; equal to both in exact arithmetic."""
+        """Return the matrix with its adapter added, in float32. In exact arithmetic this equals applying both."""
         weight = self.base_weight().astype(jnp.float32)
         if not self.has_adapter:
             return weight
@@ -117,14 +117,14 @@ class Projection(nnx.Module):
 
 
 def quantised_shapes(shape: tuple[int, int], quantization: Quantization) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Shapes of the codes and of the scales of an [I, O] matrix; I is even, as all widths of a decoder are."""
+    """Return the shapes of the codes and scales of an [I, O] matrix. I must be even, as all widths of a decoder are."""
     inputs, outputs = shape
     codes = shape if quantization == "int8" else (inputs // 2, outputs)
     return codes, (inputs // block_size(inputs), outputs)
 
 
 def quantise(weight: Float[Array, "I O"], quantization: Quantization) -> tuple[jax.Array, jax.Array]:
-    """Codes and scales of a matrix."""
+    """Return the codes and scales of a matrix."""
     import qwix
 
     tiles = {"channelwise_axes": [1], "tiled_axes": {0: block_size(weight.shape[0])}}
@@ -133,13 +133,13 @@ def quantise(weight: Float[Array, "I O"], quantization: Quantization) -> tuple[j
         array = qwix.quantize(weight, jnp.int8, **tiles)
         return array.qvalue, array.scale
     array = qwix.quantize(weight, "nf4", **tiles)
-    # JAX keeps a byte for each number of 4 bits on CPU; two neighbouring inputs share one here.
+    # On CPU JAX stores a 4-bit number in a byte. Here two neighbouring inputs share a byte.
     codes = array.qvalue.astype(jnp.uint8)
     return codes[0::2] | (codes[1::2] << 4), array.scale
 
 
 def dequantise(codes: jax.Array, scales: jax.Array, quantization: Quantization) -> Float[Array, "I O"]:
-    """The matrix that codes and scales stand for, in float32."""
+    """Return the matrix for codes and scales, in float32."""
     import qwix
 
     if quantization == "int8":
@@ -152,10 +152,10 @@ def dequantise(codes: jax.Array, scales: jax.Array, quantization: Quantization) 
 def _multiply_quantised(
     x: Float[Array, "... I"], codes: jax.Array, scales: jax.Array, quantization: Quantization
 ) -> Float[Array, "... O"]:
-    """x W, where W exists in full only while it is used.
+    """Return x W. W exists in full only while it is used.
 
-    Autodiff would keep W between the passes, and compilers would dequantise all matrices before a loop over tokens:
-    either holds the whole model in full. The barriers tie W to the x, or the gradient, that it multiplies.
+    Autodiff would keep W between the passes, and compilers would dequantise all matrices before a loop over tokens.
+    Either would hold the whole model in full. The barriers tie W to the x, or the gradient, that it multiplies.
     """
 
     @jax.custom_vjp
@@ -169,7 +169,7 @@ def _multiply_quantised(
     def backward(kept: Any, gradient: jax.Array) -> tuple[jax.Array, Any, Any]:
         codes, scales, gradient = _together(*kept, gradient)
         weight = dequantise(codes, scales, quantization).astype(gradient.dtype)
-        # The matrix is frozen: integers have gradients of no type, and scales have none.
+        # The matrix is frozen. JAX requires gradients of type float0 for integers, and zeros for the scales.
         return gradient @ weight.T, np.zeros(codes.shape, jax.dtypes.float0), jnp.zeros_like(scales)
 
     multiply.defvjp(forward, backward)
@@ -177,5 +177,5 @@ def _multiply_quantised(
 
 
 def _together(*arrays: jax.Array) -> Any:
-    """The same arrays, none of which may be used before all of them are there."""
+    """Return the same arrays, none of which can be used before all of them are computed."""
     return jax.lax.optimization_barrier(arrays)  # type: ignore[no-untyped-call]

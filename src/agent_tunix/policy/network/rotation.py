@@ -1,4 +1,4 @@
-"""Rotary positions (https://arxiv.org/abs/2104.09864), and how families stretch them.
+"""Rotary positions (https://arxiv.org/abs/2104.09864), and the scaling of their frequencies by families.
 
 Axes: B rows, T tokens, N heads of any kind, H width of a head.
 """
@@ -18,20 +18,20 @@ Angles = tuple[Float[Array, "B T 1 H/2"], Float[Array, "B T 1 H/2"]]
 
 
 def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
-    """Cosines and sines of each position's angles, in float32: bfloat16 cannot tell position 257 from 256."""
+    """Return cosines and sines of each position's angles, in float32; bfloat16 cannot tell position 257 from 256."""
     angles = positions[..., None].astype(jnp.float32) * frequencies(rope, head_dim)
-    # Once for all layers and heads: XLA would take them anew in each kernel that turns a query or a key.
+    # Without the barrier, XLA computes them again in each kernel that rotates a query or a key.
     cos, sin = jax.lax.optimization_barrier((jnp.cos(angles), jnp.sin(angles)))  # type: ignore[no-untyped-call]
     return cos[:, :, None, :], sin[:, :, None, :]
 
 
 def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
-    """Radians a position, for each pair of a head's width.
+    """Return the radians per position of each pair of a head's dimensions.
 
-    theta^(-2i/H), divided by the factor as `linear` has it for all, and as `llama3` has it for those whose wavelength
-    is beyond `original_length / low_freq_factor`, with a linear transition to those that are left alone.
+    The frequency of pair i is theta^(-2i/H). `linear` divides all frequencies by the factor. `llama3` divides those
+    with wavelengths beyond `original_length / low_freq_factor`, with a linear transition to those that do not change.
     """
-    # On the host in float64: an error is multiplied by the position.
+    # On the host in float64, because an error is multiplied by the position.
     plain = rope.theta ** (-np.arange(0, head_dim, 2) / head_dim)
     stretched = plain / rope.factor
     kept: Any = 1.0
@@ -45,7 +45,7 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
 
 
 def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:
-    """Each pair (i, i + H/2) of a head turned by its angle."""
+    """Rotate each pair (i, i + H/2) of a head by its angle."""
     cos, sin = angles
     a, b = jnp.split(x.astype(wide(x.dtype)), 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
