@@ -35,6 +35,13 @@ class MeshShape(NamedTuple):
         """Parts that the weights of a copy are divided into."""
         return self.fsdp * self.tp
 
+    def rows_per_device(self, rows: int) -> int:
+        """Return the rows on a device: divided over data × fsdp if even, else over data if even, else all rows."""
+        for shards in (self.row_shards, self.data):
+            if rows % shards == 0:
+                return rows // shards
+        return rows
+
     def __str__(self) -> str:
         """As the setting is written."""
         return f"[{self.data},{self.fsdp},{self.tp}]"

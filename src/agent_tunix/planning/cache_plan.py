@@ -124,8 +124,8 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
         stages = plan_stages(num_prompts, num_generations, *sizes)
         return CachePlan(
             purpose,
-            _share(num_prompts, shape),
-            _share(num_prompts * num_generations, shape),
+            shape.rows_per_device(num_prompts),
+            shape.rows_per_device(num_prompts * num_generations),
             *sizes,
             copied=_copied(stages, *sizes) if shape.row_shards == 1 else 0,
             slot_bytes=slot_bytes(architecture, compute_bytes, shape),
@@ -143,14 +143,6 @@ def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape)
     a = architecture
     heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
     return 2 * a.num_layers * heads * a.head_dim * compute_bytes
-
-
-def _share(rows: int, shape: MeshShape) -> int:
-    """Return the rows on a device: divided over data × fsdp if even, else over data if even, else all rows."""
-    for shards in (shape.row_shards, shape.data):
-        if rows % shards == 0:
-            return rows // shards
-    return rows
 
 
 def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int) -> int:

@@ -123,7 +123,7 @@ def plan_memory(
     trained = adapter if model.lora_rank > 0 else weights
     batch, group = config.training.batch_size, config.grpo.num_generations
     prompt = config.generation.max_prompt_length
-    prompts, completions = _share(batch, shape), _share(batch * group, shape)
+    prompts, completions = shape.rows_per_device(batch), shape.rows_per_device(batch * group)
     numbers_read = prompts * prompt * _numbers_read(a, shape) + prompts * _part(a.num_heads, shape.tp) * prompt**2
     layer = _layer_bytes(a, config, compute_bytes, shape)
     accumulates = micro_batch_size(config) < batch
@@ -140,14 +140,6 @@ def plan_memory(
         recomputed=round(_REMAT_BACKWARD * layer) if model.remat else 0,
         logits=_logits_bytes(a, config, compute_bytes, shape),
     )
-
-
-def _share(rows: int, shape: MeshShape) -> int:
-    """Return the rows on a device: divided over data × fsdp if even, else over data if even, else all rows."""
-    for shards in (shape.row_shards, shape.data):
-        if rows % shards == 0:
-            return rows // shards
-    return rows
 
 
 def _part(size: int, devices: int) -> int:
@@ -212,7 +204,7 @@ def _micro_batch(config: Config, shape: MeshShape) -> tuple[int, int, int, int]:
     """Return a device's b and n, and P and T."""
     size = micro_batch_size(config)
     lengths = config.generation.max_prompt_length, config.generation.max_generation_steps
-    return _share(size, shape), _share(size * config.grpo.num_generations, shape), *lengths
+    return shape.rows_per_device(size), shape.rows_per_device(size * config.grpo.num_generations), *lengths
 
 
 def _input_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:

@@ -1,11 +1,10 @@
-"""The kind of the processor and the number of usable cores.
+"""The kind of the processor.
 
 A program compiled for another kind of processor may end a process with an illegal instruction.
 """
 
 import contextlib
 import hashlib
-import os
 import platform
 from pathlib import Path
 
@@ -19,8 +18,3 @@ def processor_kind() -> str:
         # Distinct lines only, because a machine has many cores of one or two kinds.
         described = "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
     return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
-
-
-def num_processors() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

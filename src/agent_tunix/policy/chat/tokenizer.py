@@ -241,10 +241,6 @@ class Tokenizer:
             )
         return self._template.render(messages)
 
-    def bos_id(self) -> int | None:
-        """Return the beginning-of-sequence id, or None if the tokenizer has none."""
-        return self._bos
-
     def eos_id(self) -> int:
         """Return the end-of-sequence id."""
         return self.eos_ids[0]

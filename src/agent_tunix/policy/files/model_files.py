@@ -67,7 +67,7 @@ def check_weights(directory: Path) -> None:
     Raises:
         ModelError: The message names the file.
     """
-    for name in sorted(_shards(directory)):
+    for name in sorted(indexed_files(directory)):
         if not (directory / name).is_file():
             raise ModelError(
                 f"{directory} lacks {name}, which its {INDEX} names; fetch it again, or the whole model",
@@ -106,7 +106,12 @@ def _is_weights(name: str) -> bool:
     return name.endswith(".safetensors") and "/" not in name and not name.startswith(("consolidated", "adapter_"))
 
 
-def _shards(directory: Path) -> set[str]:
+def indexed_files(directory: Path) -> set[str]:
+    """Return the names of the weight files that the index of a directory lists; none without an index.
+
+    Raises:
+        ModelError: The index is damaged, or names a file outside the directory.
+    """
     path = directory / INDEX
     if not path.is_file():
         return set()

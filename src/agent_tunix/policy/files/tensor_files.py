@@ -1,7 +1,6 @@
 """The tensors of a decoder in the files of a Hugging Face directory; loads no JAX."""
 
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.files.model_files import INDEX, indexed_files
 from agent_tunix.policy.files.tensors import Tensor, list_tensors
-from agent_tunix.regular_files import read_regular
 
 # Supported types of stored weights. Quantised types would need scales, which are not read.
 _TYPES = ("F64", "F32", "F16", "BF16")
@@ -167,22 +166,15 @@ def list_files(directory: Path) -> list[Path]:
     whole = directory / "model.safetensors"
     if whole.is_file():
         return [whole]
-    index = directory / "model.safetensors.index.json"
-    if not index.is_file():
+    files = [directory / name for name in sorted(indexed_files(directory))]
+    if not files:
         # `consolidated` is a second copy in some repositories, and an adapter is not part of the model.
         names = sorted(directory.glob("*.safetensors"))
         return [file for file in names if not file.name.startswith(("adapter_", "consolidated"))]
-    try:
-        weight_map: dict[str, str] = json.loads(read_regular(index))["weight_map"]
-        files = [directory / name for name in sorted(set(weight_map.values()))]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(
-            f"{index} cannot be read as an index of tensors: {error!r}; fetch it again", code="damaged_index"
-        ) from error
     if missing := [file.name for file in files if not file.is_file()]:
         raise ModelError(
-            f"{index} names {len(files)} files, but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
-            " not there; the download is not complete",
+            f"{INDEX} in {directory} names {len(files)} files, but {', '.join(missing)}"
+            f" {'is' if len(missing) == 1 else 'are'} not there; the download is not complete",
             code="missing_weights",
         )
     return files
