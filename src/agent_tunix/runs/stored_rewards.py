@@ -91,7 +91,7 @@ def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[
 
 
 def _named_alone(spec: Any) -> Any:
-    """Return the reward without its arguments; an unshipped name becomes `math`."""
+    """Return a reward specification without arguments; a name that this package does not ship becomes `math`."""
     if isinstance(spec, Mapping):
         functions = {name: one.get("function") if isinstance(one, Mapping) else one for name, one in spec.items()}
         return {name: {"function": function} for name, function in functions.items()}

@@ -1,4 +1,4 @@
-"""Checkpoints, written and removed atomically.
+"""Checkpoints that are complete or absent.
 
     checkpoints/
       step_000025/
