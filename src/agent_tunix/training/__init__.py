@@ -1,4 +1,5 @@
-"""The room that sees all others: from a configuration to a trained policy.
+"""Training runs: from a configuration to a trained policy. This package may import all others.
 
-Importing it loads no JAX: `preflight` checks everything that can be checked without, `run` does the rest.
+Importing this package does not load JAX; `train.py` and most other modules do. `runs/preflight.py` checks everything
+that can be checked without JAX.
 """
