@@ -1,5 +1,5 @@
-"""Training runs: from a configuration to a trained policy. This package may import all others.
+"""Training runs: from a configuration to a trained policy.
 
-Importing this package does not load JAX; `train.py` and most other modules do. `runs/preflight.py` checks everything
-that can be checked without JAX.
+Importing this package does not load JAX. `runs/preflight.py` makes all checks that need no JAX; `train.py` runs the
+training.
 """
