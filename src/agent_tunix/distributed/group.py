@@ -143,7 +143,7 @@ class Processes:
         try:
             yield
         except LostProcessError:
-            if self._failure_of_another() is not None:  # a process that reported its failure is still connected
+            if self._failure_of_another() is not None:  # the failed process is still connected
                 leave(self._handler)
             raise
         except BaseException as error:

@@ -39,7 +39,7 @@ class ValueStore:
         self._client.key_value_set_bytes(f"{_PREFIX}/{name}", pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
     def poll(self, name: str) -> tuple[Any] | None:
-        """Return a tuple of the value of a name; None if the name has no value within a second."""
+        """Return the value of a name in a tuple of one; None if there is no value within a second."""
         try:
             content = self._client.blocking_key_value_get_bytes(f"{_PREFIX}/{name}", _POLL_MS)
         except Exception as error:

@@ -23,7 +23,7 @@ def evaluation_sampling(evaluation: EvaluationConfig, max_new_tokens: int) -> Sa
 
 
 def choose_rows(config: Config, num_rows: int) -> range:
-    """Return the rows to evaluate: the first ones, up to `evaluation.num_samples` and `training.num_test_batches`."""
+    """Return the first rows, as many as `evaluation.num_samples` and `training.num_test_batches` allow."""
     limit = min(config.evaluation.num_samples, num_rows)
     if config.training.num_test_batches is not None:
         limit = min(limit, config.training.num_test_batches * config.evaluation.batch_size)

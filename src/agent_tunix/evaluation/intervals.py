@@ -2,8 +2,8 @@
 
 With one sample per problem, the number of hits is binomial, and the interval is Wilson's. Several samples of a problem
 are correlated, so then the interval is a cluster bootstrap over the problems (percentile method). The seed is fixed:
-the same values give the same interval. If all resamplings are equal, as when every problem is solved, the bootstrap
-interval is empty, and Wilson's interval over the problems replaces it.
+the same values give the same interval. If every problem has a share of 0, or every problem a share of 1, the bootstrap
+interval has no width, and Wilson's interval over the problems replaces it.
 """
 
 import math

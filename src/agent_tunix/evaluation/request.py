@@ -89,7 +89,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
         subject = dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
     other = None
     if asked.compare_with is not None:
-        # The other model keeps its own model and prompt settings. Only the data settings are replaced.
+        # The other run keeps its own model and prompt settings. It answers the problems of the first.
         data = {group: values for group, values in replaced.items() if group == "data"}
         other = _read_subject("compare_with", asked.compare_with, "compare_step", asked.compare_step, asked, data)
         settled = settle_trust(

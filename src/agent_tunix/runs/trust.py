@@ -86,7 +86,7 @@ def settle_trust(
     with_data: bool = False,
     with_template: bool = False,
 ) -> Config:
-    """Return the parts of a run's configuration that may be used, or refuse the run.
+    """Return a run's configuration with the limits on rewards that apply to it, or refuse the run.
 
     A run that is neither the user's own nor trusted gets the user's limits on rewards instead of its own. The user
     always decides `rewards.allow_unsandboxed` for a run that is not their own.

@@ -13,7 +13,7 @@ from agent_tunix.rewards.measuring import RewardMetrics
 
 
 class StepMetrics:
-    """Maker of the row of each step.
+    """Metrics of each step of a run.
 
     Args:
         mixture: The reward of the run.

@@ -142,7 +142,10 @@ def _versions(run: StoredRun) -> str:
 
 
 def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
-    """Copy the run's plots and return their names. Draw them first if the run has none; skip those not readable."""
+    """Copy the run's plots and return their names.
+
+    The plots of a run without any are drawn here. The list is empty if they cannot be drawn.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         drawn = run.root / "plots"
         if drawn.is_symlink() or not drawn.is_dir():

@@ -75,7 +75,7 @@ class StepOutcome:
         updates_applied: Updates that changed the weights.
         loss: Loss, for the message about an update that was not finite.
         grad_norm: Norm of the gradient, for the same message.
-        result: Completions and their scores; None in supervised training.
+        result: Completions and their scores; None in a supervised start.
     """
 
     row: dict[str, Any]
@@ -169,7 +169,7 @@ class RunSession:
                 if first == 0:
                     self._record(0, self._evaluate().metrics(), judged=True)
                 yield
-            # The report is written after the last checkpoint, which leaving the inner block waits for.
+            # The report is written while the last checkpoint is still being written in the background.
             self._processes.from_first(self._report)
 
     def steps(self) -> Iterator[int]:

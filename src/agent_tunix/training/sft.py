@@ -1,4 +1,4 @@
-"""Supervised training before GRPO, from top to bottom: a run of `session.py` whose steps learn from target texts.
+"""A supervised start, from top to bottom: a run of `session.py` whose steps learn from target texts.
 
 `agent-tunix sft` trains on the text that should follow each prompt, with the same rows, prompts, model, optimizer and
 schedule as GRPO. Checkpoints, resuming, evaluations, metrics and trackers are those of every run. A run of GRPO starts
@@ -22,7 +22,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 
 def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ()) -> Summary:
-    """Run supervised training as configured.
+    """Run a supervised start as configured.
 
     Args:
         validated: A configuration that passed `preflight` and `check_supervised`.

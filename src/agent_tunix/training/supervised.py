@@ -1,4 +1,4 @@
-"""One step of supervised training: cross-entropy on the tokens of the targets.
+"""One step of a supervised start: cross-entropy on the tokens of the targets.
 
     loss = Σ −log π(token | prompt, tokens before) / number of target tokens in the batch
 

@@ -1,4 +1,4 @@
-"""Targets of supervised training: the text, and the tokens, that should follow each prompt.
+"""Targets of a supervised start: the text, and the tokens, that should follow each prompt.
 
 Importing this module does not load JAX.
 """
@@ -51,7 +51,7 @@ class TargetBatch:
 
 
 def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
-    """Return the configuration of supervised training: no reference policy, and one update per batch.
+    """Return the configuration of a supervised start: no reference policy, and one update per batch.
 
     Args:
         checked: A configuration that passed `preflight`.

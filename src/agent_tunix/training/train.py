@@ -36,7 +36,8 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
         overrides: Overrides of the command line, which are stored with the outcome of the run.
 
     Raises:
-        RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
+        RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
+            what to do.
         RewardFailureRateError, NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
     with (
