@@ -1,9 +1,10 @@
-"""A run on several processes: how they find each other, agree, and end together.
+"""Runs on several processes: connecting them, agreeing on values, and ending together.
 
-Every process runs the same program on the same configuration, so that it holds the same prompts, scores and advantages
-and asks the devices for the same computation in the same order; what is different is which devices, which completions
-to score, and who writes. `joining` connects the processes, `group` has them agree, `loss` says what became of a run
-whose process is gone, `sharing` divides the scoring of a batch. Importing this loads no JAX.
+Every process runs the same program with the same configuration. So all processes hold the same prompts, scores and
+advantages, and start the same computations in the same order. They differ in their devices, in the completions that
+they score, and in who writes files. `joining.py` connects the processes, `group.py` lets them exchange values, and
+`loss.py` ends them when one is lost. `training/score_sharing.py` divides the scoring of a batch. Importing this package
+does not load JAX.
 """
 
 from agent_tunix.distributed.group import Processes, here

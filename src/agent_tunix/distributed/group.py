@@ -1,7 +1,7 @@
-"""The processes of a run, and how they agree.
+"""The processes of a run, and the exchange of values between them.
 
-Every process calls the same methods in the same order. Values are of built-in types, and are read without making
-anything else of them. What one process could not do is the error of all, so that none waits for another that is gone.
+Every process calls the same methods in the same order. Values have built-in types only, and reading them constructs no
+other types. An error in one process is raised in all of them, so that none waits for a process that is gone.
 """
 
 import contextlib
@@ -19,14 +19,10 @@ class Processes:
     """The processes of a run, seen from one of them.
 
     Args:
-        index: Of this process, from 0.
-        count: How many there are.
-        store: What they exchange values by; None for a single process.
-        handler: What is said where JAX aborts this process.
-
-    Attributes:
-        index: As given.
-        count: As given.
+        index: Index of this process, from 0.
+        count: Number of processes.
+        store: Store through which they exchange values; None for a single process.
+        handler: Prints the error if JAX aborts this process; None for a single process.
     """
 
     def __init__(
@@ -41,16 +37,16 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and shows what the run comes to."""
+        """True for process 0, which writes and shows the results of the run."""
         return self.index == 0
 
     # --- agreeing ----------------------------------------------------------------------------------------------------
 
     def gather(self, value: Any) -> list[Any]:
-        """The value of each process, in their order; they go on when all have given theirs.
+        """Return the value of each process, by index. Every process waits until all have given theirs.
 
         Raises:
-            LostProcessError: One of them failed or is gone.
+            LostProcessError: Another process failed or is gone.
         """
         if self._store is None:
             return [value]
@@ -62,12 +58,12 @@ class Processes:
             raise LostProcessError(self._describe_loss(None)) from error
 
     def _exchange(self, store: ValueStore, value: Any) -> list[Any]:
-        # By way of process 0: two questions for each process, however many there are.
+        # Process 0 collects and redistributes, so each other process makes two requests, whatever their number.
         self._round += 1
         name = f"round/{self._round}"
         if self.is_first:
             values = [value, *(self._await(store, f"{name}/{index}") for index in range(1, self.count))]
-            # All have come this far, so all have read what was kept of the round before.
+            # All processes have reached this round, so all have read the values of the round before.
             store.remove(f"round/{self._round - 1}")
             store.put(f"{name}/all", values)
             return values
@@ -82,10 +78,10 @@ class Processes:
         return found[0]
 
     def each(self, make: Callable[[], Value]) -> list[Value]:
-        """What each process makes, in their order.
+        """Call a function in every process, and return all results, by process index.
 
         Raises:
-            AgentTunixError: One of them could not; that of the first such process, the same in all.
+            AgentTunixError: The function failed in a process. All processes raise the error of the first such process.
         """
         error: Exception | None = None
         value: Value | None = None
@@ -107,10 +103,10 @@ class Processes:
         return [given for given, _ in said]
 
     def from_first(self, make: Callable[[], Value]) -> Value:
-        """What process 0 makes; the others make nothing.
+        """Call a function in process 0 alone, and return its result in every process.
 
         Raises:
-            AgentTunixError: It could not; the same in all.
+            AgentTunixError: The function failed. All processes raise its error.
         """
         made: list[Any] = self.each(make if self.is_first else _make_nothing)
         first: Value = made[0]
@@ -119,17 +115,17 @@ class Processes:
     # --- ending together -------------------------------------------------------------------------------------------
 
     def remember(self, how_to_resume: str) -> None:
-        """What to say of going on with the run, where a process is lost from here on."""
+        """Set the text about resuming for the error message, in case a process is lost from now on."""
         self._how_to_resume = how_to_resume
         if self._handler is not None:
             self._handler.text = _named(self._describe_loss(None))
 
     @contextlib.contextmanager
     def together(self, tell: Callable[[str], None] = lambda text: None) -> Iterator[None]:
-        """Where an error ends this process, the others come to know; at the end all have ended.
+        """Report an error of this process to the others, and disconnect together at the end.
 
         Args:
-            tell: Called with what is said of a loss where the process ends by it without an exception.
+            tell: Called with the error message if the loss of another process ends this one without an exception.
         """
         if self._store is None:
             yield
@@ -147,7 +143,7 @@ class Processes:
         try:
             yield
         except LostProcessError:
-            if self._failure_of_another() is not None:  # all are there still, to end together
+            if self._failure_of_another() is not None:  # the failed process is still connected
                 leave(self._handler)
             raise
         except BaseException as error:
@@ -162,17 +158,17 @@ class Processes:
 
     @contextlib.contextmanager
     def naming_losses(self) -> Iterator[None]:
-        """Within, what a computation says of a partner that is gone becomes an error that a person understands.
+        """Translate a computation's error about a lost partner into one that a user understands.
 
         Raises:
-            LostProcessError: In its place.
+            LostProcessError: Another process failed or is gone.
         """
         try:
             yield
         except Exception as error:
             if self._store is None or isinstance(error, AgentTunixError) or not is_of_a_partner(error):
                 raise
-            # One that failed by an error of its own says so before it goes.
+            # A process that fails with an error of its own reports it before it ends.
             raise LostProcessError(self._describe_loss(self._failure_of_another())) from error
 
     def _failure_of_another(self) -> str | None:
@@ -196,12 +192,12 @@ _here = Processes()
 
 
 def here() -> Processes:
-    """The processes of this run; a single one where `join` has not connected any."""
+    """Return the processes of this run; a single one if `join` has not connected any."""
     return _here
 
 
 def settle(processes: Processes) -> None:
-    """Have `here` give these."""
+    """Set the processes that `here` returns."""
     global _here
     _here = processes
 
@@ -215,21 +211,21 @@ def _named(text: str) -> str:
 
 
 def leave(handler: AbortHandler | None) -> None:
-    """Disconnect, when all are ready to: process 0 takes the service with it."""
+    """Disconnect once all processes are ready to, because the coordination service ends with process 0."""
     import jax
 
     if handler is not None:
         handler.text = ""
-    with contextlib.suppress(Exception):  # one that is lost meanwhile changes nothing any more
+    with contextlib.suppress(Exception):  # a process that is lost now no longer matters
         jax.distributed.shutdown()  # type: ignore[no-untyped-call]
     settle(Processes())
 
 
 def _remake(index: int, name: str, text: str) -> AgentTunixError:
-    """The error that another process had, as far as it is one of ours."""
+    """Return the error of another process: of the same class if it is one of ours, else a `LostProcessError`."""
     for kind in _descendants(AgentTunixError):
         if kind.__name__ == name:
-            with contextlib.suppress(TypeError):  # one that takes more than its text
+            with contextlib.suppress(TypeError):  # the class needs more arguments than a text
                 return kind(text)
     return LostProcessError(f"process {index} failed: {name}: {text}")
 

@@ -1,7 +1,6 @@
-"""`distributed.mode` → the processes of the run, connected, before JAX looks for devices.
+"""Connecting the processes of a run, as `distributed.mode` says, before JAX looks for devices.
 
-What `jax.distributed` finds out by itself is left to it: addresses, numbers and ranks under Slurm, Open MPI, a TPU's
-metadata, GKE and Kubernetes.
+`jax.distributed` detects addresses, numbers and ranks under Slurm, Open MPI, a TPU's metadata, GKE and Kubernetes.
 """
 
 import hashlib
@@ -16,35 +15,35 @@ from agent_tunix.distributed.loss import AbortHandler
 from agent_tunix.distributed.store import ValueStore
 from agent_tunix.errors import ConfigError, LostProcessError
 
-# The variable by which JAX knows Open MPI; later versions of it, and other MPIs, are asked by mpi4py.
+# The variable by which JAX detects Open MPI 4 and earlier. Later versions and other MPIs need mpi4py.
 _OPEN_MPI = "OMPI_MCA_orte_hnp_uri"
-# By which JAX knows Slurm.
+# The variables by which JAX detects Slurm.
 _SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 _USER_STATUS = 2
 
 
 def join(distributed: DistributedConfig, identity: str = "") -> Processes:
-    """Connect the processes that `distributed.mode` says; none of them returns before all are there.
+    """Connect the processes of the run. Every process waits until all are connected.
 
     Args:
-        distributed: How they find each other.
-        identity: What must be the same in all of them, as text.
+        distributed: The configuration of the processes.
+        identity: Text that must be the same in all processes.
 
     Raises:
-        ConfigError: They cannot be found or reached, or are not those of one run.
+        ConfigError: The processes cannot be found or reached, or do not belong to the same run.
     """
     if distributed.mode == "none":
         return Processes()
     method = _detection(distributed)
     import jax
 
-    logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of each thing that it does
+    logging.getLogger("jax").setLevel(logging.WARNING)  # JAX logs every step of connecting
     handler = AbortHandler()
     handler.status = _USER_STATUS
     handler.text = f"{ConfigError.__name__}: {_describe_timeout(distributed)}"
     handler.install()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
-    # It would take SIGTERM, which the run hears by itself and has all agree on.
+    # The service would take SIGTERM, which the run handles itself, so that all processes stop after the same step.
     jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
     try:
         jax.distributed.initialize(
@@ -59,7 +58,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
         )
     except (RuntimeError, ValueError, TypeError, OSError, KeyError) as error:
         raise ConfigError(_describe_failure(distributed, error), code="joining_failed") from error
-    from jax._src import distributed as state  # JAX gives no public way to its own client
+    from jax._src import distributed as state  # JAX has no public access to its client
 
     found: Any = state.global_state
     handler.status = 1
@@ -69,17 +68,17 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     try:
         _check_same(processes, identity)
         _meet(processes)
-    except ConfigError:  # of all of them: none goes before the others know
+    except ConfigError:  # all processes raise it, so they disconnect together
         leave(handler)
         raise
     return processes
 
 
 def _detection(distributed: DistributedConfig) -> str | None:
-    """The name of JAX's method; None lets it choose.
+    """Return the name of JAX's detection method; None lets JAX choose.
 
     Raises:
-        ConfigError: What the mode needs is not there.
+        ConfigError: A key, a variable or a package that the mode requires is missing.
     """
     mode = distributed.mode
     if mode == "manual":
@@ -113,7 +112,11 @@ def _detection(distributed: DistributedConfig) -> str | None:
 
 
 def _check_same(processes: Processes, identity: str) -> None:
-    """Refuse processes of other numbers or configurations: they would compute something else, or wait for ever."""
+    """Refuse processes with another count or configuration, which would compute something else or wait for ever.
+
+    Raises:
+        ConfigError: Two processes differ.
+    """
     digest = hashlib.sha256(identity.encode()).hexdigest()
     said = processes.gather((processes.count, digest))
     if other := [index for index, (count, _) in enumerate(said) if count != processes.count]:
@@ -131,7 +134,13 @@ def _check_same(processes: Processes, identity: str) -> None:
 
 
 def _meet(processes: Processes) -> None:
-    """Let the devices meet while all are here: the first collective waits for its partners for half a minute only."""
+    """Connect the devices while all processes are present.
+
+    The first collective waits for its partners for only half a minute.
+
+    Raises:
+        ConfigError: The devices cannot reach each other.
+    """
     import jax
     from jax.experimental import multihost_utils
 

@@ -1,14 +1,15 @@
-"""A process of the run is gone: the others end, with an error that says so and how to go on.
+"""Loss of a process: the other processes end with an error that names the loss and says how to resume.
 
-What is left of a run without one of its processes can take no step. How the others come to know:
+A run cannot take a step without one of its processes. The others detect a loss in three ways:
 
-- on a CPU the collective that waits for the lost process fails, as an exception;
-- elsewhere, or while nothing is computed, JAX's coordination service misses its heartbeats for
-  `distributed.heartbeat_timeout_s`; where process 0 is lost, in which the service runs, its connections break at once.
-  JAX then aborts the process (SIGABRT), and offers no other way: the callback that its client takes cannot be called
-  from Python in 0.10.2. So what is to be said is said in a handler of that signal. It is raised by the thread that
-  aborts, outside any lock, so that the handler may run Python, which a handler of an asynchronous signal may not;
-- a process that fails by an error of its own says so in the store (`group`), and a thread of each process looks there.
+- On a CPU, the collective that waits for the lost process raises an exception.
+- Elsewhere, or while nothing is computed, JAX's coordination service misses the heartbeats of the lost process for
+  `distributed.heartbeat_timeout_s`. If process 0 is lost, in which the service runs, its connections break at once. JAX
+  then aborts the process (SIGABRT) and offers no alternative: in JAX 0.10.2 the callback of its client cannot be called
+  from Python. So a handler of SIGABRT prints the error. The aborting thread raises this signal itself, outside any
+  lock, so the handler may run Python. A handler of an asynchronous signal may not.
+- A process that fails with an error of its own writes it to the store (`group.py`). A thread of each process checks the
+  store.
 """
 
 import contextlib
@@ -21,33 +22,33 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-# By which the words of libraries for a partner that is not there are known.
+# Matches the libraries' error messages about a missing partner.
 _OF_A_PARTNER = re.compile(r"gloo|nccl|coordination.?service", re.IGNORECASE)
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
 def is_of_a_partner(error: BaseException) -> bool:
-    """Whether an exception of a computation, or of the store, comes from a partner that is gone."""
+    """Return True if an exception of a computation or of the store comes from the loss of another process."""
     return isinstance(error, RuntimeError | ValueError) and _OF_A_PARTNER.search(str(error)) is not None
 
 
 class AbortHandler:
-    """Says something, and ends with a status of our own, where JAX would abort the process.
+    """A handler of SIGABRT that prints an error and ends the process with a chosen status.
 
     Attributes:
-        text: What is said on standard error; "" for nothing.
-        status: What the process ends with.
-        tell: Called with the text before the end, for what else is to hear of it; its errors do not matter.
+        text: Text for standard error; "" for none.
+        status: Exit status of the process.
+        tell: Called with the text before the process ends, to report the error elsewhere. Its errors are ignored.
     """
 
     def __init__(self) -> None:
         self.text = ""
         self.status = 1
         self.tell: Callable[[str], None] = lambda text: None
-        self._function = _HANDLER(self._handle)  # kept: C has no reference to it
+        self._function = _HANDLER(self._handle)  # C holds no reference to it, so this object must
 
     def install(self) -> None:
-        """Take the signal; Python's own handlers would run too late, in another thread."""
+        """Install the handler in C, because Python's own handlers run too late and in another thread."""
         library = ctypes.CDLL(None)
         library.signal.argtypes = [ctypes.c_int, _HANDLER]
         library.signal.restype = ctypes.c_void_p
@@ -58,7 +59,7 @@ class AbortHandler:
 
 
 def end_now(text: str, status: int, tell: Callable[[str], None] = lambda text: None) -> NoReturn:
-    """End the process without waiting for any other, which may be waiting for this one."""
+    """Print an error and end the process, without waiting for other processes, which may wait for this one."""
     with contextlib.suppress(Exception):
         tell(text)
     with contextlib.suppress(Exception):
@@ -71,14 +72,14 @@ def end_now(text: str, status: int, tell: Callable[[str], None] = lambda text: N
 
 
 class FailureWatch:
-    """A thread that ends this process where another one has failed and this one does not come to know.
+    """A thread that ends this process after another one failed.
 
-    It waits in a computation, as on a GPU, that the other one will never take part in.
+    It is needed where this process waits in a computation, as on a GPU, that the failed process never joins.
 
     Args:
-        look: Why another process failed; None where none did.
-        end: Called with it, to end this process.
-        grace_s: How long this process may take to come to know by itself.
+        look: Returns the failure of another process; None if there is none.
+        end: Called with the failure, to end this process.
+        grace_s: Seconds that this process has to detect the failure by itself.
     """
 
     def __init__(self, look: Callable[[], str | None], end: Callable[[str], None], grace_s: float = 15.0) -> None:
@@ -87,18 +88,18 @@ class FailureWatch:
         self._thread = threading.Thread(target=self._watch, name="agent_tunix_processes", daemon=True)
 
     def start(self) -> None:
-        """Begin to look, every second."""
+        """Start the thread, which looks every second."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._over.set()
 
     def _watch(self) -> None:
         while not self._over.wait(1.0):
             try:
                 found = self._look()
-            except Exception:  # the store is gone, of which the abort tells
+            except Exception:  # the store is gone; the handler of SIGABRT reports it
                 continue
             if found is not None and not self._over.wait(self._grace_s):
                 self._end(found)

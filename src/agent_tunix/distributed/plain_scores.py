@@ -1,7 +1,7 @@
-"""Scores as values of built-in types, and back, so that each process holds what one of them computed.
+"""Conversion of scores to values of built-in types and back, to send them to other processes.
 
-As between a run and its workers: numbers arrive as they are, and of what a reward wants shown, what is of no built-in
-type becomes text.
+The rules are those between a run and its workers: numbers arrive unchanged. In what a reward asks to be shown, values
+that have no built-in type become text.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ Plain = tuple[Any, ...]
 
 
 def pack_scores(scores: Sequence[Score]) -> list[Plain]:
-    """Scores with their parts and terms."""
+    """Return scores, with their parts and terms, as values of built-in types."""
     return [_pack(score) for score in scores]
 
 
 def unpack_scores(packed: Sequence[Plain]) -> list[Score]:
-    """The scores again."""
+    """Return the scores that `pack_scores` packed."""
     return [_unpack(plain) for plain in packed]
 
 

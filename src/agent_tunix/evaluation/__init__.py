@@ -1,1 +1,1 @@
-"""Accuracy, pass@k and their intervals, of a run or a checkpoint."""
+"""Accuracy and pass@k of a run or a checkpoint, with confidence intervals."""

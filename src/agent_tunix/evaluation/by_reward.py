@@ -1,4 +1,4 @@
-"""What a run's own reward says of completions of held-out problems."""
+"""Scores of a run's own reward for completions of held-out problems."""
 
 import dataclasses
 import math
@@ -15,17 +15,18 @@ from agent_tunix.runs.reward_setup import make_reward_runner
 def score_held_out(
     mixture: Mixture, config: Config, samples: Sequence[Sequence[Sample]], step: int
 ) -> tuple[dict[str, float | None], list[list[float | None]]]:
-    """Score completions with the reward that trained.
+    """Score completions with the reward that the run was trained on.
 
     Args:
         mixture: The reward.
-        config: Says where and within which limits it runs.
-        samples: For each of P problems its N samples, which are a group.
-        step: Of the checkpoint: weights that follow a schedule are those of this step.
+        config: The run's, for the execution and the limits of rewards.
+        samples: [P][N] samples. The N samples of a problem are a group.
+        step: Step of the checkpoint. Component weights that follow a schedule take their value at this step.
 
     Returns:
-        `eval/rewards/total/mean` with its 95 % interval over the problems, `eval/rewards/<component>/mean` of the raw
-        values, and `eval/rewards/num_unscored`; means are None where nothing was scored. And the totals, [P][N].
+        Metrics: `eval/rewards/total/mean` with its 95 % interval over the problems, `eval/rewards/<component>/mean` of
+        the raw values, and `eval/rewards/num_unscored`. A mean is None if nothing was scored. And the totals, [P][N],
+        None for unscored completions.
     """
     flat = [dataclasses.replace(sample, step=step) for of_problem in samples for sample in of_problem]
     with make_reward_runner(mixture, config.rewards) as runner:

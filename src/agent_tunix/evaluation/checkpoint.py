@@ -1,4 +1,7 @@
-"""`evaluate.py`: how well a run's checkpoint, or a model as it is, answers held-out problems. Loads no JAX."""
+"""`evaluate.py`: accuracy of a run's checkpoint, or of a plain model, on held-out problems.
+
+Importing this module does not load JAX.
+"""
 
 import dataclasses
 import json
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def evaluate_checkpoint(request: EvaluationRequest) -> None:
-    """Measure, print a table, and write `evaluation_step_N_CONFIG.json` and the problems as `.jsonl` beside it.
+    """Evaluate a model, print a table, and write the results.
+
+    The results go into `request.output`, or into `evaluation_step_N_CONFIG.json`. The problems with their completions
+    go into a `.jsonl` file beside it.
 
     Raises:
         CheckpointError: There is no such checkpoint, or it is damaged.
@@ -67,11 +73,11 @@ def _make_directory(directory: Path) -> None:
 
 
 def _measure(subject: Subject, asked: Config) -> tuple[int, "Evaluation"]:
-    """The step of the checkpoint that was measured, and what was found.
+    """Evaluate a model, and return the step of its checkpoint and the result.
 
     Args:
         subject: The model, with the prompt and the lengths that it was trained with.
-        asked: The configuration whose problems are put to it.
+        asked: The configuration that gives data, seed and evaluation settings.
     """
     from agent_tunix.data import load_evaluation
     from agent_tunix.data.prompting import encode_examples
@@ -96,7 +102,14 @@ def _measure(subject: Subject, asked: Config) -> tuple[int, "Evaluation"]:
 
 
 def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
-    """The two on the problems that both were asked and could be judged on; their prompts may drop different ones."""
+    """Compare two evaluations on their common problems.
+
+    A problem counts if both models answered it and all completions were scored. The two may have dropped different
+    prompts.
+
+    Raises:
+        DataError: There is no common problem.
+    """
     from agent_tunix.evaluation.intervals import compare
 
     places = [_places(found) for found in (first, second)]
@@ -114,7 +127,10 @@ def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
 
 
 def _places(found: "Evaluation") -> dict[tuple[str, str, int], int]:
-    """Problem, reference and how often they came before → the problem's place, of those that could be judged."""
+    """Return the index of each problem whose completions were all scored.
+
+    The key is the problem, its reference and the number of earlier occurrences of both.
+    """
     places: dict[tuple[str, str, int], int] = {}
     asked: Counter[tuple[str, str]] = Counter()
     for place, (samples, scored) in enumerate(zip(found.judged.samples, found.judged.scored, strict=True)):
@@ -139,7 +155,7 @@ def _comparison_metrics(comparison: "AccuracyComparison") -> dict[str, Any]:
 
 
 def _show(results: Mapping[str, Any], path: Path) -> None:
-    """One line a figure, with its interval."""
+    """Print one line for each metric, with its interval."""
     width = max(map(len, results))
     for name, value in results.items():
         if name.endswith(("_low", "_high")):

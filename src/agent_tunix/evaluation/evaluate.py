@@ -1,4 +1,4 @@
-"""Held-out problems through the policy: which ones, how often, and how they are sampled; `judging` has the verdicts."""
+"""Evaluation of a policy on held-out problems. `judging.py` scores the completions."""
 
 import dataclasses
 
@@ -11,12 +11,12 @@ from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
 
-# (temperature, top-k, top-p); "greedy" is meant as 1e-4/1/1.0, which is the likeliest token.
+# (temperature, top-k, top-p). Greedy sampling takes the likeliest token, so its numbers have no effect.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
 
 
 def evaluation_sampling(evaluation: EvaluationConfig, max_new_tokens: int) -> SamplingParams:
-    """Return how completions are sampled in an evaluation."""
+    """Return the sampling parameters of an evaluation."""
     temperature, top_k, top_p = INFERENCE_CONFIGS[evaluation.inference_config]
     greedy = evaluation.inference_config == "greedy"
     return SamplingParams(max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, greedy=greedy)
@@ -36,13 +36,19 @@ def evaluate(sampler: Sampler, prompts: Prompts, config: Config) -> Evaluation:
     Args:
         sampler: Samples from the policy.
         prompts: The held-out problems.
-        config: Gives the sampling, the number of problems and of passes.
+        config: The run's, for the sampling, the number of problems and the number of passes.
     """
     return judge(complete_problems(sampler, prompts, config))
 
 
 def complete_problems(sampler: Sampler, prompts: Prompts, config: Config) -> list[list[Sample]]:
-    """Return the completions of each held-out problem; see `evaluate`."""
+    """Return the completions of each held-out problem.
+
+    Args:
+        sampler: Samples from the policy.
+        prompts: The held-out problems.
+        config: The run's, for the sampling, the number of problems and the number of passes.
+    """
     rows = choose_rows(config, len(prompts.examples))
     size = min(config.evaluation.batch_size, len(rows))
     params = evaluation_sampling(config.evaluation, config.generation.max_generation_steps)
@@ -50,7 +56,7 @@ def complete_problems(sampler: Sampler, prompts: Prompts, config: Config) -> lis
     for number in range(config.evaluation.num_passes):
         for chunk, start in enumerate(range(0, len(rows), size)):
             wanted = rows[start : start + size]
-            # The last batch is filled up, so that one compiled program serves all.
+            # The last batch is padded with its last row, so that one compiled program serves all batches.
             batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))])
             completions = sampler.sample(
                 batch.token_ids,
@@ -61,7 +67,7 @@ def complete_problems(sampler: Sampler, prompts: Prompts, config: Config) -> lis
             )
             made = make_samples(batch, completions, format=config.prompt.format, num_generations=1)
             for row, sample in zip(wanted, made, strict=False):
-                # The samples of a problem form a group, for rewards that compare them.
+                # The samples of a problem form a group, because some rewards compare them.
                 samples[row].append(
                     dataclasses.replace(sample, group_id=row, rollout_id=f"0_{row}_{number}", index=None)
                 )

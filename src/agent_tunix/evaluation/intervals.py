@@ -1,9 +1,9 @@
-"""How far a share that was measured on some problems may be from that on all of them: 95 % intervals, and two paired.
+"""95 % confidence intervals of accuracies, and a paired comparison of two models.
 
-One sample a problem is a binomial experiment: the interval is Wilson's. Several samples of a problem resemble each
-other, so then the problems are what is drawn again (a cluster bootstrap, percentile method, with a fixed seed: the
-same figures give the same interval). Where not one resampling differs from another, as when every problem is solved,
-the bootstrap has nothing to say and Wilson's interval over the problems stands in for it.
+With one sample per problem, the number of hits is binomial, and the interval is Wilson's. Several samples of a problem
+are correlated, so then the interval is a cluster bootstrap over the problems (percentile method). The seed is fixed:
+the same values give the same interval. If every problem has a share of 0, or every problem a share of 1, the bootstrap
+interval has no width, and Wilson's interval over the problems replaces it.
 """
 
 import math
@@ -17,19 +17,19 @@ Interval = tuple[float, float]
 
 _RESAMPLINGS = 2000
 _QUANTILES = (0.025, 0.975)
-# Numbers drawn at once, which bounds the memory.
+# Random numbers drawn at once; this bounds the memory.
 _DRAWN_AT_ONCE = 2**20
 
 
 def share_interval(hits_PN: np.ndarray, counts_PN: np.ndarray) -> Interval | None:
-    """The interval of a share of samples.
+    """Return the interval of a share of samples.
 
     Args:
-        hits_PN: [P, N], whether each of the N samples of the P problems is one of those that are counted.
-        counts_PN: [P, N], whether the sample could be judged at all.
+        hits_PN: [P, N], True for samples that belong to the share.
+        counts_PN: [P, N], True for samples that were scored.
 
     Returns:
-        Lowest and highest share; None where nothing could be judged.
+        Lowest and highest share; None if nothing was scored.
     """
     hits_P, counts_P = (hits_PN & counts_PN).sum(axis=1), counts_PN.sum(axis=1)
     kept = counts_P > 0
@@ -41,12 +41,12 @@ def share_interval(hits_PN: np.ndarray, counts_PN: np.ndarray) -> Interval | Non
 
 
 def mean_interval(values_P: np.ndarray, weights_P: np.ndarray | None = None, *, is_share: bool = False) -> Interval:
-    """The interval of a weighted mean over problems.
+    """Return the interval of a weighted mean over problems.
 
     Args:
         values_P: [P] a value for each problem, at least one.
-        weights_P: [P] its weight; None: all alike.
-        is_share: Whether values are between 0 and 1, so that a mean of several equal ones has an interval as well.
+        weights_P: [P] a weight for each problem; None for equal weights.
+        is_share: True if values are shares between 0 and 1. A mean of 0 or 1 then has an interval too.
     """
     weights_P = np.ones(len(values_P)) if weights_P is None else weights_P
     rng = np.random.default_rng(0)
@@ -67,17 +67,16 @@ def mean_interval(values_P: np.ndarray, weights_P: np.ndarray | None = None, *, 
 
 @dataclass(frozen=True)
 class AccuracyComparison:
-    """Two models on the same problems.
+    """Comparison of two models on the same problems.
 
     Attributes:
-        difference: Accuracy of the first less that of the second.
-        interval: Of the difference, by drawing problems again.
-        only_first: Problems that the first solves in every sample that counts, and the second does not; of one sample a
-            problem.
-        only_second: The other way round.
-        p_value: Of McNemar's exact test, two-sided: how probable a difference of this size between these two numbers is
-            where the models are equally good. None for several samples a problem.
-        num_problems: Problems that both were judged on.
+        difference: Accuracy of the first model minus that of the second.
+        interval: Bootstrap interval of the difference, over the problems.
+        only_first: Number of problems that only the first model solves. None with several samples per problem.
+        only_second: Number of problems that only the second model solves. None with several samples per problem.
+        p_value: Two-sided p-value of McNemar's exact test: the probability of a difference of at least this size
+            between these two numbers if the models are equally good. None with several samples per problem.
+        num_problems: Number of problems that both models were scored on.
     """
 
     difference: float
@@ -92,8 +91,8 @@ def compare(first_PN: np.ndarray, second_PN: np.ndarray) -> AccuracyComparison:
     """Compare two models problem by problem.
 
     Args:
-        first_PN: [P, N] whether each sample of each problem is right, of the first model; at least one problem.
-        second_PN: The same of the second, the same problems in the same order.
+        first_PN: [P, N], True for correct samples of the first model; P is at least 1.
+        second_PN: [P, N], the same for the second model. The problems and their order are the same; N may differ.
     """
     differences_P = first_PN.mean(axis=1) - second_PN.mean(axis=1)
     only_first = only_second = p_value = None
@@ -111,9 +110,9 @@ def compare(first_PN: np.ndarray, second_PN: np.ndarray) -> AccuracyComparison:
 
 
 def mcnemar_p_value(only_first: int, only_second: int) -> float:
-    """McNemar's exact test, two-sided.
+    """Return the two-sided p-value of McNemar's exact test.
 
-    Of n problems that just one of two models solves, equally good models would solve n/2 each:
+    n problems are solved by exactly one of the two models. Equally good models would solve n/2 of them each:
     p = min(1, 2 Σ_{i ≤ min} C(n, i) / 2ⁿ).
 
     >>> mcnemar_p_value(1, 9)

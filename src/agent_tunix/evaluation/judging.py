@@ -1,8 +1,8 @@
-"""Completions of held-out problems → accuracy, partial accuracy, format accuracy, pass@k, consistency.
+"""Metrics of an evaluation: accuracy, partial accuracy, format accuracy, pass@k and consistency.
 
-An evaluation measures the same thing whatever reward trains: the built-in `math` and `format` rewards judge.
-pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374, equation 1: with n samples of a problem of which c
-are right, 1 - C(n - c, k) / C(n, k), averaged over the problems.
+The built-in rewards `math` and `format` score the completions. So an evaluation measures the same thing whatever reward
+the run trains on. pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374, equation 1: if c of the n
+samples of a problem are correct, 1 - C(n - c, k) / C(n, k), averaged over the problems.
 """
 
 import logging
@@ -22,18 +22,18 @@ _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found; every share is between 0 and 1, or None where no completion could be judged.
+    """The result of an evaluation. A share is between 0 and 1, or None if no completion was scored.
 
     Attributes:
         accuracy: Share of completions whose answer is exactly right.
-        partial_accuracy: Share within 10 % of the reference, exact ones included.
-        format_accuracy: Share that follows `prompt.format` exactly.
-        pass_at_k: k → share of problems that at least one of k samples solves; for several passes.
-        consistency: Mean share of a problem's samples that give its commonest answer; for several passes.
-        num_problems: Problems asked.
-        num_unscored: Completions without a verdict, because the reference is bad; in no share.
-        intervals: Leaf of a metric's name → its 95 % interval.
-        judged: What all of it was computed from.
+        partial_accuracy: Share of completions within 10 % of the reference, exact ones included.
+        format_accuracy: Share of completions that follow `prompt.format` exactly.
+        pass_at_k: k → share of problems that at least one of k samples solves; empty with one pass.
+        consistency: Mean share of a problem's samples that give its most common answer; None with one pass.
+        num_problems: Number of problems.
+        num_unscored: Number of completions without a score, because the reference is invalid. No share counts them.
+        intervals: Last part of a metric's name → its 95 % interval.
+        judged: The completions and their scores.
     """
 
     accuracy: float | None
@@ -47,7 +47,7 @@ class Evaluation:
     judged: "Judged" = field(repr=False, compare=False)
 
     def metrics(self) -> dict[str, float | None]:
-        """By the names that every tracker uses; None is what is not known."""
+        """Return the metrics by the names that every tracker uses; None for unknown values."""
         values: dict[str, float | None] = {
             "eval/accuracy": self.accuracy,
             "eval/partial_accuracy": self.partial_accuracy,
@@ -67,12 +67,12 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on every completion of P problems, N of each.
+    """Scores of the completions of P problems, N for each.
 
     Attributes:
-        samples: The completions.
-        verdicts: What `math` says of each, problem by problem.
-        forms: What `format` says of each.
+        samples: [P][N] completions.
+        verdicts: [P][N] scores of `math`.
+        forms: [P][N] scores of `format`.
     """
 
     samples: Sequence[Sequence[Sample]]
@@ -81,21 +81,21 @@ class Judged:
 
     @property
     def scored(self) -> np.ndarray:
-        """[P, N], whether a completion could be judged."""
+        """[P, N], True for completions that `math` scored."""
         return np.array([[one.outcome is Outcome.SCORED for one in row] for row in self.verdicts])
 
     @property
     def values(self) -> np.ndarray:
-        """[P, N], 1 for a right answer, 0.5 for one within 10 %, 0 for a wrong one or where none could be judged."""
+        """[P, N], 1 for a correct answer, 0.5 for one within 10 %, 0 for a wrong or unscored one."""
         return np.array([[one.value or 0.0 for one in row] for row in self.verdicts])
 
     @property
     def formed(self) -> np.ndarray:
-        """[P, N], whether a completion follows the format exactly."""
+        """[P, N], True for completions that follow the format exactly."""
         return np.array([[one.value == 1.0 for one in row] for row in self.forms])
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """For each problem: its text, its reference, and its completions with their verdicts."""
+        """Yield for each problem its text, its reference, and its completions with their scores."""
         for samples, verdicts, forms in zip(self.samples, self.verdicts, self.forms, strict=True):
             completions = [
                 {
@@ -115,10 +115,10 @@ class Judged:
 
 
 def judge(samples: Sequence[Sequence[Sample]]) -> Evaluation:
-    """Judge the samples of each problem, with a warning where not one can be judged.
+    """Score the samples of each problem and compute the metrics. Log a warning if no sample can be scored.
 
     Args:
-        samples: For each problem its samples, the same number for all.
+        samples: [P][N] samples, the same number for each problem.
     """
     passes = len(samples[0])
     flat = [sample for of_problem in samples for sample in of_problem]
@@ -159,12 +159,12 @@ def judge(samples: Sequence[Sequence[Sample]]) -> Evaluation:
 
 
 def pass_at_k(num_right: np.ndarray, num_samples: int, k: int) -> float:
-    """The unbiased estimate of the share of problems that at least one of k samples solves.
+    """Return the unbiased estimate of the share of problems that at least one of k samples solves.
 
     Args:
-        num_right: For each problem, how many of its samples are right.
-        num_samples: n, samples of each problem.
-        k: At most n.
+        num_right: [P] number of correct samples of each problem.
+        num_samples: Number n of samples of each problem.
+        k: Number of samples to draw, at most n.
     """
     return float(_pass_at_k_of_each(num_right, num_samples, k).mean())
 

@@ -1,4 +1,7 @@
-"""What `evaluate.py` is asked: which model, on which problems, against which other. Importing it loads no JAX."""
+"""The request of `evaluate.py`: the model, the problems, and a model to compare with.
+
+Importing this module does not load JAX.
+"""
 
 import dataclasses
 import json
@@ -20,13 +23,14 @@ from agent_tunix.runs.trust import data_parts, settle_trust
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to be measured.
+    """A model to evaluate.
 
     Attributes:
-        run: The run, its configuration with the evaluation asked for; of a model as it is, a run's defaults.
-        step: Which checkpoint; None for the latest whole one, 0 for the model before training, `best` for the best.
-        name: The run's directory, or the model's.
-        is_run: Whether there is a run.
+        run: The run, with the requested evaluation settings. A plain model has a run with default settings.
+        step: Step of the checkpoint; None for the latest intact one, 0 for the model before training, `best` for the
+            best.
+        name: Directory of the run, or of the model.
+        is_run: True if the model comes from a run; False for a plain model.
     """
 
     run: FoundRun
@@ -37,14 +41,15 @@ class Subject:
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What is to be measured.
+    """A request for an evaluation.
 
     Attributes:
-        subject: The model.
-        other: One that answers the same problems, to compare with.
-        mixture: The run's reward, if it is to score the completions.
-        replaced: Group → key → value of what replaces the run's own configuration.
-        output: The JSON file to write; None: one in the run's directory, or in the working directory.
+        subject: The model to evaluate.
+        other: A model to compare with, on the same problems; None for no comparison.
+        mixture: The run's reward, to score the completions too; None to leave it out.
+        replaced: Group → key → value of settings that replace the run's own.
+        output: The JSON file to write; None for a file in the run's directory, or in the working directory for a plain
+            model.
     """
 
     subject: Subject
@@ -55,7 +60,7 @@ class EvaluationRequest:
 
     @property
     def root(self) -> Path:
-        """The run's directory, or the working directory where there is none."""
+        """Directory of the run; the working directory for a plain model."""
         return self.subject.run.root
 
 
@@ -63,8 +68,9 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     """Find the run and check what can be checked without JAX.
 
     Raises:
-        ConfigError: `checkpoint_dir` is no run, or a value is out of range.
-        DataError, RewardError: The run's reward is asked for and cannot be had.
+        ConfigError: `checkpoint_dir` is not a run, or a value is out of range.
+        UntrustedRunError: A run is neither the user's own nor trusted, and would execute code or read private files.
+        DataError, RewardError: The run's reward is requested, but cannot be resolved or does not fit the data.
     """
     replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
     subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
@@ -83,7 +89,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
         subject = dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
     other = None
     if asked.compare_with is not None:
-        # Its own model and prompt; the problems are those of the first.
+        # The other run keeps its own model and prompt settings. It answers the problems of the first.
         data = {group: values for group, values in replaced.items() if group == "data"}
         other = _read_subject("compare_with", asked.compare_with, "compare_step", asked.compare_step, asked, data)
         settled = settle_trust(
@@ -132,7 +138,11 @@ def _read_subject(
 
 
 def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
-    """A model directory without a run: all else is a run's defaults."""
+    """Return a model directory as a run with default settings.
+
+    Raises:
+        ConfigError: `model.path` is missing, or a step is given.
+    """
     model = dict(replaced.get("model", {}))
     path = model.get("path")
     if not isinstance(path, str):
@@ -145,7 +155,7 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
         raise ConfigError(
             f"step={step} is that of a run's checkpoint; a model directory has none", code="step_without_run"
         )
-    model.setdefault("model_family", None)  # whichever its config.json says
+    model.setdefault("model_family", None)  # the family comes from config.json
     model.setdefault("model_size", Path(path).name)
     config = with_values(compose_overrides([]), {**replaced, "model": model})
     run = FoundRun(Path.cwd(), _with_evaluation(config, asked), Path.cwd() / "checkpoints")
@@ -165,7 +175,10 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
 
 
 def _working_directory(root: Path) -> Path:
-    """Where the run was started, in which its reward's files are looked up; or where we are."""
+    """Return the recorded working directory of the run, where its reward's files are looked up.
+
+    If it is not recorded or no longer exists, return the current directory.
+    """
     try:
         recorded = Path(json.loads(read_regular(root / "environment.json"))["working_directory"])
         return recorded if recorded.is_dir() else Path.cwd()

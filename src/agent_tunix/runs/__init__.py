@@ -1,1 +1,1 @@
-"""The life of a run and its directory."""
+"""A run's directory, configuration, reward and reports."""

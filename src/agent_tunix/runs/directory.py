@@ -1,4 +1,4 @@
-"""The directory of a run: what lies where, and who may write there."""
+"""The directory of a run: its paths, its lock, and atomic writes."""
 
 import contextlib
 import dataclasses
@@ -20,19 +20,19 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.durable import write_new
 
-# Who looks whether a run goes on, as the service does again and again, holds its lock for a few microseconds.
+# A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02
 
-# Sources whose `path` is a name elsewhere.
+# Sources whose `path` names a dataset on a hub, not a file.
 _HUBS = ("huggingface", "tfds", "kaggle")
 
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Where a run leaves things.
+    """Paths of a run's files.
 
     Attributes:
-        root: The directory itself, Hydra's.
+        root: The run's directory, which is Hydra's.
         checkpoints: `training.checkpoint_dir`, or `checkpoints/`.
         tensorboard: `training.log_dir`, or `tensorboard/`.
     """
@@ -43,56 +43,56 @@ class RunPaths:
 
     @property
     def config(self) -> Path:
-        """The configuration the run was started with."""
+        """Path of the configuration that the run was started with."""
         return self.root / "config.yaml"
 
     @property
     def metrics(self) -> Path:
-        """One JSON object a batch of prompts."""
+        """Path of the metrics: one JSON object for each step."""
         return self.root / "metrics.jsonl"
 
     @property
     def findings(self) -> Path:
-        """What was diagnosed while it ran, one JSON object a finding."""
+        """Path of the findings of the diagnosis: one JSON object for each."""
         return self.root / "findings.jsonl"
 
     @property
     def log(self) -> Path:
-        """What the run said."""
+        """Path of the log of the first process."""
         return self.root / "train.log"
 
     def log_of(self, index: int) -> Path:
-        """What a process of the run said, other than the first."""
+        """Return the path of the log of a process other than the first."""
         return self.root / f"train.process{index}.log"
 
     @property
     def environment(self) -> Path:
-        """Versions, devices, the reward."""
+        """Path of the description of versions, devices, model and reward."""
         return self.root / "environment.json"
 
     @property
     def rewards(self) -> Path:
-        """The files of uploaded rewards."""
+        """Directory of the files of uploaded rewards."""
         return self.root / "rewards"
 
     @property
     def timings(self) -> Path:
-        """What its time went to."""
+        """Path of the wall times by phase and the counts of compiled programs."""
         return self.root / "timings.json"
 
     @property
     def rollouts(self) -> Path:
-        """Every completion, in Parquet."""
+        """Directory of the stored completions, in Parquet."""
         return self.root / "rollouts"
 
     @property
     def profile(self) -> Path:
-        """Traces of steps, where they are asked for."""
+        """Directory of profiler traces, with `profile=true`."""
         return self.root / "profile"
 
 
 def locate(config: Config, root: Path) -> RunPaths:
-    """The places of a run, by its configuration."""
+    """Return the paths of a run."""
     training = config.training
     return RunPaths(
         root=root,
@@ -102,7 +102,7 @@ def locate(config: Config, root: Path) -> RunPaths:
 
 
 def with_absolute_places(config: Config) -> Config:
-    """The configuration whose places mean the same from anywhere, as a later `evaluate.py` may need them."""
+    """Return the configuration with absolute paths, which a later `evaluate.py` can use from any directory."""
     training, data, model = config.training, config.data, config.model
     training = dataclasses.replace(
         training,
@@ -125,28 +125,34 @@ def _absolute(path: str | None) -> str | None:
 
 
 def _absolute_where_it_is(path: str | None) -> str | None:
-    """The path from the root, if something lies there; what is not a path, such as a name on a hub, stays as it is."""
+    """Return the absolute form of a path or pattern that matches something on disk.
+
+    Anything else, such as a name on a hub, is returned unchanged.
+    """
     found = os.path.expanduser(path or "")
     return os.path.abspath(found) if path and (os.path.exists(found) or glob.glob(found)) else path
 
 
 def _absolute_data(path: str | None, source: str) -> str | None:
-    """Likewise; of a hub's dataset a directory that happens to have its name is not meant."""
+    """Return the absolute path of local data.
+
+    The name of a hub's dataset stays as it is, even if a local directory has the same name.
+    """
     return path if source in _HUBS else _absolute_where_it_is(path)
 
 
 def _absolute_set(keys: Any, source: str) -> Any:
-    """The keys of one set of a mixture."""
+    """Return the keys of one set of a mixture, with an absolute path."""
     if not isinstance(keys, dict) or not isinstance(keys.get("path"), str):
         return keys
     return {**keys, "path": _absolute_data(keys["path"], str(keys.get("source", source)))}
 
 
 def claim(config: Config, root: Path) -> RunPaths:
-    """Make the directory, and refuse one that another run has, unless this run resumes it.
+    """Create the run's directories. Refuse a directory that holds a run, unless this run resumes it.
 
     Raises:
-        RunDirectoryError: It holds a run, or cannot be written.
+        RunDirectoryError: The directory holds a run, or cannot be written.
     """
     places = locate(config, root)
     if places.config.exists() and not config.training.resume:
@@ -177,10 +183,10 @@ def claim(config: Config, root: Path) -> RunPaths:
 
 @contextlib.contextmanager
 def hold(root: Path) -> Iterator[None]:
-    """Keep a run's directory to this process; the lock goes with the process, however that ends.
+    """Lock a run's directory. The operating system releases the lock when the process ends, even if it is killed.
 
     Raises:
-        RunDirectoryError: Another process is running in it.
+        RunDirectoryError: Another process holds the lock.
     """
     with (root / ".lock").open("a") as file:
         for attempt in range(1, _ATTEMPTS + 1):
@@ -204,7 +210,16 @@ def describe_environment(
     devices: list[str],
     context: dict[str, Any],
 ) -> dict[str, Any]:
-    """For `environment.json`: versions, devices, model, tokenizer, the reward, and what a diagnosis must know."""
+    """Return the content of `environment.json`.
+
+    Args:
+        reward: Description of the reward.
+        fingerprint: Fingerprint of the reward.
+        model: Path, directory and digest of the model.
+        tokenizer: Fingerprint of the tokenizer; None if there is none.
+        devices: Names of the devices.
+        context: Facts about the run that its diagnosis needs.
+    """
     packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "pyarrow")
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -223,7 +238,7 @@ def describe_environment(
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON whole or not at all.
+    """Write a JSON file atomically.
 
     Raises:
         RunDirectoryError: The disk is full or the directory cannot be written.
@@ -232,7 +247,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all.
+    """Write a text file atomically.
 
     Raises:
         RunDirectoryError: The disk is full or the directory cannot be written.
@@ -241,7 +256,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; its directory is made.
+    """Write a file atomically, and create its directory.
 
     Raises:
         RunDirectoryError: The disk is full or the directory cannot be written.

@@ -1,8 +1,9 @@
-"""Which step was the best so far by a metric, and whether the run may end.
+"""Early stopping: the best step so far by a metric, and the reason to stop.
 
-The metric is judged where the run evaluates and after the last step: of a metric that every step logs, by its mean over
-the steps since it was judged last, so that one lucky batch is no best; of one that only evaluations log, by the
-evaluation. All follows from the rows of metrics.jsonl, so a resumed run judges as an unbroken one.
+The metric is judged after each evaluation and after the last step. A metric that every step logs counts by its mean
+over the steps since the last judgement, so that one lucky batch is not the best. A metric that only evaluations log
+counts by the evaluation. The judgements depend only on the rows of metrics.jsonl, so a resumed run makes the same
+ones as an uninterrupted run.
 """
 
 import math
@@ -19,13 +20,13 @@ class BestSoFar:
     """The best judgement of a run's rows.
 
     Args:
-        settings: Which metric, what is better, and when to give up.
+        settings: The metric, its direction and the patience.
 
     Attributes:
-        step: Of the best judgement; None before the first.
-        value: What the metric was there.
-        last_step: Of the last judgement.
-        waited: Judgements since the best.
+        step: Step of the best judgement; None before the first.
+        value: Value of the metric at that step; NaN before the first judgement.
+        last_step: Step of the last judgement.
+        waited: Number of judgements since the best.
     """
 
     def __init__(self, settings: StoppingConfig) -> None:
@@ -37,18 +38,18 @@ class BestSoFar:
         self.waited = 0
 
     def observe(self, step: int, row: Mapping[str, Any], judged: bool) -> bool:
-        """Take in the row of a step.
+        """Add the row of a step.
 
         Args:
-            step: From 1; 0 for the evaluation before training, with which later ones are compared.
-            row: The step's metrics.
-            judged: Whether the metric is judged here.
+            step: Number of the step, from 1; 0 for the evaluation before training, the baseline of later ones.
+            row: Metrics of the step.
+            judged: True to judge the metric at this step.
 
         Returns:
-            Whether this step is now the best.
+            True if this step is now the best.
 
         Raises:
-            ConfigError: No row will ever have the metric.
+            ConfigError: No row of the run has the metric.
         """
         metric = self._settings.metric
         if metric is None:
@@ -78,7 +79,7 @@ class BestSoFar:
 
     @property
     def reason_to_stop(self) -> str | None:
-        """Why the run may end; None while it may not."""
+        """The reason to stop the run; None if it should go on."""
         patience = self._settings.patience
         if patience is None or self.waited < patience:
             return None

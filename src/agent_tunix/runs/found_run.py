@@ -1,4 +1,4 @@
-"""A run on the disk, found by its path. This module loads no JAX."""
+"""A run on disk, found by its path. Importing this module does not load JAX."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Step = int | Literal["best"] | None
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run on the disk.
+    """A run on disk.
 
     Attributes:
-        root: Its directory.
-        config: What it was started with.
-        checkpoints: Where its checkpoints lie.
+        root: Directory of the run.
+        config: Configuration that the run was started with.
+        checkpoints: Directory of the checkpoints.
     """
 
     root: Path
@@ -29,11 +29,11 @@ class FoundRun:
 
 
 def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
-    """The run whose directory, or whose directory of checkpoints, is given.
+    """Return the run of a directory.
 
     Args:
-        given: The path.
-        key: What the user calls it, for the error.
+        given: Directory of the run, or of its checkpoints.
+        key: The option that gave the path, for the error message.
 
     Raises:
         ConfigError: There is no config.yaml, or it is damaged.
@@ -48,20 +48,20 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
 
 
 def _with_own_programs(config: Config) -> Config:
-    """Return the configuration with the user's own cache of compiled programs: its entries are code."""
+    """Return the configuration with the user's own compilation cache, because cache entries are executable code."""
     cache = None if config.distributed.compilation_cache is None else "auto"
     return replace(config, distributed=replace(config.distributed, compilation_cache=cache))
 
 
 def check_step(step: object, key: str = "step") -> Step:
-    """What may be asked for: the number of a step, `best`, or None for the latest.
+    """Return a valid choice of checkpoint: the number of a step, `best`, or None for the latest.
 
     Args:
-        step: What the user gave.
-        key: What the user calls it, for the error.
+        step: The user's choice.
+        key: The option that gave it, for the error message.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: The choice is none of these.
     """
     if step is None or step == "best":
         return step

@@ -1,4 +1,4 @@
-"""Everything that can be refused before JAX is imported: settings, the model's files, the reward, the data files."""
+"""Checks of a configuration before JAX is imported: settings, the model's files, the reward, the data files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,12 +27,12 @@ _WITH_SUBSETS = ("huggingface", "tfds")
 
 @dataclass(frozen=True)
 class ValidatedConfig:
-    """A configuration that can run, and the reward it names.
+    """A configuration that passed `preflight`, and its reward.
 
     Attributes:
         config: The configuration.
         mixture: The reward.
-        components: The reward's components as mappings of the configuration, by name.
+        components: The reward's components by name, as the configuration writes them.
     """
 
     config: Config
@@ -41,19 +41,20 @@ class ValidatedConfig:
 
 
 def preflight(config: Config, working_directory: Path, run: Path | None = None) -> ValidatedConfig:
-    """Check a configuration as far as is cheap.
+    """Check what can be checked cheaply, and resolve the reward.
 
     Args:
         config: The composed configuration.
-        working_directory: Where relative paths and the user's own modules are looked up.
-        run: The run's directory, where uploaded rewards are if it goes on; None: they come from the store.
+        working_directory: Base directory of relative paths and of the user's own modules.
+        run: Directory of the run, which holds its uploaded rewards if the run is resumed; None to fetch them from the
+            store.
 
     Raises:
-        ConfigError, ModelError, DataError, RewardError: What is wrong and what to do.
+        ConfigError, ModelError, DataError, RewardError: A check failed; the message says what to do.
     """
     check(config)
     _check_subset(config)
-    if not is_on_hub(config.model):  # A download belongs to the run, and to its log.
+    if not is_on_hub(config.model):  # The run downloads a hub's model, so that its log reports the download.
         _check_mesh(config, find_model_directory(config.model))
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
@@ -70,7 +71,7 @@ def _check_mesh(config: Config, directory: Path) -> None:
     """Refuse a mesh that cannot divide the model.
 
     Raises:
-        ConfigError: With the sizes that it does not divide.
+        ConfigError: The mesh does not divide some sizes; the message lists them.
     """
     shape = read_mesh_shape(config.model.mesh_shape)
     if shape is None or shape.weight_shards == 1:
@@ -80,15 +81,15 @@ def _check_mesh(config: Config, directory: Path) -> None:
 
 
 def _check_subset(config: Config) -> None:
-    """Refuse `data.subset` where no source reads it.
+    """Refuse `data.subset` if the source ignores it.
 
     Raises:
-        ConfigError: It would do nothing.
+        ConfigError: The source of a set does not read its subset.
     """
     sets = {f"data.mixture.{name}.": one.config for name, one in data_sets(config).items()} or {"data.": config}
     for prefix, of_set in sets.items():
         given = of_set.data.subset
-        inherited = prefix != "data." and given == config.data.subset  # some other set may read it
+        inherited = prefix != "data." and given == config.data.subset  # another set of the mixture may read it
         if given is None or inherited:
             continue
         source = find_source(of_set, "train")
@@ -101,28 +102,28 @@ def _check_subset(config: Config) -> None:
 
 
 def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Mapping[str, Any] | None = None) -> None:
-    """Find out what batch functions take, as `rewards.completions` says, by trying them on an example.
+    """Call batch reward functions on an example to find out what they take as completions (`rewards.completions`).
 
     Args:
         mixture: The reward.
-        example: Any row that it may be asked about.
-        config: Gives the limits.
-        fixed: Columns that are the same in all such rows; components that they exclude are left alone.
+        example: Any row that the reward may score.
+        config: The run's, for the limits on rewards.
+        fixed: Columns that are the same in all such rows. Components that exclude them are not called.
     """
     settings, sample = config.rewards, _sample_of(example, config)
     rewards = [component.reward for component in mixture.components if not component.route.excludes(fixed or {})]
     uploaded = [reward for reward in rewards if uploaded_source_of(reward) is not None]
     own = [reward for reward in rewards if uploaded_source_of(reward) is None]
-    # Code that is to run here has no limit there either.
+    # Inline rewards run without a memory limit, so the trial has none either.
     settle_completions(own, sample, memory_mb=_NO_LIMIT_MB if settings.execution == "inline" else settings.memory_mb)
     settle_completions(uploaded, sample, memory_mb=settings.memory_mb, allow_unsandboxed=settings.allow_unsandboxed)
 
 
 def _sample_of(example: Example, config: Config) -> Sample:
-    """A made-up completion of an example, to try rewards with."""
+    """Return an invented completion of an example, to call rewards with."""
     try:
         messages = messages_for(config.prompt, example)
-    except RowError:  # it is dropped and counted when prompts are made
+    except RowError:  # encoding the prompts drops and counts this row
         messages = [{"role": "user", "content": example.prompt}]
     response = f"<reasoning>It is known.</reasoning>\n<answer>{example.columns.get('answer', '')}</answer>"
     return Sample(

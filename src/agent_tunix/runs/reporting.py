@@ -1,4 +1,4 @@
-"""What a run writes about itself as it ends, however it ends."""
+"""The report that a run writes when it ends or stops early."""
 
 import logging
 from collections.abc import Callable
@@ -13,16 +13,17 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 
 def report(config: Config, root: Path) -> dict[str, Path]:
-    """Write what `tracking.report` and `training.save_reward_analysis` ask for, and show it to MLflow where asked.
+    """Write the report and the reward analysis if configured, and attach them to MLflow.
 
-    No run dies of its pictures: what cannot be written is said, with the way to write it later.
+    The keys are `tracking.report`, `training.save_reward_analysis` and `tracking.mlflow`. A report that cannot be
+    written does not fail the run: the log says so, and gives the command that writes it later.
 
     Args:
         config: The run's.
-        root: Its directory; everything else that it writes is there and closed.
+        root: Directory of the run. All other files of the run must be written and closed.
 
     Returns:
-        What was written, by label.
+        Label → path of what was written.
     """
     written: dict[str, Path] = {}
     if config.tracking.report:
@@ -33,7 +34,7 @@ def report(config: Config, root: Path) -> dict[str, Path]:
     if config.tracking.mlflow:
         try:
             attach_files(config, root, [root / "config.yaml", *written.values()])
-        except Exception as error:  # As with any tracker, it is not the run's fault.
+        except Exception as error:  # a tracker that fails does not fail the run
             _LOGGER.error("MLflow did not take the report (%s: %s); it is in %s", type(error).__name__, error, root)
     return written
 
@@ -41,7 +42,7 @@ def report(config: Config, root: Path) -> dict[str, Path]:
 def _attempt(label: str, write: Callable[[], Path], written: dict[str, Path], root: Path) -> None:
     try:
         written[label] = write()
-    except Exception as error:  # Whatever it is, the training it tells of is done and saved.
+    except Exception as error:  # the training is done and saved, so no error here may fail the run
         _LOGGER.error(
             "the %s was not written (%s: %s); what it is made of is in the run's directory, and `agent-tunix report %s`"
             " tries again",

@@ -1,4 +1,4 @@
-"""From a configuration to the reward that scores; loads no JAX."""
+"""The reward of a configuration. Importing this module does not load JAX."""
 
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from agent_tunix.runs.uploaded_rewards import make_fetch
 
 
 def resolve_from_config(config: Config, working_directory: Path, run: Path | None = None) -> Mixture:
-    """The reward of `reward=` where that group is chosen, else of `training.reward_function`.
+    """Return the reward of the group `reward=` if it is chosen, else of `training.reward_function`.
 
     Args:
-        config: Whose reward.
-        working_directory: Where relative paths and the user's own modules are looked up.
-        run: The directory of the run whose configuration it is, where the uploaded rewards that it was trained on are
-            kept; None: uploaded rewards come from the store.
+        config: The configuration.
+        working_directory: Base directory of relative paths and of the user's own modules.
+        run: Directory of the run that the configuration belongs to, which holds the uploaded rewards it was trained
+            on; None to fetch uploaded rewards from the store.
     """
     return resolve_reward(
         reward_spec(config),
@@ -37,7 +37,7 @@ def resolve_from_config(config: Config, working_directory: Path, run: Path | Non
 
 
 def components_as_written(config: Config, working_directory: Path) -> dict[str, dict[str, Any]]:
-    """The components of that reward as mappings of the configuration, by name."""
+    """Return the components of the reward by name, as the configuration writes them."""
     return read_components(
         reward_spec(config),
         reward_directories=reward_directories(working_directory),
@@ -46,23 +46,23 @@ def components_as_written(config: Config, working_directory: Path) -> dict[str, 
 
 
 def reward_spec(config: Config) -> Any:
-    """Return what names the reward: the components of `reward=`, else `training.reward_function`."""
+    """Return the value that names the reward: the components of `reward=`, else `training.reward_function`."""
     return config.reward.components or config.training.reward_function
 
 
 def reward_directories(working_directory: Path) -> list[Path]:
-    """Return where files of components lie: in the working directory, then in the package."""
+    """Return the directories of component files: that of the working directory, then that of the package."""
     return [working_directory / "conf" / "reward", find_conf_directory() / "reward"]
 
 
 def begin_verifiers(mixture: Mixture, execution: str) -> None:
-    """Start the process that difficult answers are compared in, where a component compares answers.
+    """Start the process that compares difficult answers, if an inline component needs it.
 
-    It takes a second, in which the first step would wait. Rewards that run elsewhere have such processes there.
+    The process takes a second to start, and the first step would wait for it. Rewards in workers start their own.
 
     Args:
         mixture: The reward, before it is placed in workers.
-        execution: Where rewards run: `rewards.execution`.
+        execution: Value of `rewards.execution`.
     """
     given = (getattr(component.reward, "given", None) for component in mixture.components)
     is_inline = execution in ("auto", "inline")
@@ -71,7 +71,7 @@ def begin_verifiers(mixture: Mixture, execution: str) -> None:
 
 
 def make_reward_runner(mixture: Mixture, rewards: RewardsConfig) -> Runner[Mixture]:
-    """Where and within which limits the components of a mixture run."""
+    """Return the runner of a mixture, which holds its workers and applies its limits."""
     return make_runner(
         mixture,
         rewards.execution,

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a request to stop after the step that is running."""
+"""SIGINT and SIGTERM as a request to stop after the current step."""
 
 import os
 import signal
@@ -7,13 +7,13 @@ from types import FrameType, TracebackType
 
 
 class StopRequest:
-    """A context in which the first SIGINT or SIGTERM is noted instead of ending the process.
+    """A context that records the first SIGINT or SIGTERM instead of ending the process.
 
-    A second one ends it at once, as if nobody had been listening. Outside the main thread, where Python allows no
-    signal handlers, the context changes nothing.
+    The first signal restores the earlier handlers, so a second one ends the process at once. Outside the main thread,
+    where Python allows no signal handlers, the context changes nothing.
 
     Attributes:
-        signal_number: The signal that arrived; None while there was none.
+        signal_number: The signal that arrived; None if there was none.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class StopRequest:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal_number = number
         self._put_back()
-        # Written past Python's buffers, which a handler may find in use.
+        # Python's buffers may be in use when a handler runs, so this bypasses them.
         os.write(2, b"\nstopping after this step, with a checkpoint, or before the first; once more stops at once\n")
 
     def _put_back(self) -> None:

@@ -1,4 +1,7 @@
-"""The reward of a run, as it was or changed, and the completions that the run stored for it; loads no JAX."""
+"""Replay of a run: its reward, original or changed, and its stored completions.
+
+Importing this module does not load JAX.
+"""
 
 import contextlib
 import dataclasses
@@ -21,26 +24,26 @@ from agent_tunix.runs.trust import parts_of
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 
-# What decides a completion's total and advantage once it is there; all else decides which completions there are, or
-# what becomes of the advantages.
+# Keys that determine the total and the advantage of a given completion. All other keys determine which completions are
+# sampled, or what training does with the advantages.
 _REPLAYABLE = ("training.reward_function", "reward", "rewards", "grpo.advantage_scaling")
 
 
 def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Config:
-    """A run's configuration with another reward.
+    """Return a run's configuration with another reward.
 
     Args:
         config: The run's.
-        reward: What stands in for `training.reward_function` and the components of `reward=`; None: nothing does.
-        overrides: Further ones, KEY=VALUE; `reward=NAME` is a file of `conf/reward/`.
+        reward: Replaces `training.reward_function` and the components of `reward=`; None to keep them.
+        overrides: Further overrides, KEY=VALUE. `reward=NAME` names a file of `conf/reward/`.
 
     Raises:
-        Unreplayable: An override changes what a replay cannot show.
-        ConfigError: An override cannot be read, or names no key.
+        Unreplayable: An override changes something that a replay cannot show.
+        ConfigError: An override cannot be parsed, or its key is unknown.
     """
     kept = []
     for override in overrides:
-        # `+` and `++` are for composing, where keys may be new; here all are known.
+        # `+` and `++` add keys when Hydra composes a configuration. Here all keys exist.
         key, _, value = override.lstrip("+").partition("=")
         if key == "reward":
             reward = value
@@ -62,20 +65,21 @@ def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Conf
 
 
 def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[Config, list[CodePart]]:
-    """Return what the user changes of a run's configuration, apart from what the run says.
+    """Return the user's changes to a run's configuration, apart from the run's own settings.
 
     Args:
         config: The run's.
-        reward: As in `change_reward`.
-        overrides: As there.
+        reward: Reward of `change_reward`.
+        overrides: Overrides of `change_reward`.
 
     Returns:
-        The changes, in a configuration that is otherwise the default; and what the reward would use by them alone,
-        which needs no trust in the run.
+        The changes, applied to the default configuration; and the code parts that the reward uses because of these
+        changes alone. Those parts need no trust in the run.
     """
     own = change_reward(Config(), reward, overrides)
     parts = parts_of(own, Path.cwd())
-    # Arguments that are given of a judge that the run names: the judge as it is written, without the run's arguments.
+    # The user may change arguments of a judge that the run names. So the judge is resolved with the user's arguments
+    # and without the run's.
     named = dataclasses.replace(
         config,
         training=dataclasses.replace(config.training, reward_function=_named_alone(config.training.reward_function)),
@@ -87,7 +91,7 @@ def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[
 
 
 def _named_alone(spec: Any) -> Any:
-    """Return what names rewards of this package, without any arguments."""
+    """Return a reward specification without arguments; a name that this package does not ship becomes `math`."""
     if isinstance(spec, Mapping):
         functions = {name: one.get("function") if isinstance(one, Mapping) else one for name, one in spec.items()}
         return {name: {"function": function} for name, function in functions.items()}
@@ -95,13 +99,13 @@ def _named_alone(spec: Any) -> Any:
 
 
 def check_tokenizer(stored: StoredRun) -> None:
-    """Refuse a run whose tokenizer is no longer the one that its completions were sampled with.
+    """Refuse a run whose tokenizer has changed since its completions were sampled.
 
-    Token counts and ids of stored completions, which rewards are given, are the old one's. Where the model is no longer
-    on this machine nothing can have changed, and nothing is refused.
+    Rewards receive the token counts and ids of stored completions, which come from the old tokenizer. If the model is
+    not on this machine, no comparison is possible and the run is accepted.
 
     Raises:
-        Unreplayable: With the directory.
+        Unreplayable: The tokenizer has changed; the message names its directory.
     """
     before = stored.environment.get("tokenizer_fingerprint")
     directory = None
@@ -116,14 +120,14 @@ def check_tokenizer(stored: StoredRun) -> None:
 
 
 def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[RecordedStep]:
-    """What a run stored, one step at a time.
+    """Yield the stored steps of a run.
 
     Args:
         stored: The run.
-        steps: `FIRST:LAST`, both included and either left out; None for all.
+        steps: Range `FIRST:LAST`, which includes both ends and may omit either; None for all steps.
 
     Raises:
-        ConfigError: `steps` is no range.
+        ConfigError: `steps` is not a range.
         RunDirectoryError: A file is damaged.
     """
     first, last = _range(steps)
@@ -144,17 +148,17 @@ def _range(steps: str | None) -> tuple[int, int | None]:
 
 
 def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True) -> Mixture:
-    """The reward of a configuration, ready to score a run's completions.
+    """Return the reward of a configuration, ready to score a run's stored completions.
 
     Args:
         config: The configuration.
         stored: The run.
-        is_own: Whether the reward that it names is the run's, so that an uploaded one is what the run was trained on,
-            rather than what its name means today.
+        is_own: True if the configuration names the run's own reward. An uploaded reward is then the version that the
+            run was trained on, not the latest one.
 
     Raises:
-        RewardError: It cannot be found.
-        Unreplayable: It asks for a column that the completions do not have.
+        RewardError: The reward cannot be found.
+        Unreplayable: The reward requires a column that the completions do not have.
     """
     mixture = resolve_from_config(config, Path.cwd(), stored.root if is_own else None)
     sample = next((step.samples[0] for step in stored.rollouts.iterate(steps=stored.rollouts.steps()[:1])), None)
@@ -170,13 +174,13 @@ def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True
 
 @contextlib.contextmanager
 def placed(mixtures: Sequence[Mixture], config: Config) -> Iterator[list[Mixture]]:
-    """Mixtures that run where and within which limits the configuration says."""
+    """Place mixtures in workers as the configuration says, for as long as the context is open."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(make_reward_runner(mixture, config.rewards)).reward for mixture in mixtures]
 
 
 def without_cache(mixture: Mixture) -> Mixture:
-    """The same reward, whose judges ask anew rather than remember what they said."""
+    """Return the reward with judges that do not use their cache."""
     return Mixture(
         [_without_cache(component) for component in mixture.components],
         on_failure=mixture.on_failure,
@@ -192,7 +196,11 @@ def _without_cache(component: Component) -> Component:
 
 
 def unchanged_components(stored: StoredRun, mixture: Mixture) -> list[str]:
-    """The components that say today what they said in the run: same source, files, arguments and calling."""
+    """Return the components that have not changed since the run.
+
+    Their source, files, arguments and way of being called are the same, and so are the versions of the packages. If a
+    version differs, the list is empty.
+    """
     before, now = stored.fingerprint, fingerprint(mixture).to_data()
     if before.get("versions") != now["versions"]:
         return []
@@ -206,5 +214,5 @@ def unchanged_components(stored: StoredRun, mixture: Mixture) -> list[str]:
 
 
 def changed_since_run(stored: StoredRun, mixture: Mixture) -> list[str]:
-    """One line for each thing in which a reward is not that of the run."""
+    """Return one line for each difference between a reward and that of the run."""
     return changes(stored.fingerprint, fingerprint(mixture).to_data())

@@ -1,4 +1,4 @@
-"""A step's result as what is stored of it."""
+"""Conversion of a step's result into the form that is stored."""
 
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
@@ -7,7 +7,7 @@ from agent_tunix.tracking.rollouts import ScoringSettings, StoredStep
 
 
 def scoring_settings(config: Config, reward: Fingerprint) -> ScoringSettings:
-    """How this run's totals and advantages come about."""
+    """Return the settings that determine the run's totals and advantages."""
     return ScoringSettings(
         num_generations=config.grpo.num_generations,
         advantage_scaling=config.grpo.advantage_scaling,
@@ -17,7 +17,7 @@ def scoring_settings(config: Config, reward: Fingerprint) -> ScoringSettings:
 
 
 def to_stored(step: int, result: StepResult, settings: ScoringSettings) -> StoredStep:
-    """The completions of a step."""
+    """Return the completions of a step in the form that is stored."""
     return StoredStep(
         step=step,
         samples=result.samples,

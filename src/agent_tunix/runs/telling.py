@@ -1,4 +1,4 @@
-"""What a run tells of itself as it goes: rows, completions, findings; of several processes, one tells."""
+"""Reporting of a run's rows, completions and findings. Only the first of several processes reports."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,23 +15,23 @@ from agent_tunix.workbench.diagnosis import RunContext
 
 
 class RunReporter(Protocol):
-    """Hears what the steps of a run come to."""
+    """Receiver of the results of a run's steps."""
 
     def record(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
-        """Take the row of a step, which must not be changed afterwards."""
+        """Record the row of a step. The caller must not change the row afterwards."""
 
     def store(self, make: Callable[[], StoredStep]) -> dict[str, int]:
-        """Take the completions of a step; what is to be added to its row."""
+        """Store the completions of a step, and return metrics to add to its row."""
 
     def barrier(self) -> Callable[[], None]:
-        """A function that returns, in any thread, when all that was told before is on its way to the disk."""
+        """Return a function that waits, in any thread, until everything reported so far is written."""
 
     def summary(self) -> dict[str, str]:
-        """What the last table of the run says of the findings."""
+        """Return the row about findings for the table at the end of the run."""
 
 
 class _Loud:
-    """Sends rows to files, trackers, the terminal and the diagnosis."""
+    """Reporter to files, trackers, the terminal and the diagnosis."""
 
     def __init__(self, recorder: Recorder, watching: Watching) -> None:
         self._recorder, self._watching = recorder, watching
@@ -50,21 +50,21 @@ class _Loud:
 
 
 class SilentReporter:
-    """Says nothing: another process does."""
+    """Reporter that discards everything, for processes other than the first."""
 
     def record(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
-        """Leave it."""
+        """Discard the row."""
 
     def store(self, make: Callable[[], StoredStep]) -> dict[str, int]:
-        """Leave them."""
+        """Discard the completions, and return no metrics."""
         return {}
 
     def barrier(self) -> Callable[[], None]:
-        """There is nothing to wait for."""
+        """Return a function that returns at once."""
         return lambda: None
 
     def summary(self) -> dict[str, str]:
-        """Nothing."""
+        """Return an empty row."""
         return {}
 
 
@@ -72,22 +72,22 @@ class SilentReporter:
 def open_teller(
     config: Config, context: RunContext, places: RunPaths, max_steps: int, kept_step: int | None
 ) -> Iterator[RunReporter]:
-    """Open everything that hears of the run.
+    """Open the reporter of a run.
 
     Args:
         config: The run's.
-        context: What a diagnosis must know of it.
-        places: Where it leaves things.
-        max_steps: Steps of the whole run.
-        kept_step: The last step that a resumed run keeps, later rows being cut; None for a new run.
+        context: Facts about the run that its diagnosis needs.
+        places: Paths of the run.
+        max_steps: Number of steps of the run.
+        kept_step: The last step that a resumed run keeps; later rows are removed. None for a new run.
 
     Raises:
-        ConfigError: A tracker is asked for and cannot be used.
-        RunDirectoryError: A file cannot be written, or what the run kept cannot be read.
+        ConfigError: A configured tracker cannot be used.
+        RunDirectoryError: A file cannot be written, or a stored file cannot be read.
     """
     with (
         Watching(context, places, kept_step) as watching,
-        # Closed first: its thread shows the last rows to the other.
+        # Closes first, because its thread passes the last rows to `watching`.
         Recorder(config, places.metrics, places.tensorboard, places.root, max_steps, kept_step, phase) as recorder,
     ):
         yield _Loud(recorder, watching)

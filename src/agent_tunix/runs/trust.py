@@ -1,9 +1,9 @@
-"""Runs that are the user's own, and runs that somebody else made.
+"""Trust in runs: the user's own runs are signed, other runs need the user's permission.
 
-A run's configuration names the code that scores, the endpoints that judges ask, and files to load. A run that begins,
-or is resumed, signs its configuration and the files of its rewards with a key that only this installation has: it is
-then the user's own. Whatever another run names is used only where the user allows it, which is remembered until the
-run changes. Nothing of a run is executed to find that out.
+A run's configuration names code that scores completions, endpoints that judges call, and files to load. A run that
+starts or resumes signs its configuration and the files of its rewards with a key that only this installation has. The
+signature marks it as the user's own run. Code, endpoints and private files of any other run are used only after the
+user allows it. The permission is stored and holds until the run changes. These checks execute nothing of the run.
 """
 
 import contextlib
@@ -40,23 +40,23 @@ _KEY = "run_key"
 _KEY_BYTES = 32
 _TRUSTED = "trusted_runs"
 _VERSION = 1
-# Where and within which limits rewards run is the user's business, whoever made the run.
+# Keys of `rewards` that a foreign run decides. The user decides all others: where rewards run, and their limits.
 _OF_THE_REWARD = ("modules", "args", "max_failure_rate", "on_failure", "convention", "completions", "reward_key")
-# Sources of data that import code by the name of a dataset.
+# Data sources that import code named by the dataset.
 _SOURCES_WITH_CODE = ("tfds",)
-# Files that a run's data may have before the user is asked about all of them.
+# With more files than this, the user is asked about the whole directory.
 _MOST_FILES = 10_000
 
 
 def sign_run(root: Path, config: Config, working_directory: Path) -> None:
-    """Mark a run that begins or is resumed as the user's own.
+    """Sign a run that starts or resumes, which marks it as the user's own.
 
-    Nothing depends on it but being asked later, so that what hinders it is only a warning.
+    Without a signature, later commands ask the user before they use the run. So an error is only logged as a warning.
 
     Args:
-        root: The run's directory, with its `config.yaml`.
-        config: What stands there.
-        working_directory: Where its rewards were looked up.
+        root: Directory of the run, with its `config.yaml`.
+        config: Content of that file.
+        working_directory: Directory in which the run's rewards were looked up.
     """
     try:
         key = _read_key() or _make_key()
@@ -86,30 +86,32 @@ def settle_trust(
     with_data: bool = False,
     with_template: bool = False,
 ) -> Config:
-    """Return the configuration of a run as far as it may be used, or refuse the run.
+    """Return a run's configuration with the limits on rewards that apply to it, or refuse the run.
 
-    Of a run that is neither the user's own nor trusted, the limits within which rewards run are the user's.
+    A run that is neither the user's own nor trusted gets the user's limits on rewards instead of its own. The user
+    always decides `rewards.allow_unsandboxed` for a run that is not their own.
 
     Args:
-        config: The run's, with what the user changed of it.
-        root: The run's directory.
-        working_directory: Where its rewards are looked up.
-        trust: Whether the user says to trust the run.
-        own: What the user changed, in a configuration that is otherwise the default.
-        own_parts: What would be used by the user's own wish, which needs no trust.
-        with_reward: Whether the run's reward is to score.
-        with_data: Whether the run's data is to be read.
-        with_template: Whether the text of the run's chat template is to be shown to others.
+        config: The run's, with the user's changes.
+        root: Directory of the run.
+        working_directory: Directory in which the run's rewards are looked up.
+        trust: True if the user says to trust the run.
+        own: The user's changes, applied to the default configuration.
+        own_parts: Code parts that the user asks for; they need no trust.
+        with_reward: True if the run's reward will score completions.
+        with_data: True if the run's data will be read.
+        with_template: True if the text of the run's chat template will be shown to others.
 
     Raises:
-        UntrustedRunError: It would run code or send text, and is neither the user's own nor trusted.
+        UntrustedRunError: The run would execute code, send text or read private files, and is neither the user's own
+            nor trusted.
     """
     own = own or Config()
     content = _read_config(root)
     parts = [part for part in (parts_of(config, working_directory) if with_reward else ()) if part not in own_parts]
     doubts = _doubts(root, content, parts)
     if doubts.is_foreign:
-        # Of a run of the user's own only the code is compared with what was signed.
+        # For the user's own runs only the code is checked against the signature, not data and templates.
         parts += [part for part in (data_parts(config, root) if with_data else ()) if part not in own_parts]
         parts += template_parts(config, root) if with_template else []
         doubts = dataclasses.replace(doubts, strange=parts)
@@ -127,7 +129,7 @@ def settle_trust(
 
 
 def with_own_limits(config: Config, root: Path) -> Config:
-    """Return the configuration of a run with the user's limits on rewards, unless the run is the user's own."""
+    """Return a run's configuration; the user's limits on rewards replace those of a foreign run."""
     return _with_own_limits(config, Config()) if _doubts(root, _read_config(root), []).is_foreign else config
 
 
@@ -137,15 +139,15 @@ def is_own(root: Path) -> bool:
 
 
 def check_resumable_directory(root: Path, config: Config) -> None:
-    """Refuse to go on in a directory of somebody else's whose files are links, or whose uploads would not be isolated.
+    """Refuse to resume in a foreign directory that has links, or whose uploaded rewards would run unsandboxed.
 
     Args:
         root: The directory; it may hold no run yet.
         config: The user's own configuration.
 
     Raises:
-        RunDirectoryError: What is written there would be written elsewhere.
-        UntrustedRunError: Uploaded code that lies there would run without isolation.
+        RunDirectoryError: Links in the directory would redirect writes to another place.
+        UntrustedRunError: Uploaded code in the directory would run without isolation.
     """
     if not (root / "config.yaml").is_file() or is_own(root):
         return
@@ -166,7 +168,7 @@ def check_resumable_directory(root: Path, config: Config) -> None:
 
 
 def parts_of(config: Config, working_directory: Path, *, with_defaults: bool = True) -> list[CodePart]:
-    """Return what the reward of a configuration would use beyond the built-in rewards."""
+    """Return the code and endpoints that the reward of a configuration uses beyond the built-in rewards."""
     return find_code_parts(
         reward_spec(config),
         modules=config.rewards.modules,
@@ -178,9 +180,10 @@ def parts_of(config: Config, working_directory: Path, *, with_defaults: bool = T
 
 
 def data_parts(config: Config, root: Path) -> list[CodePart]:
-    """Return the datasets that are code, and the files outside the run's directory that others may not read.
+    """Return the datasets that are code, and the private files outside the run's directory.
 
-    What is evaluated is written into the run's directory, where whoever made the run may read it.
+    An evaluation writes its problems into the run's directory, where the run's author may be able to read them. So
+    data, model and chat template that others may not read need permission.
     """
     parts = []
     sets = {f"data.mixture.{name}": one.config for name, one in data_sets(config).items()} or {"data": config}
@@ -199,7 +202,7 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
 
 
 def template_parts(config: Config, root: Path) -> list[CodePart]:
-    """Return the file of the chat template, if it lies outside the run's directory and others may not read it."""
+    """Return the file of the chat template if it is outside the run's directory and others may not read it."""
     given = config.prompt.chat_template
     if not given or "\n" in given:
         return []
@@ -207,9 +210,9 @@ def template_parts(config: Config, root: Path) -> list[CodePart]:
 
 
 def _private_files(path: str, root: Path) -> list[Path]:
-    """Return the files that a path or pattern means, outside a directory, that not everybody may read.
+    """Return the files that match a path or pattern, are outside a directory, and are not readable by everyone.
 
-    Of a directory with more files than are looked at, the directory itself is returned.
+    If more than `_MOST_FILES` files match, return the path itself instead.
     """
     inside = os.path.realpath(root)
     found: dict[Path, None] = {}
@@ -218,18 +221,18 @@ def _private_files(path: str, root: Path) -> list[Path]:
             if number > _MOST_FILES:
                 return [Path(os.path.realpath(os.path.expanduser(path)))]
             file = Path(os.path.realpath(name))
-            with contextlib.suppress(OSError):  # what is not there is not read either
+            with contextlib.suppress(OSError):  # a missing file cannot be read later either
                 if not file.is_relative_to(inside) and is_private(file):
                     found[file] = None
-    except ValueError:  # no path at all
+    except ValueError:  # not a valid path
         return []
     return list(found)
 
 
 def _walk(path: str) -> Iterator[str]:
-    """Yield what a path or pattern means, and all that lies in its directories, behind links too."""
+    """Yield the matches of a path or pattern, and everything below matching directories, links included."""
     named = os.path.expanduser(path)
-    # As the sources of data do, which take a path that is there for itself, whatever characters it has.
+    # Data sources do the same: an existing path is not a pattern, whatever characters it contains.
     for start in [named] if os.path.lexists(named) else glob.iglob(named, recursive=True):
         yield start
         for directory, inner, names in os.walk(start, followlinks=True):
@@ -238,12 +241,12 @@ def _walk(path: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Doubts:
-    """Why a run is not simply the user's own.
+    """The result of checking a run's signature.
 
     Attributes:
-        reason: In words; "" where the signature is good.
-        is_foreign: Whether the signature is missing or wrong.
-        strange: The parts that it does not cover.
+        reason: Phrase about the run for the message to the user.
+        is_foreign: True if the signature is missing or wrong.
+        strange: Parts that the signature does not cover.
     """
 
     reason: str
@@ -261,7 +264,7 @@ def _doubts(root: Path, content: bytes, parts: Sequence[CodePart]) -> _Doubts:
     strange = []
     for part in parts:
         file, digest = known.get((part.kind, part.text), (None, ""))
-        # Files of the user's own may change where they are; nobody else's may come in their place.
+        # The user may edit their own files outside the run in place. Any other difference from the signature counts.
         is_users = is_in_place and part.file is not None and _named(part) == file and not part.file.is_relative_to(here)
         if not is_users and digest != _digest(part, root):
             strange.append(part)
@@ -270,7 +273,7 @@ def _doubts(root: Path, content: bytes, parts: Sequence[CodePart]) -> _Doubts:
 
 
 def _verified(root: Path, content: bytes) -> tuple[dict[str, Any] | None, str]:
-    """Return what a good signature covers; else None, and why it is not good."""
+    """Return the content of a valid signature and ""; else None and the reason why it is not valid."""
     foreign = "was not made by this installation of agent_tunix"
     try:
         stored = json.loads(_read_plain(root / SIGNATURE, 2**24))
@@ -293,7 +296,7 @@ def _named(part: CodePart) -> str | None:
 
 
 def _digest(part: CodePart, root: Path) -> str | None:
-    """Return a digest of the code of a part; None where it has no file."""
+    """Return a digest of the code of a part; None if it has no file."""
     if part.kind == "uploaded":
         files = sorted((root / "rewards").glob("*.py"))
         return _sha256("".join(map(digest_file, files)).encode())
@@ -310,7 +313,7 @@ def _with_own_limits(config: Config, own: Config) -> Config:
 
 
 def _ask(root: Path, reason: str, parts: Iterable[CodePart]) -> bool:
-    """Return the user's answer; False where there is no terminal to ask on."""
+    """Ask the user and return True if they allow it; return False without a terminal."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print(escape_hidden(_told(root, reason, parts)), file=sys.stderr)
@@ -329,11 +332,11 @@ def _refusal(root: Path, reason: str, parts: Iterable[CodePart]) -> UntrustedRun
     )
 
 
-# --- what is kept -----------------------------------------------------------------------------------------------------
+# --- stored permissions and the key -----------------------------------------------------------------------------------
 
 
 def _state(root: Path, content: bytes, parts: Sequence[CodePart]) -> str:
-    """Return a digest of all that trusting a run was about."""
+    """Return a digest of everything that a permission covers: directory, configuration and parts."""
     named = [[part.kind, part.component, part.text, _named(part), _digest(part, root)] for part in parts]
     return _sha256(_canonical([os.path.realpath(root), _sha256(content), sorted(named, key=str)]))
 
@@ -370,7 +373,7 @@ def _read_config(root: Path) -> bytes:
 
 
 def _make_key() -> bytes:
-    """Return the key of this installation, made once, whichever process is the first."""
+    """Create the key of this installation and return it; if another process creates one first, return that."""
     directory = make_home()
     partial = directory / f".{_KEY}.{os.getpid()}.{secrets.token_hex(8)}"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -390,10 +393,10 @@ def _make_key() -> bytes:
 
 
 def _read_key() -> bytes | None:
-    """Return the key of this installation; None where there is none.
+    """Return the key of this installation; None if there is none.
 
     Raises:
-        StoreError: Others can read or write it, so that it proves nothing.
+        StoreError: The key cannot be read, or other users can read or write it, so that it proves nothing.
     """
     path = home() / _KEY
     try:
@@ -409,7 +412,7 @@ def _read_private(path: Path) -> bytes:
     """Return the content of a file that only this user can have written.
 
     Raises:
-        OSError: It cannot be read, or others can read or write it.
+        OSError: The file cannot be read, or other users can read or write it.
     """
     content, status = _read_plain_with_status(path, 2**20)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:

@@ -1,4 +1,4 @@
-"""Uploaded rewards in a run: fetched once, kept in its directory, and taken from there when it goes on."""
+"""Uploaded rewards of a run: fetched once, copied into its directory, and read from there when it is resumed."""
 
 import json
 import logging
@@ -16,16 +16,16 @@ from agent_tunix.store.identifiers import is_function_id
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
-KEY = "uploaded_rewards"  # of environment.json
+KEY = "uploaded_rewards"  # in environment.json
 DIRECTORY = "rewards"
 
 
 def make_fetch(run: Path | None = None) -> Fetch:
-    """Where the uploaded rewards of a configuration come from.
+    """Return the function that fetches the uploaded rewards of a configuration.
 
     Args:
-        run: The run whose configuration it is; what it was trained on is taken from there. None, or what the run does
-            not have: from the store.
+        run: Directory of the run that the configuration belongs to. Its copies take precedence over the store. None to
+            use the store alone.
     """
     pinned = [] if run is None else list(_read_pinned(run))
 
@@ -39,13 +39,13 @@ def make_fetch(run: Path | None = None) -> Fetch:
 
 
 def pin_uploaded(mixture: Mixture, root: Path) -> list[dict[str, Any]]:
-    """Keep the files of a run's uploaded rewards in its directory.
+    """Copy the files of a run's uploaded rewards into its directory.
 
     Returns:
-        What `environment.json` says of them, under `uploaded_rewards`.
+        Their entries in `environment.json`, under `uploaded_rewards`.
 
     Raises:
-        RunDirectoryError: They cannot be written.
+        RunDirectoryError: A file cannot be written.
     """
     sources = {source.id: source for source in _sources_of(mixture)}
     for source in sources.values():
@@ -74,9 +74,15 @@ def _sources_of(mixture: Mixture) -> Iterator[UploadedSource]:
 
 
 def _read_pinned(run: Path) -> Iterator[UploadedSource]:
-    """What a run keeps; of a file that is gone nothing, so that the store is asked."""
+    """Yield the uploaded rewards that a run holds.
+
+    A reward whose file is missing is left out, so that it is fetched from the store.
+
+    Raises:
+        RunDirectoryError: A file cannot be read.
+    """
     for entry in _entries(run / "environment.json"):
-        # Not by the path that the entry gives, which could lead anywhere.
+        # The path in the entry could lead out of the directory, so it is not used.
         file = run / DIRECTORY / f"{entry['id']}.py"
         try:
             content = read_regular(file)

@@ -1,7 +1,7 @@
-"""A run under observation: what is found is logged as it happens, and kept in `findings.jsonl`.
+"""Diagnosis of a run while it runs: findings are logged as they occur, and stored in `findings.jsonl`.
 
-A watch is a function of the rows it was shown. Resuming shows it the rows that are kept, so that a run that was killed
-makes the findings of one that was not.
+Findings depend only on the rows that the diagnosis has seen. On resuming it sees the kept rows again, so a run that was
+killed reports the same findings as an uninterrupted one.
 """
 
 import logging
@@ -23,15 +23,15 @@ _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Sever
 
 
 class Watching(Closing):
-    """Watches the rows of a run.
+    """Diagnosis of the rows of a run.
 
     Args:
-        context: The run.
-        places: Where it leaves things; findings past `kept_step` are cut here, and rows past it passed over.
+        context: Facts about the run that the diagnosis needs.
+        places: Paths of the run. Stored findings past `kept_step` are removed, and rows past it are ignored.
         kept_step: The last step that a resumed run keeps; None for a new run.
 
     Raises:
-        RunDirectoryError: What the run kept cannot be read.
+        RunDirectoryError: Stored rows or findings cannot be read.
     """
 
     def __init__(self, context: RunContext, places: RunPaths, kept_step: int | None) -> None:
@@ -44,26 +44,29 @@ class Watching(Closing):
                     self._watch.observe(row["step"], row)
 
     def observe(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
-        """Look at a row that was recorded; log what it shows, and keep it.
+        """Diagnose a row; log and store the findings.
 
         Args:
-            step: From 1; 0 for the evaluation before training.
-            row: The metrics.
-            result: The step, for completions that show what is found.
+            step: Number of the step, from 1; 0 for the evaluation before training.
+            row: Metrics of the step.
+            result: Result of the step, whose completions illustrate findings.
         """
         for finding in self._watch.observe(step, row, () if result is None else _views(result)):
             self._file.write(finding)
             _LOGGER.log(_LEVELS[finding.severity], "%s", finding.describe())
 
     def summary(self) -> dict[str, str]:
-        """The run's findings above info, for its last table: the file, and their names, the first found first."""
+        """Return the row about findings for the table at the end of the run.
+
+        It names the file and the titles of the findings above the severity info, in the order in which they occurred.
+        """
         names = [f.title for f in read_findings(self._places.findings) if f.severity is not Severity.INFO]
         if not names:
             return {}
         return {"findings": f"{self._places.findings}: {', '.join(dict.fromkeys(names))}"}
 
     def close(self) -> None:
-        """Close the file; another call does nothing."""
+        """Close the file. A second call does nothing."""
         self._file.close()
 
 
@@ -72,11 +75,11 @@ def _views(result: StepResult) -> Iterable[RolloutView]:
 
 
 def describe_run(checked: ValidatedConfig, num_steps: int) -> RunContext:
-    """What a diagnosis must know of a run.
+    """Return the facts about a run that its diagnosis needs.
 
     Args:
-        checked: Its configuration, and its reward as it was resolved.
-        num_steps: Steps of the whole run.
+        checked: Configuration and reward of the run.
+        num_steps: Number of steps of the run.
     """
     config = checked.config
     return RunContext.of(

@@ -1,4 +1,5 @@
-"""The room that sees all others: from a configuration to a trained policy.
+"""Training runs: from a configuration to a trained policy.
 
-Importing it loads no JAX: `preflight` checks everything that can be checked without, `run` does the rest.
+Importing this package does not load JAX. `runs/preflight.py` makes all checks that need no JAX; `train.py` runs the
+training.
 """

@@ -80,7 +80,7 @@ def build_components(config: Config, *, num_rows: int | None = None) -> Training
         num_rows: Rows of a micro-batch; by default the completions of its prompts.
 
     Raises:
-        DataError, ModelError, ConfigError, CheckpointError: What was required, what arrived and what to do.
+        DataError, ModelError, ConfigError, CheckpointError: A part cannot be built; the message says what to do.
     """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)

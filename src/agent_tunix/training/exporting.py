@@ -1,8 +1,8 @@
-"""`agent-tunix export`: a run's policy as a Hugging Face directory. Importing it loads no JAX.
+"""`agent-tunix export`: a run's policy as a Hugging Face directory. Importing this module does not load JAX.
 
-The directory appears whole or not at all: it is written beside its place, brought to the device, and then renamed. What
-is written is listed in `export.json` with its hashes; only an export whose list still tells the whole truth about what
-lies in a directory may be replaced.
+The directory appears complete or not at all: it is written under a temporary name, synced to disk, and renamed.
+`export.json` lists all files with their hashes. An earlier export may be replaced only if its directory holds exactly
+the listed files, unchanged.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """A finished export.
 
     Attributes:
-        directory: Where.
-        step: After which step the policy was so.
-        num_bytes: Of all files.
+        directory: Directory of the export.
+        step: Step of the checkpoint that was exported.
+        num_bytes: Total size of the files.
     """
 
     directory: Path
@@ -55,20 +55,20 @@ def export_run(
     overwrite: bool = False,
     trust: bool = False,
 ) -> Exported:
-    """Write a run's policy where transformers, vLLM or PEFT load it from.
+    """Write a run's policy to a directory that transformers, vLLM or PEFT can load.
 
     Args:
         run: The run.
-        to: The directory; it must not exist, or be empty, unless `overwrite`.
-        step: Which checkpoint; None for the latest, `best` for the best, 0 for the model before training.
-        adapter: Write the adapter alone, for PEFT.
-        dtype: What merged weights are stored in; auto: what the run computed in.
-        overwrite: Replace an earlier export, and nothing else.
-        trust: Write a chat template that only the user may read, though somebody else made the run that names it.
+        to: Target directory. It must be missing or empty, unless `overwrite` is set.
+        step: Step of the checkpoint; None for the latest, `best` for the best, 0 for the model before training.
+        adapter: True to write the adapter alone, for PEFT.
+        dtype: Data type of merged weights; "auto" for the type that the run computed in.
+        overwrite: True to replace an earlier export. Other content is never replaced.
+        trust: True to write a private chat template even if the run that names it is not the user's own.
 
     Raises:
-        UntrustedRunError: The run is somebody else's, and names such a chat template.
-        ExportError: The directory holds something, or cannot be written.
+        UntrustedRunError: The run is not the user's own, and names a chat template that others may not read.
+        ExportError: The directory holds other files, or cannot be written.
         CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
     """
     _check_place(run, to, overwrite)
@@ -87,7 +87,7 @@ def export_run(
             stored = None if dtype == "auto" else jnp.dtype(dtype)
             write_merged(trained.policy, trained.directory, partial, alpha, stored)
         if run.config.prompt.chat_template is not None and trained.tokenizer.chat_template is not None:
-            # The one it was trained with; it comes before whatever the model's own files hold.
+            # The run trained with this template. It takes precedence over the template in the model's own files.
             (partial / "chat_template.jinja").write_text(trained.tokenizer.chat_template, encoding="utf-8")
         write_card(StoredRun(run.root), partial, trained.step, adapter=adapter)
         num_bytes = _write_manifest(partial)
@@ -95,7 +95,11 @@ def export_run(
 
 
 def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
-    """Refuse early what `_replacing` would refuse after a long computation."""
+    """Refuse a target directory early that `_replacing` would refuse after a long computation.
+
+    Raises:
+        ExportError: The directory may not be written or replaced.
+    """
     if to.is_symlink() or (to.exists() and not to.is_dir()):
         raise ExportError(
             f"{to} should become a directory, but there is a file or a link of that name; choose another",
@@ -118,7 +122,11 @@ def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
 
 
 def _check_apart(run: FoundRun, to: Path) -> None:
-    """Refuse to replace what the run itself needs: its model, which may be an earlier export, or its own directory."""
+    """Refuse to replace a directory that the run needs: its own, or its model, which may be an earlier export.
+
+    Raises:
+        ExportError: The target contains one of these directories, or is inside one.
+    """
     needed = {"the run": run.root, "its checkpoints": run.checkpoints}
     if (model := find_cached_directory(run.config.model)) is not None:
         needed["the model that the run began with"] = model
@@ -134,7 +142,7 @@ def _check_apart(run: FoundRun, to: Path) -> None:
 
 
 def _foreign(directory: Path) -> set[str]:
-    """Files of a directory that are not as its list has them, and directories with nothing in them."""
+    """Return the files of a directory that its manifest does not list or that have changed, and empty directories."""
     here = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if not _is_filled(path)}
     try:
         listed = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
@@ -149,13 +157,17 @@ def _foreign(directory: Path) -> set[str]:
 
 
 def _is_filled(path: Path) -> bool:
-    """Whether it is a directory with something in it, so that it is judged by that."""
+    """Return True for a directory that is not empty. Its files are checked instead."""
     return path.is_dir() and not path.is_symlink() and any(path.iterdir())
 
 
 @contextlib.contextmanager
 def _replacing(run: FoundRun, to: Path, overwrite: bool) -> Iterator[Path]:
-    """An empty directory that takes the place of `to` once it is filled."""
+    """Yield an empty directory that replaces `to` when the context ends without an error.
+
+    Raises:
+        ExportError: The directory cannot be written, or `to` may not be replaced.
+    """
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{to.name}.partial-", dir=to.parent))

@@ -1,4 +1,7 @@
-"""`agent-tunix generate`: completions of a run's policy, or of any model directory. Importing it loads no JAX."""
+"""`agent-tunix generate`: completions of a run's policy, or of any model directory.
+
+Importing this module does not load JAX.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture, Sample, Score
     from agent_tunix.sampling.token_choice import SamplingParams
 
-# Prompts generated at once; it bounds the memory of the key-value cache.
+# Completions generated at once; this bounds the memory of the key-value cache.
 _COMPLETIONS_AT_ONCE = 64
-# Prompts are padded to a power of two from here on, so that a few compiled programs serve every length.
+# Prompts are padded to a power of two of at least this, so that a few compiled programs serve every length.
 _SHORTEST_PADDED = 64
 _RAW_TEMPLATE = "{%- for message in messages %}{{- message.content }}{%- endfor %}"
 
 
 @dataclass(frozen=True)
 class PolicySource:
-    """What is to write.
+    """The policy that generates completions.
 
     Attributes:
-        run: A run; of a model directory, one that was never begun.
-        step: Which checkpoint of it.
-        is_run: Whether it has a reward of its own.
+        run: The run. A model directory has a run with default settings.
+        step: Step of the checkpoint.
+        is_run: True for a run, which has a reward of its own; False for a model directory.
     """
 
     run: FoundRun
@@ -42,13 +45,13 @@ class PolicySource:
 
 
 def find_source(given: Path, step: Step) -> PolicySource:
-    """A run's directory, or a Hugging Face model directory.
+    """Return the policy of a run's directory, or of a Hugging Face model directory.
 
     Raises:
-        ConfigError: It is a run with a damaged config.yaml, or a step is asked of a model directory.
-        ModelError: It is neither.
+        ConfigError: The config.yaml of the run is damaged, or a step is given for a model directory.
+        ModelError: The path is neither.
     """
-    # A model that was exported into a run's directory is a model.
+    # A model that was exported into a run's directory counts as a model.
     in_run = (given.absolute().parent / "config.yaml").is_file() and not (given / "config.json").is_file()
     if (given / "config.yaml").is_file() or in_run:
         return PolicySource(find_run(given, "RUN"), step, is_run=True)
@@ -65,11 +68,11 @@ def find_source(given: Path, step: Step) -> PolicySource:
 
 
 def choose_prompt(name: str | None, *, raw: bool) -> PromptConfig | None:
-    """Return how prompts are made, or None for the run's or the model's own way.
+    """Return the prompt configuration that the user chose; None for the one of the run or the model.
 
     Args:
-        name: A file of `conf/prompt`.
-        raw: True for the text as it is, without a template.
+        name: Name of a file of `conf/prompt`.
+        raw: True to use the text unchanged, without a template.
 
     Raises:
         ConfigError: There is no file of that name.
@@ -80,25 +83,29 @@ def choose_prompt(name: str | None, *, raw: bool) -> PromptConfig | None:
 
 
 def with_prompt(source: PolicySource, prompt: PromptConfig) -> PolicySource:
-    """Return a source that makes prompts in another way."""
+    """Return the source with another prompt configuration."""
     config = dataclasses.replace(source.run.config, prompt=prompt)
     return dataclasses.replace(source, run=dataclasses.replace(source.run, config=config))
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One completion.
+    """A completion and its score.
 
     Attributes:
-        sample: As a reward sees it.
-        score: What the run's reward says; None where it was not asked.
+        sample: The completion as rewards see it.
+        score: Score of the run's reward; None if completions are not scored.
     """
 
     sample: Sample
     score: Score | None
 
     def to_row(self, line: int) -> dict[str, Any]:
-        """As a row of the output; `line` is that of the prompt in its file."""
+        """Return a row of the output.
+
+        Args:
+            line: Line number of the prompt in its file.
+        """
         sample = self.sample
         row: dict[str, Any] = {
             "row": line,
@@ -115,17 +122,17 @@ class Completion:
 
 
 class Generator:
-    """Completes prompts.
+    """A policy that completes prompts.
 
     Args:
-        source: Whose policy.
-        sampling: How tokens are chosen.
-        num_generations: Completions of each prompt.
-        seed: The same seed, options and prompts give the same completions.
-        mixture: Scores completions; None: they are not scored.
+        source: The policy.
+        sampling: Sampling parameters.
+        num_generations: Number G of completions of each prompt.
+        seed: Seed. The same seed, options and prompts give the same completions.
+        mixture: Reward that scores completions; None to leave them unscored.
 
     Raises:
-        CheckpointError, ModelError, ConfigError: The policy cannot be loaded, or no prompts can be made with it.
+        CheckpointError, ModelError, ConfigError: The policy cannot be loaded, or it cannot encode prompts.
     """
 
     def __init__(
@@ -152,11 +159,11 @@ class Generator:
         self._mixture = mixture
 
     def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
-        """The completions of each example, in order.
+        """Yield the completions of each example, in order.
 
         Raises:
-            DataError: An example cannot be put to the model.
-            ModelError: The chat template refuses its messages.
+            DataError: An example cannot be turned into a prompt.
+            ModelError: The chat template refuses the messages.
         """
         size = max(_COMPLETIONS_AT_ONCE // self._num_generations, 1)
         for start in range(0, len(examples), size):
@@ -164,10 +171,10 @@ class Generator:
             yield from self.complete_messages(some, [self.messages(example) for example in some])
 
     def messages(self, example: Example) -> list[dict[str, str]]:
-        """The conversation that puts an example, as in training.
+        """Return the conversation that prompts for an example, as in training.
 
         Raises:
-            DataError: The example cannot be put to the model.
+            DataError: The example cannot be turned into a prompt.
         """
         try:
             return self._encoder.messages(example)
@@ -177,11 +184,14 @@ class Generator:
     def complete_messages(
         self, examples: Sequence[Example], messages: Sequence[list[dict[str, str]]]
     ) -> list[list[Completion]]:
-        """The completions of conversations, a batch at once.
+        """Return the completions of a batch of conversations.
 
         Args:
-            examples: What rewards are told of each.
-            messages: The conversation of each, before the model's turn.
+            examples: [B] examples, whose columns rewards receive.
+            messages: [B] conversations before the model's turn.
+
+        Returns:
+            [B][G] completions.
         """
         from agent_tunix.data.prompt_batch import PromptBatch
         from agent_tunix.sampling.keys import Use, derive_key
@@ -213,16 +223,16 @@ class Generator:
 
 
 def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> Mixture:
-    """The reward of a run, for these examples.
+    """Return the reward of a run, ready to score completions of examples.
 
     Args:
-        config: The run's, of which `settle_trust` said that it may be used.
-        examples: At least one.
-        run: Its directory.
+        config: The run's, as `settle_trust` returned it.
+        examples: At least one example.
+        run: Directory of the run.
 
     Raises:
-        RewardError: It cannot be found.
-        DataError: An example lacks a column that it asks for.
+        RewardError: The reward cannot be found.
+        DataError: An example lacks a column that the reward requires.
     """
     from agent_tunix.runs.preflight import settle_rewards
     from agent_tunix.runs.reward_setup import resolve_from_config
@@ -238,23 +248,24 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
 
 
 class Conversation:
-    """A talk with the model, a line at a time; each answer is part of the next prompt."""
+    """A conversation with the model. Each answer becomes part of the next prompt."""
 
     def __init__(self, generator: Generator) -> None:
         self._generator = generator
         self._messages: list[dict[str, str]] = []
 
     def answer(self, line: str) -> Completion:
-        """The model's answer to a line of the user's.
+        """Return the model's answer to a line of the user.
 
         Raises:
-            DataError: `prompt.template` asks for more than a question.
+            DataError: `prompt.template` needs more columns than a question.
         """
         generator = self._generator
         column = generator.config.data.prompt_column
         example = Example(prompt=line, columns={"question": line, column: line}, index=1)
         asked = generator.messages(example)
-        # System message and worked examples open the first turn alone; a folded system message is part of it.
+        # Only the first turn has the system message and the worked examples. If the system message is folded into the
+        # user's message, it is part of that message.
         self._messages += [asked[-1]] if self._messages else asked
         completion = generator.complete_messages([example], [self._messages])[0][0]
         self._messages.append({"role": "assistant", "content": completion.sample.response})
@@ -269,12 +280,13 @@ def choose_sampling(
     min_p: float | None,
     max_new_tokens: int,
 ) -> SamplingParams:
-    """How tokens are chosen: an inference configuration, changed where a value is given for itself.
+    """Return the sampling parameters: those of an inference configuration, with the values that the user gives.
 
-    Without either it is greedy; with values alone they change plain sampling, at temperature 1.
+    Without a configuration and values, sampling is greedy. Values without a configuration change plain sampling at
+    temperature 1.
 
     Raises:
-        ConfigError: Greedy is asked for together with a value that it would not heed.
+        ConfigError: Greedy sampling is combined with a value that it would ignore.
     """
     from agent_tunix.evaluation.evaluate import INFERENCE_CONFIGS
     from agent_tunix.sampling.token_choice import SamplingParams

@@ -1,4 +1,4 @@
-"""One step, or one evaluation, as a row of `metrics.jsonl`."""
+"""Metrics of a step: its row of `metrics.jsonl`."""
 
 from collections import Counter
 from typing import Any
@@ -13,14 +13,14 @@ from agent_tunix.rewards.measuring import RewardMetrics
 
 
 class StepMetrics:
-    """Makes the row of each step.
+    """Metrics of each step of a run.
 
     Args:
         mixture: The reward of the run.
-        config: The run.
+        config: The run's.
 
     Attributes:
-        of_rewards: Measures what follows from completions and their scores, without a policy.
+        of_rewards: Metrics that follow from completions and their scores alone.
     """
 
     def __init__(self, mixture: Mixture, config: Config) -> None:
@@ -35,14 +35,14 @@ class StepMetrics:
         )
 
     def row(self, step: int, result: StepResult, learning_rate: float, step_seconds: float) -> dict[str, Any]:
-        """What a step did, by the names that every tracker uses.
+        """Return the metrics of a step, by the names that every tracker uses.
 
-        Everything but `time/` and `throughput/` is a function of the configuration alone.
+        All metrics except `time/` and `throughput/` depend on the configuration alone.
 
         Args:
-            step: From 1.
-            result: What the learner did.
-            learning_rate: Of the step's last update.
+            step: Number of the step, from 1.
+            result: Result of the step.
+            learning_rate: Learning rate of the step's last update.
             step_seconds: Wall time of the step.
         """
         completions = result.completions
@@ -73,7 +73,7 @@ class StepMetrics:
 
 
 def _sampling_metrics(sampled: SamplingTally) -> dict[str, Any]:
-    """All that dynamic sampling sampled; every other metric is of what trained."""
+    """Return metrics of everything that dynamic sampling sampled; all other metrics describe what trained."""
     row: dict[str, Any] = {
         "sampling/rounds": sampled.rounds,
         "sampling/groups": sampled.groups,
@@ -85,7 +85,10 @@ def _sampling_metrics(sampled: SamplingTally) -> dict[str, Any]:
 
 
 def judging_metrics(mixture: Mixture, prefix: str = "throughput") -> dict[str, float]:
-    """What judges took in the step, and their cost so far; like timings, not a function of the configuration."""
+    """Return the judges' metrics of the step and their cost so far.
+
+    Like timings, these do not depend on the configuration alone.
+    """
     row: dict[str, float] = {}
     for component in mixture.components:
         reward, name = component.reward, f"{prefix}/{component.name}"

@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what it was trained from, on what, for which reward, and how that went."""
+"""The README.md of an exported model: its base model, data, reward, settings and results."""
 
 import contextlib
 import json
@@ -23,9 +23,9 @@ def write_card(run: StoredRun, directory: Path, step: int, *, adapter: bool) -> 
 
     Args:
         run: The run that trained the model.
-        directory: Where the model is.
-        step: The step of the checkpoint.
-        adapter: Whether the directory holds an adapter alone.
+        directory: Directory of the exported model.
+        step: Step of the checkpoint.
+        adapter: True if the directory holds only an adapter.
     """
     plots = _copy_plots(run, directory / "plots")
     text = "\n\n".join(_sections(run, step, adapter, plots))
@@ -142,7 +142,10 @@ def _versions(run: StoredRun) -> str:
 
 
 def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
-    """The curves, drawn anew where the run has none; nothing where they cannot be drawn."""
+    """Copy the run's plots and return their names.
+
+    The plots of a run without any are drawn here. The list is empty if they cannot be drawn.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         drawn = run.root / "plots"
         if drawn.is_symlink() or not drawn.is_dir():
@@ -150,7 +153,7 @@ def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
             drawn = Path(scratch) / "plots"
         pictures = {}
         for path in sorted(drawn.glob("*.png")):
-            # A link in a run of somebody else's could bring a private file into what is published.
+            # A link in a foreign run could lead to a private file, which would then be published.
             with contextlib.suppress(OSError):
                 pictures[path.name] = read_regular(path, follow=False)
     if pictures:

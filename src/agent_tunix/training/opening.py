@@ -1,6 +1,7 @@
-"""How every run opens: settle the configuration, claim the directory, and write down what began.
+"""The start of every run: settle the configuration, claim the directory, and record the run's environment.
 
-Of several processes the first one claims, holds and describes the directory; what it settled is what all of them take.
+The first of several processes claims, locks and describes the directory. All processes use the configuration that it
+settled.
 """
 
 import contextlib
@@ -39,14 +40,14 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run that may write, before anything is loaded.
+    """A run whose directory is claimed, before its parts are loaded.
 
     Attributes:
-        validated: What was asked for; its configuration says which state of a hub's model and data it means.
-        paths: Where everything lies; nobody else writes there.
-        attempt: Whose end is written down.
-        stop: Whether a signal asked to stop.
-        processes: Those of the run.
+        validated: The configuration, with pinned revisions of a hub's model and data, and the reward.
+        paths: Paths of the run. No other run writes there.
+        attempt: The attempt to run, whose outcome is recorded.
+        stop: Signals that ask the run to stop.
+        processes: Processes of the run.
     """
 
     validated: ValidatedConfig
@@ -58,20 +59,20 @@ class OpenedRun:
 
 @contextlib.contextmanager
 def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -> Iterator[OpenedRun]:
-    """Claim a directory and hold it, with the log open, how the run ends noted, and signals heard.
+    """Claim and lock a directory, open its log, record how the run ends, and handle signals.
 
     Args:
         validated: A configuration that passed `preflight`, and its reward.
-        root: The run's directory.
-        overrides: What was asked for on the command line; kept beside how the run ended.
+        root: Directory of the run.
+        overrides: Overrides of the command line, which are stored with the outcome of the run.
 
     Raises:
-        RunDirectoryError, CheckpointError, DataError, ModelError: What was required, what arrived and what to do.
+        RunDirectoryError, CheckpointError, DataError, ModelError: The run cannot open; the message says what to do.
     """
     processes = here()
     with contextlib.ExitStack() as stack:
         stack.enter_context(processes.together(lambda text: _tell_of_loss(processes, root, overrides, text)))
-        # A place named by the time of day is another one in each process.
+        # A directory named by the time of day has another name in each process.
         own, root = root, Path(processes.from_first(lambda: str(root)))
         _leave_empty(own, root)
         config = _from_first(processes, validated.config, lambda: settle(validated.config, root))
@@ -80,7 +81,7 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
         _check_shared(processes, root)
         quieten_libraries()
         attempt = stack.enter_context(recorded_outcome(root, overrides)) if processes.is_first else RunAttempt()
-        # Before the log, which tells who waits for it that a run is there to be stopped.
+        # Signal handlers come before the log: whoever sees the log may send a signal.
         stop = stack.enter_context(StopRequest())
         log = paths.log if processes.is_first else paths.log_of(processes.index)
         stack.enter_context(RunLog(log, config.training.log_level, console=processes.is_first))
@@ -95,7 +96,7 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
 
 
 def _from_first(processes: Processes, own: Config, make: Callable[[], Config]) -> Config:
-    """The configuration that the first process makes, with the keys that say which process this is."""
+    """Return the configuration that the first process makes, with this process's own `distributed` keys."""
     if processes.count == 1:
         return make()
     made = from_yaml_text(processes.from_first(lambda: to_yaml(make())))
@@ -111,17 +112,17 @@ def _enter(stack: contextlib.ExitStack, context: contextlib.AbstractContextManag
 
 
 def _leave_empty(own: Path, root: Path) -> None:
-    """Take away the directory that Hydra made for this process alone."""
+    """Remove the empty directory that Hydra created for this process alone."""
     if own != root:
         with contextlib.suppress(OSError):
             own.rmdir()
 
 
 def _check_shared(processes: Processes, root: Path) -> None:
-    """Refuse a directory that is not the same in all processes: a checkpoint is written by all of them.
+    """Refuse a directory that is not shared by all processes, because all of them write checkpoints.
 
     Raises:
-        RunDirectoryError: With the processes that do not see it.
+        RunDirectoryError: Some processes do not see the directory; the message names them.
     """
     if processes.count == 1:
         return
@@ -140,27 +141,33 @@ def _check_shared(processes: Processes, root: Path) -> None:
 
 
 def _tell_of_loss(processes: Processes, root: Path, overrides: Sequence[str], text: str) -> None:
-    """Leave word of the end of a process that ends without an exception."""
+    """Log and record the failure of a run whose process ends without an exception."""
     _LOGGER.error("%s", text)
     if processes.is_first:
         record_failure(root, LostProcessError(text.partition(": ")[2]), overrides)
 
 
 def settle(config: Config, root: Path) -> Config:
-    """The configuration as the run keeps it: what depends on the moment or on the working directory is written out."""
+    """Return the configuration that the run stores.
+
+    It has absolute paths, the step of the initial checkpoint, and all defaults of optimizer and scheduler.
+    """
     config = pin_initial(run_directory.with_absolute_places(config), root)
     return replace(config, optimizer=filled(config.optimizer), scheduler=filled(config.scheduler))
 
 
 def pin(config: Config, paths: RunPaths) -> Config:
-    """The configuration that says which state of a hub's model and data it means: that of the run it goes on with."""
+    """Return the configuration with pinned revisions of a hub's model and data.
+
+    A resumed run keeps the revisions that it recorded.
+    """
     recorded = from_yaml(paths.config) if paths.config.exists() else None
     model = pin_model(config.model, recorded.model if recorded is not None else None)
     return pin_data(replace(config, model=model), recorded)
 
 
 def quieten_libraries() -> None:
-    """Leave out what Tunix and JAX say of themselves below a warning, or of no consequence here."""
+    """Raise the log level of absl, which Tunix uses, to error, and that of JAX to warning."""
     absl.logging.set_verbosity(absl.logging.ERROR)
     logging.getLogger("jax").setLevel(logging.WARNING)
 
@@ -174,7 +181,17 @@ def record_start(
     reward: Fingerprint,
     components: TrainingComponents,
 ) -> None:
-    """Write down the configuration, and what the run is made of."""
+    """Write config.yaml and environment.json, copy uploaded rewards, and sign the run.
+
+    Args:
+        config: The run's.
+        context: Facts about the run that its diagnosis needs.
+        paths: Paths of the run.
+        method: The run's method, `grpo` or `sft`.
+        mixture: The reward.
+        reward: Fingerprint of the reward.
+        components: The parts of the run.
+    """
     if paths.config.exists() and _compared(from_yaml(paths.config)) != _compared(config):
         _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", paths.config)
     run_directory.write_text(paths.config, to_yaml(config))
@@ -196,14 +213,14 @@ def record_start(
 
 
 def _compared(config: Config) -> str:
-    """What must be as it was when a run is resumed.
+    """Return the settings whose change in a resumed run gives a warning, as text.
 
-    Where the reward's files lie takes no part: seen from another directory they have other names. What is in them is
-    compared by their fingerprint.
+    Paths of the reward's files are left out, because they differ with the working directory. Fingerprints compare the
+    content of these files.
     """
     training = dataclasses.replace(config.training, resume=True, reward_function=None)
     rewards = dataclasses.replace(config.rewards, modules=[])
-    # A run may go on with other processes than it began with.
+    # A run may resume with other processes than it started with.
     return to_yaml(
         dataclasses.replace(
             config, training=training, rewards=rewards, reward=RewardGroupConfig(), distributed=DistributedConfig()

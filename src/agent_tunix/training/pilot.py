@@ -1,6 +1,6 @@
-"""Completions of some training problems before any training, scored as training would score them.
+"""Sampling of some training problems before training, scored as in training.
 
-What `agent-tunix rewards plan` forecasts from. Nothing is updated and nothing is written.
+`agent-tunix rewards plan` bases its forecast on the scores. Nothing is updated or written.
 """
 
 import dataclasses
@@ -27,18 +27,18 @@ from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.components import check_eos_tokens
 
-# Completions generated at once; it bounds the memory of the key-value cache.
+# Completions generated at once; this bounds the memory of the key-value cache.
 _COMPLETIONS_AT_ONCE = 512
 
 
 @dataclasses.dataclass(frozen=True)
 class Pilot:
-    """What was sampled.
+    """Scores of completions before training.
 
     Attributes:
         prompts: The P problems.
-        totals: Temperature → [P, K] totals, NaN where unscored.
-        clipped_share: Temperature → share of completions cut at the length limit.
+        totals: Temperature → [P, K] totals; NaN for unscored completions.
+        clipped_share: Temperature → share of completions that were cut at the length limit.
     """
 
     prompts: Sequence[str]
@@ -49,17 +49,17 @@ class Pilot:
 def run_pilot(
     config: Config, mixture: Mixture, *, num_problems: int, num_samples: int, temperatures: Sequence[float]
 ) -> Pilot:
-    """Sample and score.
+    """Sample completions of the first training problems and score them.
 
     Args:
-        config: The run that is planned.
-        mixture: Its reward, scored as at the first step.
-        num_problems: P: the first ones that training would draw, or all if there are fewer.
-        num_samples: K completions of each.
-        temperatures: Each above 0.
+        config: The configuration of the planned run.
+        mixture: Its reward, which scores as at the first step.
+        num_problems: Number P of problems: the first that training draws, or all if there are fewer.
+        num_samples: Number K of completions of each problem.
+        temperatures: Sampling temperatures, each above 0.
 
     Raises:
-        DataError, ModelError, ConfigError: What was required, what arrived and what to do.
+        DataError, ModelError, ConfigError: The planned run cannot load; the message says what to do.
     """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
@@ -79,13 +79,13 @@ def run_pilot(
 
 
 def _first_prompts(config: Config, tokenizer: Tokenizer, num_problems: int) -> tuple[Prompts, list[int]]:
-    """Prompts, and the numbers of those that training would draw first, each once."""
+    """Return prompts, and the rows of the different ones that training draws first."""
     if config.data.streaming:
         first = StreamedBatches(config, tokenizer).first_prompts(num_problems)
         return first, list(range(len(first.examples)))
     prompts = encode_examples(load_examples(config, "train").examples, tokenizer, config)
     order = make_order(prompts.examples, config)
-    if isinstance(order, BatchOrder):  # through all rows, of which the run itself may draw fewer
+    if isinstance(order, BatchOrder):  # goes through all rows; the run itself may draw fewer
         order = dataclasses.replace(order, batch_size=1, num_batches=None, num_epochs=1)
     rows: dict[int, None] = {}
     for step in range(1, order.num_steps + 1):
@@ -105,12 +105,12 @@ def _sample(
     temperature: float,
     number: int,
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
-    """[b, K] totals and whether each completion was cut, a batch of problems at a time."""
+    """Yield, for each batch of b problems, [b, K] totals and [b, K] True for completions cut at the limit."""
     sampling = dataclasses.replace(SamplingParams.of_training(config.generation), temperature=temperature)
     size = min(max(_COMPLETIONS_AT_ONCE // num_samples, 1), len(rows))
     for chunk in range(math.ceil(len(rows) / size)):
         wanted = rows[chunk * size : (chunk + 1) * size]
-        # The last batch is filled up, so that one compiled program serves all.
+        # The last batch is padded with its last row, so that one compiled program serves all batches.
         batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))])
         completions = sampler.sample(
             batch.token_ids,

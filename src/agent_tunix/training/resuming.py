@@ -1,4 +1,4 @@
-"""Going on with a run: what refuses, what is told, and by which command."""
+"""Resuming a run: the checks, the warnings and the command line."""
 
 import logging
 import shlex
@@ -18,12 +18,12 @@ from agent_tunix.training.components import TrainingComponents
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 GRPO = "grpo"  # The method of a checkpoint that names none.
-# By which command a run of each method is begun and gone on with.
+# Method → the command that starts and resumes a run.
 _COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft"}
 
 
 def resume_command(root: Path) -> str:
-    """The command line that goes on with this run."""
+    """Return the command line that resumes this run."""
     arguments = [a for a in sys.argv[1:] if not a.startswith(("hydra.run.dir=", "training.resume="))]
     program = ["python", sys.argv[0]] if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name.split()
     return shlex.join([*program, *arguments, f"hydra.run.dir={root}", "training.resume=true"])
@@ -32,18 +32,21 @@ def resume_command(root: Path) -> str:
 def check_resumable(
     restored: Restored, now: dict[str, Any], config: Config, components: TrainingComponents, method: str, root: Path
 ) -> None:
-    """Tell what has changed since a checkpoint, reward apart, and refuse what would make going on mean nothing.
+    """Warn of settings that have changed since a checkpoint, and refuse changes that make it meaningless to resume.
+
+    `check_reward` does the same for the reward.
 
     Args:
-        restored: What was read.
-        now: What a checkpoint of this run would say of it, as `make_metadata` gives it.
+        restored: The checkpoint.
+        now: Metadata of this run, from `make_metadata`.
         config: The run's.
-        components: What it trains, and on which rows.
-        method: How it learns.
-        root: The run's directory.
+        components: The parts of the run.
+        method: The run's method, `grpo` or `sft`.
+        root: Directory of the run.
 
     Raises:
-        CheckpointError: It is a run of another method, of another model, of other rows or of another reference policy.
+        CheckpointError: The checkpoint has another method, other training rows or another reference policy.
+        ModelError: The checkpoint's adapter was trained on another model.
     """
     before = restored.metadata
     if (found := before.get("method", GRPO)) != method:
@@ -82,15 +85,15 @@ def _how_to_restore_rows(metadata: dict[str, Any], config: Config) -> str:
 
 
 def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) -> None:
-    """Tell, or refuse, a reward that is not the checkpoint's.
+    """Warn of a reward that has changed since a checkpoint, or refuse it, as `rewards.on_change` says.
 
     Args:
-        before: What the checkpoint says of its run.
-        now: What one of this run would say.
-        config: The run's; `rewards.on_change` decides.
+        before: Metadata of the checkpoint.
+        now: Metadata of this run.
+        config: The run's.
 
     Raises:
-        CheckpointError: It has changed, and that is refused.
+        CheckpointError: The reward has changed, and `rewards.on_change` is `refuse`.
     """
     changed = reward_changed_since(before, now)
     if changed and config.rewards.on_change == "refuse":
@@ -105,7 +108,7 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
 
 
 def tell_gaps(metrics: Path, step: int) -> None:
-    """Warn of the rows that `metrics.jsonl` lacks of the steps before a checkpoint."""
+    """Warn of steps up to a checkpoint whose rows `metrics.jsonl` lacks."""
     if missing := missing_steps(metrics, step):
         _LOGGER.warning(
             "%s lacks the rows of steps that the checkpoint of step %d comes after: %s. Training goes on without"
@@ -117,7 +120,7 @@ def tell_gaps(metrics: Path, step: int) -> None:
 
 
 def judge_again(best: BestSoFar, rows: Iterable[dict[str, Any]], config: Config, max_steps: int) -> None:
-    """Judge the rows that a resumed run keeps, as the run before it did."""
+    """Judge the rows that a resumed run keeps, as they were judged before."""
     interval = config.training.eval_every_n_steps
     for row in rows:
         step = row["step"]
@@ -125,12 +128,12 @@ def judge_again(best: BestSoFar, rows: Iterable[dict[str, Any]], config: Config,
 
 
 def is_due(step: int, interval: int) -> bool:
-    """Whether what happens every so many steps, 0 for never, happens after this one."""
+    """Return True if an event that happens every `interval` steps, 0 for never, is due after this step."""
     return interval > 0 and step % interval == 0
 
 
 def _name_ranges(steps: list[int]) -> str:
-    """Rising whole numbers with runs drawn together: `0, 3 to 7`."""
+    """Return ascending numbers as text with consecutive ones joined: `0, 3 to 7`."""
     runs: list[list[int]] = []
     for step in steps:
         if runs and runs[-1][-1] == step - 1:

@@ -1,8 +1,8 @@
-"""The completions of a step are scored once: each process scores a share, and all hold every score.
+"""Scoring shared by the processes of a run: each process scores a share, and all receive every score.
 
-A share is of whole groups, side by side, so that a reward that compares the completions of a prompt sees all of them.
-Process 0 scores everything where a reward must see the whole batch, has a budget, slots or a model of its own (a judge,
-a reward model), or runs on Ray, whose workers are on all machines anyway.
+A share consists of whole groups, so that a reward that compares the completions of a prompt sees all of them. Process 0
+scores everything if a reward must see the whole batch, has a budget, slots or a model of its own (a judge, a reward
+model), or runs on Ray, whose workers are on all machines anyway.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 @contextlib.contextmanager
 def shared_rewards(mixture: Mixture, rewards: RewardsConfig, processes: Processes) -> Iterator[Mixture]:
-    """The mixture as this process serves it: with workers, where it is to score at all.
+    """Yield the mixture of this process; it has workers if the process scores completions.
 
     Args:
         mixture: The reward.
-        rewards: Where and within which limits it runs.
-        processes: Those of the run.
+        rewards: Execution and limits of rewards.
+        processes: Processes of the run.
     """
     reason = why_first_scores(mixture, rewards.execution)
     if processes.count > 1:
@@ -41,11 +41,11 @@ def shared_rewards(mixture: Mixture, rewards: RewardsConfig, processes: Processe
 
 
 def why_first_scores(mixture: Mixture, execution: str) -> str | None:
-    """Why one process must score the whole batch; None where each may score a share.
+    """Return the reason why one process must score the whole batch; None if each may score a share.
 
     Args:
         mixture: The reward.
-        execution: `rewards.execution`.
+        execution: Value of `rewards.execution`.
     """
     if execution == "ray":
         return "rewards.execution=ray has workers of its own"
@@ -64,7 +64,7 @@ def why_first_scores(mixture: Mixture, execution: str) -> str | None:
 def share_scoring(
     mixture: Mixture, rewards: RewardsConfig, processes: Processes
 ) -> Callable[[Sequence[Sample]], list[Score]]:
-    """Return the function with which a run scores samples: by all processes, or by the first alone."""
+    """Return the function that scores samples, in all processes or in the first alone."""
     divided = why_first_scores(mixture, rewards.execution) is None
     return functools.partial(score_together, mixture.score, processes=processes, divided=divided)
 
@@ -72,16 +72,16 @@ def share_scoring(
 def score_together(
     score: Callable[[Sequence[Sample]], list[Score]], samples: Sequence[Sample], processes: Processes, *, divided: bool
 ) -> list[Score]:
-    """The scores of all samples, the same in every process.
+    """Return the scores of all samples, the same in every process.
 
     Args:
-        score: What scores samples here.
-        samples: The completions of a step, the same in every process, the members of a group side by side.
-        processes: Those of the run.
-        divided: Whether each process scores a share.
+        score: Scores samples in this process.
+        samples: Completions of a step, the same in every process. The members of a group are adjacent.
+        processes: Processes of the run.
+        divided: True if each process scores a share; False if process 0 scores everything.
 
     Raises:
-        AgentTunixError: What the reward raised in the first process in which it did.
+        AgentTunixError: The reward failed in a process. All processes raise the error of the first such process.
     """
     if processes.count == 1:
         return score(samples)
@@ -92,7 +92,7 @@ def score_together(
 
 
 def _divide(samples: Sequence[Sample], count: int) -> list[Sequence[Sample]]:
-    """So many runs of whole groups, of sizes as equal as can be; some may be empty."""
+    """Return `count` slices of whole groups, as equal in size as possible; some may be empty."""
     groups = [(sample.step, sample.group_id) for sample in samples]
     starts = [place for place, group in enumerate(groups) if place == 0 or groups[place - 1] != group]
     ends = [*starts, len(samples)]

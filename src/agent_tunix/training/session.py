@@ -1,8 +1,8 @@
-"""The steps of a run, from its first or its last checkpoint to its end, and what happens between them.
+"""The session of a run: its steps, from the start or the last checkpoint to the end, and everything around them.
 
-The order inside a step is what makes a resumed run equal an unbroken one: the step's row reaches `metrics.jsonl` before
-its checkpoint does, and resuming cuts the rows past the checkpoint. Rows, rollouts and checkpoints are written in that
-order by threads beside the run (`tracking/recorder.py`, `saving.py`), which waits for them where it ends.
+The order within a step makes a resumed run equal to an uninterrupted one. The step's row reaches `metrics.jsonl` before
+its checkpoint is written, and resuming removes the rows past the checkpoint. Background threads write rows, rollouts
+and checkpoints in that order (`tracking/recorder.py`, `runs/weights/saving.py`). The run waits for them at its end.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ _STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
 
 @dataclass(frozen=True)
 class Summary:
-    """What a finished run comes to.
+    """The result of a finished run.
 
     Attributes:
         before: Metrics of the evaluation before training.
@@ -67,10 +67,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """The outcome of a step, however it learned.
+    """The outcome of a step of any method.
 
     Attributes:
-        row: Metrics.
+        row: Metrics of the step.
         finite: True if every update was finite.
         updates_applied: Updates that changed the weights.
         loss: Loss, for the message about an update that was not finite.
@@ -93,20 +93,20 @@ class StepOutcome:
 
 
 class RunSession:
-    """What happens around the steps of a run: resuming, evaluations, metrics, checkpoints, the report.
+    """Everything around the steps of a run: resuming, evaluations, metrics, checkpoints, the report.
 
     `open` resumes or starts the run, `steps` yields the steps to take, `finish_step` records each, and `conclude` shows
     the table.
 
     Args:
-        method: How the run learns. A checkpoint of another method is not resumed.
+        method: The run's method, `grpo` or `sft`. A checkpoint of another method is not resumed.
         validated: The configuration, with its prompts settled, and the reward.
         opened: The opened run.
         components: The parts of the run.
 
     Attributes:
         fingerprint: Fingerprint of the reward.
-        reporter: Shows metrics and stores rollouts.
+        reporter: Records metrics and stores rollouts; does nothing in processes other than the first.
         max_steps: Number of steps of the run.
     """
 
@@ -155,7 +155,8 @@ class RunSession:
             warm_up: Entered before the first evaluation or step.
 
         Raises:
-            CheckpointError: The checkpoint is damaged, or of another run.
+            CheckpointError: All checkpoints are damaged, or the checkpoint does not fit this run.
+            ModelError: The checkpoint's adapter was trained on another model.
         """
         first = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))
@@ -168,7 +169,7 @@ class RunSession:
                 if first == 0:
                     self._record(0, self._evaluate().metrics(), judged=True)
                 yield
-            # The last checkpoint is still being written.
+            # The report is written while the last checkpoint is still being written in the background.
             self._processes.from_first(self._report)
 
     def steps(self) -> Iterator[int]:
@@ -195,17 +196,17 @@ class RunSession:
         """Return the prompts of a step.
 
         Raises:
-            DataError: Rows that are read as they are needed cannot be used.
+            DataError: Streamed rows cannot be used.
         """
         return self._components.batches.batch(step)
 
     @contextlib.contextmanager
     def learning(self) -> Iterator[None]:
-        """Count the time of the step; save a checkpoint if it fails.
+        """Measure the time of a step. If its reward or its data fails, save a checkpoint of the step before.
 
         Raises:
             RewardFailureRateError: The reward failed; a checkpoint was saved.
-            DataError: Rows that are read as they are needed cannot be used; a checkpoint was saved.
+            DataError: Streamed rows cannot be used; a checkpoint was saved.
         """
         done = self._last_step
         if self._took_steps:
@@ -222,7 +223,7 @@ class RunSession:
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
-        """Record a step, and evaluate and save the policy where that is due.
+        """Record a step; evaluate and save the policy if that is due.
 
         Raises:
             NonFiniteUpdateError: An update was not finite; a checkpoint was saved.
@@ -232,7 +233,7 @@ class RunSession:
         row, result = outcome.row, outcome.result
         if not outcome.finite:
             self.reporter.record(step, row, result)
-            if outcome.updates_applied:  # the step counts, and a resumed run goes on after it
+            if outcome.updates_applied:  # the step changed the weights, so a resumed run goes on after it
                 self._mixture.observe(step, self._agree_on(row))
             self._stop_not_finite(step, outcome)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)
@@ -249,7 +250,7 @@ class RunSession:
         return self._components.learning_rate(max(self._components.updater.num_updates - 1, 0))
 
     def conclude(self) -> Summary:
-        """Show the table, and return the evaluations at both ends."""
+        """Show the table, and return the evaluations before and after training."""
         last, seconds = self._last_step, time.perf_counter() - self._started
 
         def ends() -> list[dict[str, Any]]:
@@ -264,7 +265,10 @@ class RunSession:
         return Summary(before, after, self._paths)
 
     def _begin(self, first: int, stack: contextlib.ExitStack) -> None:
-        """Write down what begins, once nothing can refuse it: a refused resume leaves the run's own configuration."""
+        """Record the start of the run and open its reporter.
+
+        This happens after all checks, so that a refused resume leaves the files of the run unchanged.
+        """
         self._attempt.begin()
         context = describe_run(self._validated, self.max_steps)
         made_of = self._mixture, self.fingerprint, self._components
@@ -274,7 +278,7 @@ class RunSession:
         self.reporter = stack.enter_context(open_teller(self._config, context, self._paths, self.max_steps, kept))
 
     def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        """Draw the report of a run that stopped early, which is looked at most."""
+        """Write the report of a run that stopped early, when the user needs it most."""
         if kind is not None and issubclass(kind, _STOPPED):
             self._report()
 
@@ -283,15 +287,15 @@ class RunSession:
             self._reports = report(self._config, self._paths.root)
 
     def _settle(self) -> None:
-        """Wait for what is being written beside the run."""
+        """Wait until the background threads have written everything."""
         self.reporter.barrier()()
         self._saver.flush()
 
     def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
-        """Show a row to the trackers, to the diagnosis, and to weights that follow a metric.
+        """Pass a row to the reporter, to component weights that follow a metric, and to early stopping.
 
         Returns:
-            Whether the step is the best so far, where it is judged.
+            True if the step is judged and is the best so far.
         """
         self.reporter.record(step, row, result)
         row = self._agree_on(row)
@@ -299,9 +303,10 @@ class RunSession:
         return self._best.observe(step, row, judged)
 
     def _agree_on(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The numbers of a row as the first process has them: what follows from them must be the same in all.
+        """Return the numbers of a row as the first process has them.
 
-        Times are another in each process, and of a verdict that ran out of time one of them may be.
+        Decisions that depend on them must be the same in all processes. Times differ between processes, and so may
+        verdicts that hit a time limit.
         """
         if self._processes.count == 1:
             return row
@@ -313,7 +318,7 @@ class RunSession:
             return evaluate(self._components.sampler, self._components.held_out, self._config)
 
     def _resume(self) -> int:
-        """The step to go on from; 0 starts afresh."""
+        """Restore the latest checkpoint, and return its step; return 0 for a new run."""
         config, components = self._config, self._components
         if not config.training.resume:
             return 0
@@ -336,12 +341,12 @@ class RunSession:
         return restored.step
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
-        """The rows that a run resumed after a step keeps, with a warning of those that are missing."""
+        """Return the rows up to a step, which a run resumed after it keeps, and warn of missing ones."""
         tell_gaps(self._paths.metrics, step)
         return [row for row in read_rows(self._paths.metrics) if row["step"] <= step]
 
     def _save(self, step: int) -> None:
-        """Begin the checkpoint of a step, unless it has one; rows and rollouts reach the disk before it."""
+        """Begin to write the checkpoint of a step, unless it has one. Rows and rollouts are written before it."""
         if step > self._saved_step:
             with phase("checkpoint"), spend("checkpoints"):
                 data = self._components.batches.fingerprint(step)
@@ -354,7 +359,7 @@ class RunSession:
         return read_state(self._components.updater, self._components.moving_reference)
 
     def _stop_if_asked(self, step: int) -> None:
-        # A signal that reached any process stops all of them after the same step.
+        # A signal to any process stops all of them after the same step.
         asked = self._processes.gather(self._stop.signal_number)
         number = next((signal for signal in asked if signal is not None), None)
         if number is not None and step < self.max_steps:
@@ -362,7 +367,7 @@ class RunSession:
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
 
     def _stop_not_finite(self, step: int, learned: StepOutcome) -> None:
-        # Weights that no update of this step reached are those of the step before.
+        # If no update of this step was applied, the weights are those of the step before.
         reached = step if learned.updates_applied else step - 1
         self._save(reached)
         raise NonFiniteUpdateError(
@@ -373,7 +378,7 @@ class RunSession:
 
     def _how_to_resume(self, step: int) -> str:
         if step > 0:
-            self._saver.flush()  # What is said to be saved is.
+            self._saver.flush()  # the message says that the checkpoint is saved
         return self._say_how_to_resume(step)
 
     def _say_how_to_resume(self, step: int) -> str:

@@ -1,8 +1,8 @@
-"""A supervised start, from top to bottom: the run of `session.py` with another way to learn from a batch of prompts.
+"""A supervised start, from top to bottom: a run of `session.py` whose steps learn from target texts.
 
-`agent-tunix sft` trains on what should follow each prompt before a reward says anything: on the same rows, prompts,
-model, optimiser and schedule. Checkpoints, resuming, evaluations, metrics and trackers are those of every run. A run of
-GRPO begins with its weights by `training.init_checkpoint=RUN`.
+`agent-tunix sft` trains on the text that should follow each prompt, with the same rows, prompts, model, optimizer and
+schedule as GRPO. Checkpoints, resuming, evaluations, metrics and trackers are those of every run. A run of GRPO starts
+with the trained weights if `training.init_checkpoint=RUN` is set.
 """
 
 import logging
@@ -26,11 +26,12 @@ def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence
 
     Args:
         validated: A configuration that passed `preflight` and `check_supervised`.
-        root: The run's directory.
-        overrides: What was asked for on the command line; kept beside how the run ended.
+        root: Directory of the run.
+        overrides: Overrides of the command line, which are stored with the outcome of the run.
 
     Raises:
-        RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
+        RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
+            what to do.
         NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
     with open_run(validated, root, overrides) as opened:

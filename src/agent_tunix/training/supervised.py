@@ -2,9 +2,9 @@
 
     loss = Σ −log π(token | prompt, tokens before) / number of target tokens in the batch
 
-The denominator is that of the whole batch, whatever the micro-batches: a token counts the same wherever it stands. The
-trainer takes the mean of its micro-batches' gradients, so the sum of each is divided by the batch's tokens a
-micro-batch.
+The denominator is that of the whole batch, so every token counts the same in whichever micro-batch it is. The updater
+takes the mean of the gradients of M micro-batches. So the sum of each micro-batch is multiplied by M / (number of
+target tokens in the batch).
 """
 
 import time
@@ -34,10 +34,10 @@ class TargetExample:
 
     Attributes:
         prompt_ids: [n, P], padded on the left.
-        prompt_lengths: [n], tokens of each prompt.
+        prompt_lengths: [n], number of tokens of each prompt.
         target_ids: [n, T], padded on the right.
-        mask: [n, T], whether a token is learned.
-        weight: [n] what one of its tokens counts for.
+        mask: [n, T], True for tokens that are learned.
+        weight: [n], weight of each token of a row in the loss.
     """
 
     prompt_ids: jax.Array
@@ -49,17 +49,17 @@ class TargetExample:
 
 @dataclass(frozen=True)
 class SupervisedResult:
-    """What one step did.
+    """The result of one step.
 
     Attributes:
         loss: Mean negative log-probability of the batch's target tokens, in nats, before the update.
-        token_accuracy: Share of them that were the likeliest token.
-        num_tokens: How many there were.
-        left_out: Why, for each row that had no target that fits.
-        grad_norm: Of the update, before clipping.
-        norms: How far the update moved the weights, as `describe_norms` has it.
-        finite: Whether the update was finite; one that was not is not applied.
-        updates_applied: Optimiser updates that changed the weights.
+        token_accuracy: Share of target tokens that were the likeliest token.
+        num_tokens: Number of target tokens.
+        left_out: For each row without a target that fits, the reason.
+        grad_norm: Norm of the gradient, before clipping.
+        norms: Norms of the update and of the weights, from `describe_norms`.
+        finite: True if the update was finite. An update that is not finite is not applied.
+        updates_applied: Optimizer updates that changed the weights.
         seconds: Wall time of the step.
     """
 
@@ -75,12 +75,12 @@ class SupervisedResult:
 
 
 class SupervisedTrainer:
-    """Trains the policy on targets.
+    """Trainer of the policy on targets.
 
     Args:
         config: The run's.
-        sampler: Of the policy; gives its tokenizer and mesh.
-        updater: Trains the policy. It takes another loss from now on.
+        sampler: Sampler of the policy, which gives its tokenizer and mesh.
+        updater: Trains the policy. The trainer replaces its loss.
     """
 
     def __init__(self, config: Config, sampler: Sampler, updater: PolicyUpdater) -> None:
@@ -133,7 +133,7 @@ class SupervisedTrainer:
 
 
 def _loss(policy: Decoder, example: TargetExample) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Return the weighted sum of −log π over a micro-batch's target tokens; `nll`, their plain sum, and `num_right`."""
+    """Return the weighted sum of −log π over target tokens; and as statistics their plain sum and the correct ones."""
     found = completion_statistics(
         policy, example.prompt_ids, example.prompt_lengths, example.target_ids, temperature=1.0, likeliest=True
     )

@@ -1,6 +1,6 @@
-"""What a supervised start teaches: for each row the text, and the tokens, that should follow its prompt.
+"""Targets of a supervised start: the text, and the tokens, that should follow each prompt.
 
-Importing it loads no JAX.
+Importing this module does not load JAX.
 """
 
 import re
@@ -24,10 +24,10 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class Encoder(Protocol):
-    """What this module needs of a tokenizer."""
+    """The part of a tokenizer that this module uses."""
 
     def encode(self, text: str, *, allow_special: bool = True) -> list[int]:
-        """Token ids of exactly this text; a special token that it spells is one only where `allow_special`."""
+        """Return the token ids of exactly this text. Special tokens in it count as such only if `allow_special`."""
         ...
 
 
@@ -37,10 +37,10 @@ class TargetBatch:
 
     Attributes:
         prompt_tokens: [B, P], padded on the left.
-        prompt_lengths: [B], tokens of each prompt.
+        prompt_lengths: [B], number of tokens of each prompt.
         tokens: [B, T], the target and its end-of-sequence token, padded on the right.
-        mask: [B, T], whether a token is learned; False everywhere in a row that has no target that fits.
-        left_out: Why, for each row that has none.
+        mask: [B, T], True for tokens that are learned; False in all of a row without a target that fits.
+        left_out: For each row without a target that fits, the reason.
     """
 
     prompt_tokens: np.ndarray
@@ -51,14 +51,14 @@ class TargetBatch:
 
 
 def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
-    """The configuration of a supervised start: no reference policy, and one update a batch.
+    """Return the configuration of a supervised start: no reference policy, and one update per batch.
 
     Args:
-        checked: One that passed `preflight`.
+        checked: A configuration that passed `preflight`.
 
     Raises:
         ConfigError: A micro-batch cannot be divided among the devices.
-        DataError: The first row, of any set of a mixture, has no target.
+        DataError: The first row of the data, or of a set of a mixture, has no target.
     """
     config = checked.config
     size, shape = micro_batch_size(config), read_mesh_shape(config.model.mesh_shape)
@@ -77,17 +77,17 @@ def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
 
 
 def target_text(columns: Mapping[str, Any], config: Config) -> str:
-    """The text that should follow a row's prompt.
+    """Return the text that should follow a row's prompt.
 
-    The column `sft.target_column`, or `prompt.format` filled in: `{answer}` is the reference, a placeholder that has
-    the name of a column is that column, and any other is the worked solution.
+    It is the column `sft.target_column`, or else `prompt.format` filled in: `{answer}` is the reference, a placeholder
+    with the name of a column is that column, and any other placeholder is the worked solution.
 
     Args:
-        columns: The row's, `answer` and perhaps `solution` among them.
-        config: Gives the column or the format.
+        columns: Columns of the row, with `answer` and perhaps `solution`.
+        config: The run's, for the column or the format.
 
     Raises:
-        DataError: The row lacks a column that is needed, or has no text there.
+        DataError: The row lacks a required column, or the column has no text.
     """
     column = config.sft.target_column
     if column is not None:
@@ -115,21 +115,21 @@ def _text(columns: Mapping[str, Any], name: str, wanted_by: str) -> str:
 
 
 def max_target_length(config: Config) -> int:
-    """Tokens of the longest target that fits, its end-of-sequence token included."""
+    """Return the number of tokens of the longest target that fits, its end-of-sequence token included."""
     if config.sft.max_target_length is not None:
         return config.sft.max_target_length
     return config.generation.max_generation_steps
 
 
 def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pad_id: int, eos_id: int) -> TargetBatch:
-    """Encode the targets of a batch; a row without one that fits stays, with nothing to learn.
+    """Encode the targets of a batch. A row without a target that fits stays in the batch with an empty mask.
 
     Args:
-        batch: The prompts, encoded, with their columns.
-        tokenizer: The policy's.
-        config: Gives lengths and what a target is.
-        pad_id: Fills up.
-        eos_id: Ends a target.
+        batch: The encoded prompts with their columns.
+        tokenizer: Tokenizer of the policy.
+        config: The run's, for the lengths and the target text.
+        pad_id: Token id of the padding.
+        eos_id: Token id that ends a target.
     """
     longest = max_target_length(config)
     prompt_BP = np.full((len(batch.token_ids), config.generation.max_prompt_length), pad_id, np.int32)
@@ -139,7 +139,7 @@ def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pa
     for row, (prompt, columns) in enumerate(zip(batch.token_ids, batch.columns, strict=True)):
         prompt_BP[row, prompt_BP.shape[1] - len(prompt) :] = prompt
         try:
-            # As a completion is encoded: what a target spells of the special tokens is text.
+            # As in a completion, a special token that the target's text spells out is plain text.
             ids = [*tokenizer.encode(target_text(columns, config), allow_special=False), eos_id]
         except DataError as error:
             left_out.append(str(error))

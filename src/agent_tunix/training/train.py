@@ -33,10 +33,11 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
     Args:
         validated: A configuration that passed `preflight`, and its reward.
         root: Directory of the run.
-        overrides: Overrides of the command line; kept beside how the run ended.
+        overrides: Overrides of the command line, which are stored with the outcome of the run.
 
     Raises:
-        RunDirectoryError, DataError, ModelError, CheckpointError: What was required, what arrived and what to do.
+        RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
+            what to do.
         RewardFailureRateError, NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
     with (

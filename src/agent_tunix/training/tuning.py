@@ -1,11 +1,11 @@
-"""A search for settings with Optuna: `agent-tunix tune`. Each trial is a run in a process and a directory of its own.
+"""Hyperparameter search with Optuna: `agent-tunix tune`. Each trial is a run in its own process and directory.
 
     DIR/
       study.db         Optuna's storage, unless another is given
-      trial_0000/      the run of the first trial, and what it printed in output.txt
+      trial_0000/      the run of the first trial, with its output in output.txt
 
-A search that was ended goes on where it was: trials are counted in the storage, and one that the end cut off is failed.
-Importing this loads neither Optuna nor JAX.
+An interrupted search continues where it stopped: the storage counts the trials, and a trial that was interrupted is
+marked as failed. Importing this module loads neither Optuna nor JAX.
 """
 
 import contextlib
@@ -33,30 +33,30 @@ from agent_tunix.tracking.values import is_number
 
 _LOGGER = logging.getLogger("agent_tunix.tune")
 _POLL_S = 0.5
-# How long a trial that is asked to stop may take to save its checkpoint.
+# Time that a stopping trial has to save its checkpoint.
 _GRACE_S = 60.0
-# Trials of which all are completed before a later one can be found to be worse than they are.
+# Number of trials to complete before a later one can be pruned.
 _TRIALS_BEFORE_PRUNING = 3
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values, as they stand in an override."""
+    """A dimension with a list of values, written as in an override."""
 
     values: tuple[str, ...]
 
     def first(self) -> str:
-        """A value to try the configuration with."""
+        """Return a value with which to check the configuration."""
         return self.values[0]
 
     def suggest(self, trial: Any, key: str) -> str:
-        """The value of a trial."""
+        """Return the value of a trial."""
         return str(trial.suggest_categorical(key, list(self.values)))
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included; whole ones where both are."""
+    """A dimension of numbers from `low` to `high`, both included. If both are integers, the values are too."""
 
     low: float
     high: float
@@ -64,11 +64,11 @@ class Range:
     step: float | None = None
 
     def first(self) -> str:
-        """A value to try the configuration with."""
+        """Return a value with which to check the configuration."""
         return repr(self.low)
 
     def suggest(self, trial: Any, key: str) -> str:
-        """The value of a trial."""
+        """Return the value of a trial."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             step = {} if self.step is None else {"step": int(self.step)}
             return repr(trial.suggest_int(key, self.low, self.high, log=self.log, **step))
@@ -80,18 +80,18 @@ Dimension = Choice | Range
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for.
+    """The settings of a search.
 
     Attributes:
         fixed: Overrides of every trial.
-        space: Key → what it is drawn from.
-        metric: A metric of metrics.jsonl, whose last value is a trial's.
-        direction: max or min.
-        trials: How many, those included that a search before this one took.
-        directory: Where the trials lie.
-        storage: Optuna's; None: study.db in the directory.
-        prune: Whether a trial ends early that is worse at some step than half of those before it.
-        seed: Of the sampler.
+        space: Key → its dimension.
+        metric: Metric of metrics.jsonl; its last value is the value of a trial.
+        direction: "max" or "min".
+        trials: Number of trials, including those of an interrupted search.
+        directory: Directory of the trials.
+        storage: URL of Optuna's storage; None for study.db in the directory.
+        prune: True to stop a trial that is worse at some step than the median of the earlier trials.
+        seed: Seed of Optuna's sampler.
     """
 
     fixed: Sequence[str]
@@ -107,7 +107,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Best:
-    """The best trial so far."""
+    """The best completed trial."""
 
     number: int
     value: float
@@ -115,15 +115,15 @@ class Best:
 
 
 class TrialError(AgentTunixError, RuntimeError):
-    """The run of a trial gave no value."""
+    """A trial whose run failed or has no value of the metric."""
 
 
 def tune(search: Search) -> Best | None:
-    """Run trials until there are as many as asked for; the best of all, None where none was completed.
+    """Run trials up to the requested number, and return the best one; None if none was completed.
 
     Raises:
-        ConfigError: Optuna is missing, the configuration cannot run, or the storage is of another search.
-        RunDirectoryError: Another search is at work in the directory.
+        ConfigError: Optuna is missing, the configuration is invalid, or the storage holds another search.
+        RunDirectoryError: Another search runs in the directory.
     """
     optuna = _import_optuna()
     _check_first_trial(search)
@@ -151,7 +151,11 @@ def _import_optuna() -> Any:
 
 
 def _check_first_trial(search: Search) -> None:
-    """Refuse what no trial could run, before one is started."""
+    """Refuse a search with an empty space or an invalid configuration, before any trial starts.
+
+    Raises:
+        ConfigError: The space is empty, or the first values give an invalid configuration.
+    """
     if not search.space:
         raise ConfigError(
             "there is nothing to search; give a key more than one value, as 'grpo.beta=0,0.02' or"
@@ -162,7 +166,11 @@ def _check_first_trial(search: Search) -> None:
 
 
 def _open_study(optuna: Any, search: Search) -> Any:
-    """The study of the storage, with what a search that was cut off left running marked as failed."""
+    """Open the study, and mark trials that an interrupted search left running as failed.
+
+    Raises:
+        ConfigError: The storage cannot be opened, or holds another search.
+    """
     storage = search.storage or f"sqlite:///{search.directory / 'study.db'}"
     try:
         study = optuna.create_study(
@@ -179,7 +187,7 @@ def _open_study(optuna: Any, search: Search) -> Any:
             f"Optuna cannot open {storage}: {type(error).__name__}: {error}; give another --storage",
             code="unusable_storage",
         ) from error
-    # Another seed for each start: a search that goes on must not draw the first trials' values again.
+    # The seed depends on the number of trials, so that a continued search does not draw the first values again.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.trials))
     described = {
         "metric": search.metric,
@@ -231,7 +239,12 @@ def _take_trial(optuna: Any, study: Any, search: Search) -> None:
 
 
 def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path) -> float:
-    """The metric's last value, from a process that is over when this returns or raises."""
+    """Run a trial in a process, and return the last value of the metric. The process has ended on return or error.
+
+    Raises:
+        TrialError: The run failed, or has no value of the metric.
+        TrialPruned: Optuna pruned the trial.
+    """
     import optuna
 
     root.mkdir(parents=True, exist_ok=True)
@@ -244,7 +257,7 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=die_with_parent,  # a search that is killed leaves no run behind
+            preexec_fn=die_with_parent,  # ends the run if the search is killed
         )
         try:
             while process.poll() is None:
@@ -266,7 +279,7 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
 
 
 def _values(root: Path, metric: str, after: int) -> Iterator[tuple[int, float]]:
-    """Step and value of the rows that have a metric, past a step."""
+    """Yield step and value of the rows past a step that have a metric."""
     try:
         rows = read_rows(root / "metrics.jsonl")
     except RunDirectoryError:  # not there yet
@@ -277,7 +290,7 @@ def _values(root: Path, metric: str, after: int) -> Iterator[tuple[int, float]]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """See that a run is over: it may save, and is killed where it takes too long."""
+    """End a run: ask it to stop, so that it saves a checkpoint, and kill it after `_GRACE_S` seconds."""
     if process.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -285,7 +298,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
-    finally:  # a second Ctrl-C does not leave it either
+    finally:  # a second Ctrl-C must not leave the run behind
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -293,7 +306,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Keep the directory to one search."""
+    """Create and lock the directory, so that only one search uses it.
+
+    Raises:
+        RunDirectoryError: The directory cannot be written, or another search holds the lock.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / ".tune.lock").open("a")
@@ -313,7 +330,7 @@ def _held(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Have SIGTERM do what Ctrl-C does: end the trial at work, then the search."""
+    """Make SIGTERM act like Ctrl-C: end the running trial, then the search."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

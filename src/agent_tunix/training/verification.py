@@ -1,6 +1,6 @@
-"""Proof that a killed and resumed run equals an unbroken one: `agent-tunix verify-resume`.
+"""Proof that a killed and resumed run equals an uninterrupted one: `agent-tunix verify-resume`.
 
-Importing it loads no JAX; the runs are processes of their own.
+Importing this module does not load JAX; the runs are separate processes.
 """
 
 import contextlib
@@ -24,24 +24,24 @@ from agent_tunix.tracking.rollouts import RolloutReader
 
 _POLL_S = 0.02
 
-# What a clock, a service or a cache may decide without any effect on training.
+# Fields that depend on a clock, a service or a cache, and do not affect training.
 _ROLLOUT_COLUMNS_LEFT_OUT = ("seconds", "extras", "logged", "detail")
 _COMPONENT_FIELDS_LEFT_OUT = ("seconds", "more", "detail", "term_detail")
 
 
 class VerificationError(AgentTunixError, RuntimeError):
-    """One of the runs failed by itself, so that there is nothing to compare."""
+    """A run that failed by itself, which leaves nothing to compare."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What the comparison found.
+    """The result of the comparison.
 
     Attributes:
-        equal: Whether every row and every stored rollout is the same, timings aside.
-        text: That, or the first difference, for a person.
-        rows: Rows compared.
-        kills: Rows that had been written at the moment of each kill.
+        equal: True if all rows and all stored rollouts are the same, except for timings.
+        text: Summary for the user: equality, or the first difference.
+        rows: Number of rows compared.
+        kills: Number of rows that were written at each kill.
     """
 
     equal: bool
@@ -64,14 +64,14 @@ def verify(
     directory: str | Path | None = None,
     program: str = "train",
 ) -> Verification:
-    """Compare an unbroken run with one that is killed and resumed.
+    """Compare an uninterrupted run with one that is killed and resumed.
 
     Args:
-        overrides: Of the configuration to verify; `hydra.run.dir` and `training.resume` are set here.
-        kills: How often the second run is killed with SIGKILL.
-        seed: Decides the moments.
-        directory: Where the two runs are kept; None removes them.
-        program: Which command runs, `train` or `sft`.
+        overrides: Overrides of the configuration to verify. `hydra.run.dir` and `training.resume` are set here.
+        kills: Number of times that the second run is killed with SIGKILL.
+        seed: Seed of the moments of the kills.
+        directory: Directory that keeps the two runs; None to remove them.
+        program: Command of the runs, `train` or `sft`.
 
     Raises:
         VerificationError: A run failed by itself.
@@ -99,7 +99,7 @@ def verify(
 
 
 def read_rows(run: Path) -> list[dict[str, Any]]:
-    """The rows of a run's metrics.jsonl, without timings."""
+    """Return the rows of a run's metrics.jsonl, without timings."""
     path = run / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [
@@ -109,7 +109,7 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
 
 
 def first_difference(expected: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> str | None:
-    """The first key of the first row that differs, in words; None where nothing does."""
+    """Return a description of the first key of the first row that differs; None if all are equal."""
     for one, other in zip(expected, found, strict=False):
         for name in dict.fromkeys([*one, *other]):
             if one.get(name) != other.get(name):
@@ -120,13 +120,13 @@ def first_difference(expected: Sequence[dict[str, Any]], found: Sequence[dict[st
 
 
 def first_rollout_difference(expected: Path, found: Path) -> str | None:
-    """The first stored completion that differs between two runs, in words; None where none does.
+    """Return a description of the first stored completion that differs between two runs; None if all are equal.
 
-    Timings, and what rewards say beside their values, take no part.
+    Timings are not compared, nor what rewards report beside their values.
 
     Args:
-        expected: The directory of the unbroken run.
-        found: That of the resumed one.
+        expected: Directory of the uninterrupted run.
+        found: Directory of the resumed run.
     """
     rows = itertools.zip_longest(_rollouts(expected), _rollouts(found))
     for one, other in rows:
@@ -151,14 +151,15 @@ def _rollouts(run: Path) -> Iterator[dict[str, Any]]:
 def _kill_repeatedly(
     program: str, overrides: Sequence[str], run: Path, kills: int, num_rows: int, rng: random.Random
 ) -> list[int]:
-    """Start the run and kill it, again and again, at moments spread over its rows; returns the rows at each."""
+    """Start and kill the run repeatedly, at moments spread over its rows; return the number of rows at each kill."""
     moments = []
     for target in sorted(rng.randrange(num_rows) for _ in range(kills)):
         started = _start(program, overrides, run)
         process = started.process
         while _count_rows(run) < target and process.poll() is None:
             time.sleep(_POLL_S)
-        # Anywhere in what follows: while it imports and compiles where no row is awaited, else within a few steps.
+        # The kill comes at a random moment after that: while the run imports and compiles if the target is 0, else
+        # within the next steps.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=rng.uniform(0.0, 10.0 if target == 0 else 1.0))
         if process.poll():
@@ -179,7 +180,7 @@ def _count_rows(run: Path) -> int:
 def _start(program: str, overrides: Sequence[str], run: Path) -> _Run:
     command = [sys.executable, "-m", "agent_tunix", program, *overrides]
     command += [f"hydra.run.dir={run}", "training.resume=true", "tracking.progress=none"]
-    # A pipe could fill up while nobody reads it.
+    # A file, because a pipe could fill up while nobody reads it.
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the run)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
     return _Run(process, errors)

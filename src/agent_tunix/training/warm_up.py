@@ -1,7 +1,7 @@
 """Compile the programs of the first step in threads, while the run evaluates the policy before training.
 
 A program is compiled for shapes. Those of the first step are known before it, except for the length of its longest
-completion, which is taken to be the longest allowed. If that is wrong, the program is compiled when it is needed.
+completion. That is assumed to be the longest allowed; if it is not, the program is compiled when it is needed.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
     example = make_loss_inputs(micro_batches, completions, advantages, config, sampler.mesh)[0][0]
     if components.reference is not None:
         example = dataclasses.replace(example, reference_logps=jax.device_put(np.zeros(first.tokens.shape, np.float32)))
-    # The update takes longest.
+    # The update takes longest to compile, so it starts first.
     components.updater.compile_ahead(executor, example)
     sampler.compile_ahead(
         executor,
@@ -72,7 +72,7 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
 
 
 def _expected(batch: PromptBatch, components: TrainingComponents) -> Completions:
-    """Return completions of the greatest length."""
+    """Return placeholder completions of the greatest length, which give the shapes of the first step."""
     generation, G = components.config.generation, components.config.grpo.num_generations
     lengths = np.repeat([len(ids) for ids in batch.token_ids], G).astype(np.int32)
     N, T = len(lengths), generation.max_generation_steps

@@ -1,7 +1,8 @@
-"""Whether the model that a run began with is still the one in its directory. Importing it loads no JAX.
+"""Check that the model directory still holds the model that a run started with. Importing it does not load JAX.
 
-A checkpoint holds the weights that train. Those of an adapter mean nothing on other frozen weights, so another model is
-refused; where all weights train, the directory gives no more than the architecture, the reference policy and step 0.
+A checkpoint holds only the weights that train. An adapter is meaningless on other frozen weights, so another model is
+refused. If all weights train, the directory only gives the architecture, the reference policy and step 0, so another
+model gives a warning.
 """
 
 import logging
@@ -13,15 +14,15 @@ from agent_tunix.policy.files.model_digest import architecture_of
 from agent_tunix.tracking.stored_run import StoredRun
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-# Checkpoints and environment.json of earlier versions have none.
+# Checkpoints of earlier versions do not have this key.
 METADATA_KEY = "model_digest"
 
 
 def recorded_digest(root: Path) -> str | None:
-    """The digest of the model that a run began with; None where nothing recorded it.
+    """Return the digest of the model that a run started with; None if it was not recorded.
 
     Args:
-        root: The run's directory.
+        root: Directory of the run.
     """
     try:
         model = StoredRun(root).environment.get("model")
@@ -32,14 +33,14 @@ def recorded_digest(root: Path) -> str | None:
 
 
 def check_base(config: Config, directory: Path, before: str | None, now: str, *, weights_matter: bool) -> None:
-    """Refuse another model under an adapter, and warn of one where all weights are the checkpoint's.
+    """Refuse another model if the run trains an adapter; warn about it if the run trains all weights.
 
     Args:
         config: The run's.
-        directory: Where its model lies.
-        before: The digest of the model that it began with; None where nothing recorded it, which is accepted.
-        now: That of the model in the directory.
-        weights_matter: Whether other weights are worth a warning too, where the run trains all of them.
+        directory: Directory of the model.
+        before: Digest of the model that the run started with; None if it was not recorded, which is accepted.
+        now: Digest of the model in the directory.
+        weights_matter: True to warn about other weights of the same architecture too, if the run trains all weights.
 
     Raises:
         ModelError: The run trains an adapter, and the model is not the one that it was trained on.

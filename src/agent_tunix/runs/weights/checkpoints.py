@@ -1,21 +1,21 @@
-"""Checkpoints that are whole or absent.
+"""Checkpoints that are complete or absent.
 
     checkpoints/
       step_000025/
-        weights/         those that train, written by Orbax
-        optimizer/       the optimiser's state, written by Orbax
-      reference/       the reference policy's weights, written by Orbax, where they move
-        metadata.json    step, seed, and what the run was
+        weights/         the weights that train, written by Orbax
+        optimizer/       the optimizer's state, written by Orbax
+        reference/       the reference policy's weights, written by Orbax, if they move
+        metadata.json    step, seed, and facts about the run
         manifest.json    the SHA-256 of every other file
-      best.json          which of them is the best, where the run judges
+      best.json          step of the best checkpoint, if the run has a metric for it
 
-A checkpoint is written beside its final name and renamed when all of it, the manifest included, is on disk, past the
-operating system's own buffers: a kill or a power cut at any moment leaves either the whole directory or none. Reading
-verifies the manifest, so that a truncated or altered file is found before any of it reaches the weights, and the
-checkpoint before it is taken instead.
+A checkpoint is written under a temporary name. It is renamed after all of it, the manifest included, is on disk, past
+the operating system's buffers. So a kill or a power cut at any moment leaves either the whole directory or none.
+Reading verifies the manifest, so that a truncated or altered file is found before it reaches the weights.
+`restore_latest` then reads the checkpoint before it.
 
-Of several processes each writes and reads its parts of the arrays; everything else is done by the first, and what went
-wrong in one is the error of all. Their number may be another when the arrays are read.
+Each of several processes writes and reads its parts of the arrays. The first process does everything else. An error in
+one process is raised in all of them. The number of processes may differ between writing and reading.
 """
 
 import contextlib
@@ -50,9 +50,9 @@ class Restored:
     """A checkpoint that was read.
 
     Attributes:
-        step: Batches of prompts that the weights have seen.
-        state: Part → name → array, shaped and sharded like what it was restored into.
-        metadata: What `save` was given.
+        step: Number of batches of prompts that the weights have seen.
+        state: Part → name → array, with the shapes and shardings that the caller asked for.
+        metadata: The metadata given to `save`, and `step`.
     """
 
     step: int
@@ -61,33 +61,33 @@ class Restored:
 
 
 class _DamagedError(CheckpointError):
-    """What lies there is not what was written."""
+    """A checkpoint whose files are missing or altered."""
 
 
 class Checkpoints:
     """The checkpoints of one run."""
 
     def __init__(self, directory: Path, max_to_keep: int, processes: Processes | None = None) -> None:
-        """Take a directory, which need not exist.
+        """Set the directory and the processes.
 
         Args:
-            directory: Where the checkpoints lie.
-            max_to_keep: How many stay when a newer one has been written.
-            processes: Those that write and read them together; None: this one alone.
+            directory: Directory of the checkpoints, which need not exist.
+            max_to_keep: Number of checkpoints to keep after a new one is written, besides the best.
+            processes: Processes that write and read checkpoints together; None for this process alone.
         """
         self._processes = processes or Processes()
         self._directory = directory.absolute()
         self._max_to_keep = max_to_keep
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, oldest first."""
+        """Return the steps that have a checkpoint, oldest first."""
         if not self._directory.is_dir():
             return []
         names = (path.name.removeprefix("step_") for path in self._directory.glob("step_*"))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
-        """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`; the best one stays besides.
+        """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`, but never the best.
 
         Raises:
             CheckpointError: The disk is full or the directory cannot be written; older checkpoints are untouched.
@@ -149,7 +149,7 @@ class Checkpoints:
                 shutil.rmtree(self._path(old), ignore_errors=True)
 
     def mark_best(self, step: int) -> None:
-        """Say that the checkpoint of a step is the best, which keeps it.
+        """Mark the checkpoint of a step as the best, so that it is kept.
 
         Raises:
             CheckpointError: The directory cannot be written.
@@ -168,7 +168,11 @@ class Checkpoints:
         self._processes.from_first(mark)
 
     def best_step(self) -> int | None:
-        """The step of the best checkpoint; None where none was said to be."""
+        """Return the step of the best checkpoint; None if none is marked.
+
+        Raises:
+            CheckpointError: best.json is damaged.
+        """
         try:
             step = json.loads(read_regular(self._directory / "best.json"))["step"]
         except FileNotFoundError:
@@ -180,14 +184,13 @@ class Checkpoints:
         return int(step)
 
     def restore_latest(self, like: State) -> Restored | None:
-        """The newest checkpoint that is whole; None where there is none at all.
+        """Return the newest intact checkpoint; None if there are no checkpoints.
 
         Args:
-            like: Arrays of the shapes, types and shardings wanted; parts left out are not read.
+            like: Arrays with the shapes, types and shardings to restore. Parts that are missing here are not read.
 
         Raises:
-            CheckpointError: There are checkpoints, and all of them are damaged, or the newest whole one does not fit
-                the model.
+            CheckpointError: All checkpoints are damaged, or the newest intact one does not fit the model.
         """
         damaged = []
         for step in reversed(self._processes.from_first(self.steps)):
@@ -206,10 +209,14 @@ class Checkpoints:
         return None
 
     def restore(self, step: int, like: State) -> Restored:
-        """The checkpoint of one step.
+        """Return the checkpoint of a step.
+
+        Args:
+            step: Step of the checkpoint.
+            like: Arrays with the shapes, types and shardings to restore.
 
         Raises:
-            CheckpointError: It does not exist, is damaged, or does not fit the model.
+            CheckpointError: The checkpoint does not exist, is damaged, or does not fit the model.
         """
         path = self._path(step)
         self._processes.from_first(lambda: self._verify(step))
@@ -231,7 +238,7 @@ class Checkpoints:
         return Restored(step=step, state=state, metadata=_read_metadata(path))
 
     def remove_after(self, step: int) -> None:
-        """Remove checkpoints past a step, which a resumed run will write again."""
+        """Remove the checkpoints past a step, which a resumed run writes again."""
 
         def remove() -> None:
             for later in self.steps():
@@ -265,7 +272,7 @@ class Checkpoints:
 
 
 def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Array]) -> None:
-    """Compare names, shapes and types before any array is read."""
+    """Refuse a part whose names, shapes or types differ from those wanted, before any array is read."""
 
     def describe(arrays: Mapping[str, Any], name: str) -> str:
         return f"{tuple(arrays[name].shape)} {arrays[name].dtype}" if name in arrays else "absent"
@@ -292,7 +299,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _digest_files(directory: Path) -> dict[str, str]:
-    """Relative path → SHA-256 of every file but the manifest."""
+    """Return relative path → SHA-256 of every file except the manifest."""
     return {
         path.relative_to(directory).as_posix(): _digest(path)
         for path in _files(directory)
@@ -311,7 +318,7 @@ def _digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def _errors_told_once() -> Iterator[None]:
-    """Leave out the tracebacks that Orbax's threads log of an error which they then raise here as well."""
+    """Suppress tracebacks in the log of Orbax's threads, which raise the same error in this thread."""
 
     def has_no_traceback(record: logging.LogRecord) -> bool:
         return record.exc_info is None

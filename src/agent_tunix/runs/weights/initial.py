@@ -1,7 +1,7 @@
-"""`training.init_checkpoint`: a run that begins with the weights of another, policy and reference alike.
+"""`training.init_checkpoint`: a run that starts with the weights of another run, for policy and reference policy.
 
-What is given is `RUN`, `RUN:STEP` or `RUN:best`. Before training it becomes an absolute path with the number of a step,
-and so it stands in config.yaml: a resumed run begins with the same weights, though the other run may have gone on.
+The value is `RUN`, `RUN:STEP` or `RUN:best`. Before training it is replaced by an absolute path with a step number, and
+config.yaml stores this form. So a resumed run starts with the same weights even if the other run has gone on.
 """
 
 import dataclasses
@@ -25,14 +25,14 @@ _WITH_STEP = re.compile(r"(?P<run>.+):(?P<step>\d+|best)")
 
 
 def pin_initial(config: Config, root: Path) -> Config:
-    """The configuration with the run and the step written out.
+    """Return the configuration with the absolute path of the other run and the number of the step.
 
     Args:
         config: The run's.
-        root: Its directory; where it is resumed, what it began with stands there.
+        root: Directory of the run. A resumed run reads there what it started with.
 
     Raises:
-        ConfigError: What is named is no run.
+        ConfigError: The value does not name a run.
         CheckpointError: The run has no such checkpoint, or none at all.
     """
     given = config.training.init_checkpoint
@@ -51,7 +51,7 @@ def _with(config: Config, initial: str) -> Config:
 
 
 def _find(given: str) -> tuple[FoundRun, str | None]:
-    """The run, and the step as it is written; a directory may have a colon in its name."""
+    """Return the run, and the step as text; None without one. A directory may have a colon in its name."""
     found = _WITH_STEP.fullmatch(given)
     if found is None or Path(given).expanduser().exists():
         return find_run(given, _KEY), None
@@ -83,11 +83,12 @@ def _choose_step(run: FoundRun, step: str | None) -> int:
 
 
 def load_initial(config: Config, policy: "nnx.Module") -> None:
-    """Put the weights of `training.init_checkpoint`, if there is one, into a policy just built.
+    """Load the weights of `training.init_checkpoint`, if it is set, into a new policy.
 
     Raises:
-        ConfigError: The adapter of the other run is of another scale.
-        CheckpointError: The checkpoint is gone or damaged, or its weights are not those of this policy.
+        ConfigError: The other run trained an adapter of another scale or model, or only one of the two runs trains an
+            adapter.
+        CheckpointError: The checkpoint is missing or damaged, or its weights do not fit this policy.
     """
     given = config.training.init_checkpoint
     if given is None:
@@ -110,7 +111,14 @@ def load_initial(config: Config, policy: "nnx.Module") -> None:
 
 
 def _check_same_model(config: Config, run: FoundRun) -> None:
-    """An adapter means nothing without the scale and the frozen weights that it was trained with."""
+    """Refuse an adapter of another scale or another model.
+
+    An adapter is meaningless without the scale and the frozen weights that it was trained with. Another quantization
+    of the same model only gives a warning.
+
+    Raises:
+        ConfigError: The runs differ in one of these, or only one of them trains an adapter.
+    """
     from agent_tunix.policy.files.directory import find_model_directory
     from agent_tunix.policy.files.model_digest import digest_model
     from agent_tunix.runs.weights.base_model import recorded_digest
@@ -140,7 +148,7 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
             there.quantization or "null",
             here.quantization or "null",
         )
-    # What the other run recorded, since its model may have been replaced; earlier versions recorded nothing.
+    # The other run's model may have been replaced, so its recorded digest counts. Earlier versions recorded none.
     theirs = recorded_digest(run.root) or digest_model(find_model_directory(there))
     if (ours := digest_model(find_model_directory(here))) != theirs:
         raise ConfigError(
@@ -152,7 +160,7 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
 
 
 def describe_initial(config: Config) -> dict[str, Any] | None:
-    """For `environment.json`: which weights the run began with; None for those of the model itself."""
+    """Return the entry of `environment.json` about the initial weights; None if they are those of the model."""
     given = config.training.init_checkpoint
     if given is None:
         return None

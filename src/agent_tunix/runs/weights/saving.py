@@ -1,8 +1,8 @@
-"""Checkpoints written beside the run: the step waits for a copy of the arrays, and the disk works while it goes on.
+"""Checkpoints written in the background: a step waits for a copy of its arrays, not for the disk.
 
-At most one is under way; the next waits for it, and so does the end of the run. A checkpoint has its name only when
-what went out before it, rows and rollouts, is on its way to the disk, so that a resumed run never lacks them. Several
-processes write a checkpoint together, and wait for it: none may begin another step meanwhile.
+At most one checkpoint is being written. The next one waits for it, and so does the end of the run. A checkpoint is
+written after the rows and rollouts of the steps before it, so that a resumed run never lacks them. Several processes
+write a checkpoint together in the foreground, because none of them may begin another step meanwhile.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,29 +16,29 @@ from agent_tunix.tracking.background import Annotate, Background
 
 
 class CheckpointSaver(Background):
-    """Writes the checkpoints of a run, one after the other.
+    """Background writer of the checkpoints of a run, one after the other.
 
     Args:
-        checkpoints: Where they go.
-        annotate: Names what its thread does, for a trace.
+        checkpoints: The checkpoints of the run.
+        annotate: Names the work of the thread in a profiler's trace.
     """
 
     def __init__(self, checkpoints: Checkpoints, annotate: Annotate) -> None:
-        # One checkpoint, which `save` sees to, and that it is the best.
+        # Room for two tasks: one checkpoint, as `save` ensures, and its mark as the best.
         super().__init__("checkpoints", 2, annotate)
         self._checkpoints = checkpoints
 
     def save(self, step: int, state: State, metadata: dict[str, Any], after: Callable[[], object]) -> None:
-        """Begin to write a checkpoint, once the one before is written.
+        """Wait for the previous checkpoint, then begin to write this one.
 
         Args:
-            step: Of the checkpoint.
-            state: What it holds; the arrays may be donated as soon as this returns.
-            metadata: As `Checkpoints.save` takes it; not to be changed afterwards.
-            after: Called before anything is written.
+            step: Step of the checkpoint.
+            state: Arrays of the checkpoint. They may be donated as soon as this returns.
+            metadata: Metadata for `Checkpoints.save`. The caller must not change it afterwards.
+            after: Called before anything is written; it waits for the rows and rollouts.
 
         Raises:
-            CheckpointError: The one before could not be written.
+            CheckpointError: The previous checkpoint could not be written.
         """
         self.flush()
         kept = state if _several_processes() else _copied(state)
@@ -50,7 +50,7 @@ class CheckpointSaver(Background):
         self._begin("checkpoint", write)
 
     def mark_best(self, step: int) -> None:
-        """Say that the checkpoint of a step is the best, once it is written."""
+        """Mark the checkpoint of a step as the best, after it is written."""
         self._begin("best", lambda: self._checkpoints.mark_best(step))
 
     def _begin(self, name: str, work: Callable[[], None]) -> None:
@@ -61,12 +61,12 @@ class CheckpointSaver(Background):
 
 
 def _several_processes() -> bool:
-    """Whether others take part in writing, whom this one must not go on without."""
+    """Return True if several processes write a checkpoint together."""
     return int(jax.process_count()) > 1
 
 
 def _copied(state: State) -> Mapping[str, Mapping[str, Any]]:
-    """The state in host memory, apart from arrays that the next update overwrites."""
+    """Return a copy of the state in host memory, which the next update cannot overwrite."""
     for array in jax.tree.leaves(state):
         array.copy_to_host_async()
     return {part: {name: np.array(array) for name, array in arrays.items()} for part, arrays in state.items()}

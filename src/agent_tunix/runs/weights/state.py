@@ -1,8 +1,8 @@
-"""What a checkpoint holds of the learner, as flat names → arrays, and back.
+"""The content of a checkpoint: training state as a flat mapping of names to arrays, and metadata.
 
-Weights that train, the optimiser's state (its counters are the schedule's position), and the reference policy where it
-moves, are the whole of it: the data position and the sampling key follow from the step and the seed, frozen weights and
-a reference that stays from the model directory.
+The state is the weights that train, the optimizer's state (its counters are the schedule's position), and the reference
+policy if it moves. Nothing else is stored: the data position and the sampling keys follow from the step and the seed,
+and frozen weights and a fixed reference policy come from the model directory.
 """
 
 from collections.abc import Mapping
@@ -49,12 +49,12 @@ def write_state(updater: PolicyUpdater, reference: ReferencePolicy | None, state
 
 
 def read_weights(model: nnx.Module) -> dict[str, jax.Array]:
-    """Name → array of every weight that trains."""
+    """Return name → array of every weight that trains."""
     return _named(nnx.state(model, trained_kind(model)))
 
 
 def write_weights(model: nnx.Module, arrays: Mapping[str, jax.Array]) -> None:
-    """Put what `read_weights` gave into the model."""
+    """Load arrays of `read_weights` into the model."""
     nnx.update(model, _unnamed(nnx.state(model, trained_kind(model)), arrays))
 
 
@@ -64,21 +64,26 @@ def _named(tree: Any) -> dict[str, jax.Array]:
 
 
 def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
-    """Return a tree of the named arrays, laid out like those they replace: another layout is another program."""
+    """Return a tree of the named arrays with the shardings of the arrays they replace.
+
+    Another sharding would make JAX compile another program.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     placed = [jax.device_put(arrays[jax.tree_util.keystr(path)], leaf.sharding) for path, leaf in leaves]
     return jax.tree_util.tree_unflatten(structure, placed)
 
 
 def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str, max_steps: int) -> dict[str, Any]:
-    """What a checkpoint says of its run, besides its rows and the reward's state; `changed_since` reads it.
+    """Return the metadata of a checkpoint about its run, which `changed_since` reads.
+
+    The session adds the fingerprint of the training rows and the reward's state.
 
     Args:
         config: The run's.
-        reward: Its reward's.
-        prompts: The fingerprint of what makes the prompts.
-        model: The digest of the model that it began with.
-        max_steps: Of the whole run.
+        reward: Fingerprint of the reward.
+        prompts: Fingerprint of what makes the prompts.
+        model: Digest of the model that the run started with.
+        max_steps: Number of steps of the run.
     """
     return {
         "seed": config.seed,
@@ -94,8 +99,8 @@ def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str,
 
 
 def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """One line for each thing, reward and model apart, that is not as it was when the checkpoint was written."""
-    # Older checkpoints say nothing of these.
+    """Return one line for each setting that has changed since the checkpoint, except reward and model."""
+    # Older checkpoints do not have these keys.
     before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
     return [
         _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r}, is {value!r}"
@@ -105,5 +110,5 @@ def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def reward_changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """One line for each thing in which the reward is not that of the checkpoint."""
+    """Return one line for each difference between the reward and that of the checkpoint."""
     return changes(metadata.get("reward"), now["reward"])

@@ -1,6 +1,6 @@
-"""The policy that a run has trained, for whoever measures it, writes with it or takes it home.
+"""The trained policy of a run, for evaluation, generation and export.
 
-Importing this module loads no JAX; `load_trained_policy` does.
+Importing this module does not load JAX; `load_trained_policy` does.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """A policy as it was after a step.
+    """The policy of a run after a step.
 
     Attributes:
-        policy: With the weights of the checkpoint, adapter and all.
-        tokenizer: Of the model it began as.
-        directory: Where that model lies.
-        mesh: Where the policy is.
-        step: After which step; 0 is the model before training.
+        policy: The model with the weights of the checkpoint, adapter included.
+        tokenizer: Tokenizer of the model that the run started with.
+        directory: Directory of that model.
+        mesh: Devices that hold the policy.
+        step: Step of the checkpoint; 0 for the model before training.
     """
 
     policy: Decoder
@@ -39,15 +39,16 @@ class TrainedPolicy:
 
 
 def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
-    """The model of a run with the weights of one of its checkpoints.
+    """Load the model of a run with the weights of one of its checkpoints.
 
     Args:
         run: The run.
-        step: Which checkpoint; None for the latest whole one, `best` for the best, 0 for the model before training.
+        step: Step of the checkpoint; None for the latest intact one, `best` for the best, 0 for the model before
+            training.
 
     Raises:
         CheckpointError: There is no such checkpoint, or it is damaged.
-        ModelError: The model that the run began with is not there any more, or another is in its place.
+        ModelError: The model that the run started with is missing, or another one has replaced it.
     """
     from agent_tunix.planning.open_mesh import open_mesh
     from agent_tunix.policy.chat.tokenizer import Tokenizer
