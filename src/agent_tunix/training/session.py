@@ -23,8 +23,8 @@ from agent_tunix.rewards import fingerprint
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
+from agent_tunix.runs.reporter import RunReporter, SilentReporter, open_reporter
 from agent_tunix.runs.reporting import report
-from agent_tunix.runs.telling import RunReporter, SilentReporter, open_teller
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, State
 from agent_tunix.runs.weights.saving import CheckpointSaver
@@ -275,7 +275,7 @@ class RunSession:
         record_start(self._config, context, self._paths, self._method, *made_of)
         stack.push(self._report_stop)
         kept = first if self._saved_step else None
-        self.reporter = stack.enter_context(open_teller(self._config, context, self._paths, self.max_steps, kept))
+        self.reporter = stack.enter_context(open_reporter(self._config, context, self._paths, self.max_steps, kept))
 
     def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         """Write the report of a run that stopped early, when the user needs it most."""

@@ -30,7 +30,7 @@ class RunReporter(Protocol):
         """Return the row about findings for the table at the end of the run."""
 
 
-class _Loud:
+class _LiveReporter:
     """Reporter to files, trackers, the terminal and the diagnosis."""
 
     def __init__(self, recorder: Recorder, watching: Watching) -> None:
@@ -69,7 +69,7 @@ class SilentReporter:
 
 
 @contextlib.contextmanager
-def open_teller(
+def open_reporter(
     config: Config, context: RunContext, places: RunPaths, max_steps: int, kept_step: int | None
 ) -> Iterator[RunReporter]:
     """Open the reporter of a run.
@@ -90,4 +90,4 @@ def open_teller(
         # Closes first, because its thread passes the last rows to `watching`.
         Recorder(config, places.metrics, places.tensorboard, places.root, max_steps, kept_step, phase) as recorder,
     ):
-        yield _Loud(recorder, watching)
+        yield _LiveReporter(recorder, watching)
