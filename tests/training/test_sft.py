@@ -21,6 +21,8 @@ from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.runs.preflight import preflight
+from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.training.model_card import write_card
 from agent_tunix.training.sft import train_supervised
 from agent_tunix.training.supervised import SupervisedTrainer
 from agent_tunix.training.targets import TargetBatch, check_supervised, make_targets
@@ -165,6 +167,13 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("sft") / "run"
     start(supervised("optimizer.learning_rate=1e-3", "training.save_interval_steps=2"), root)
     return root
+
+
+def test_its_model_card_claims_no_reinforcement_learning(started: Path, tmp_path: Path) -> None:
+    write_card(StoredRun(started), tmp_path, 4, adapter=False)
+    card = (tmp_path / "README.md").read_text()
+    assert "- sft" in card
+    assert not any(word in card for word in ("GRPO", "grpo", "## The reward", "KL"))
 
 
 def test_its_directory_is_that_of_a_run(started: Path) -> None:

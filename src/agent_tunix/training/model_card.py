@@ -35,31 +35,42 @@ def write_card(run: StoredRun, directory: Path, step: int, *, adapter: bool) -> 
 def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str]) -> Iterator[str]:
     config = run.config
     base = _base_model(config)
-    yield _front_matter(config, base, adapter)
+    supervised = _is_supervised(run)
+    yield _front_matter(config, base, adapter, supervised)
     yield f"# {config.project_name}"
     what = "LoRA adapter" if adapter else "model"
+    how = "on target texts (a supervised start)" if supervised else "by reinforcement learning (GRPO)"
     yield (
-        f"This {what} was trained from {f'`{base}`' if base else 'a model on disk'} by reinforcement learning (GRPO)"
-        f" with agent_tunix; it is what the policy was after step {step}."
+        f"This {what} was trained from {f'`{base}`' if base else 'a model on disk'} {how} with agent_tunix; it is what the"
+        f" policy was after step {step}."
     )
     yield "## How it went"
     yield _outcome(run, step)
     yield from (f"![{Path(name).stem}](plots/{name})" for name in plots)
-    yield "## The reward"
-    yield _reward(run)
+    if not supervised:
+        yield "## The reward"
+        yield _reward(run)
     yield "## Training"
-    yield _table(_settings(config))
+    yield _table(_settings(config, supervised))
     yield "## Use"
     yield _usage(adapter, base)
     yield "## Versions"
     yield _versions(run)
 
 
-def _front_matter(config: Config, base: str | None, adapter: bool) -> str:
+def _is_supervised(run: StoredRun) -> bool:
+    try:
+        return run.environment.get("method") == "sft"
+    except RunDirectoryError:
+        return False
+
+
+def _front_matter(config: Config, base: str | None, adapter: bool, supervised: bool) -> str:
     lines = ["---", f"library_name: {'peft' if adapter else 'transformers'}", "pipeline_tag: text-generation"]
     if base and config.model.path and config.model.path.startswith("hf://"):
         lines.append(f"base_model: {json.dumps(base)}")
-    lines += ["tags:", "- grpo", "- reinforcement-learning", "- agent_tunix", "---"]
+    methods = ["- sft"] if supervised else ["- grpo", "- reinforcement-learning"]
+    lines += ["tags:", *methods, "- agent_tunix", "---"]
     return "\n".join(lines)
 
 
@@ -90,17 +101,20 @@ def _reward(run: StoredRun) -> str:
     return f"```\n{described.replace('```', '')}\n```\n\nFingerprint: `{fingerprint}`"
 
 
-def _settings(config: Config) -> dict[str, Any]:
+def _settings(config: Config, supervised: bool) -> dict[str, Any]:
     model, training, grpo, optimizer = config.model, config.training, config.grpo, config.optimizer
     tuned = f"LoRA, rank {model.lora_rank}, alpha {model.lora_alpha:g}" if model.lora_rank else "all weights"
-    return {
-        "data": data_name(config),
-        "system prompt": config.prompt.system or "none",
-        "prompts a step": training.batch_size,
+    algorithm = {
         "completions a prompt": grpo.num_generations,
         "updates a batch": grpo.num_iterations,
         "KL weight β": grpo.beta,
         "clip ε": grpo.epsilon,
+    }
+    return {
+        "data": data_name(config),
+        "system prompt": config.prompt.system or "none",
+        "prompts a step": training.batch_size,
+        **({} if supervised else algorithm),
         "trained": tuned,
         "learning rate": optimizer.learning_rate,
         "temperature": config.generation.temperature,
