@@ -41,8 +41,8 @@ def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str]) -> Ite
     what = "LoRA adapter" if adapter else "model"
     how = "on target texts (a supervised start)" if supervised else "by reinforcement learning (GRPO)"
     yield (
-        f"This {what} was trained from {f'`{base}`' if base else 'a model on disk'} {how} with agent_tunix; it is what the"
-        f" policy was after step {step}."
+        f"This {what} was trained from {f'`{base}`' if base else 'a model on disk'} {how} with agent_tunix; it is what"
+        f" the policy was after step {step}."
     )
     yield "## How it went"
     yield _outcome(run, step)

@@ -26,10 +26,10 @@ PLANTED = "planted-s3cret"
 _SERVE = """
 import sys
 from pathlib import Path
-from agent_tunix.service import Settings, TryLimits
+from agent_tunix.service import ServiceSettings, TryLimits
 from agent_tunix.service.serving import serve
 tries = TryLimits(timeout_s=20, total_timeout_s=60)
-serve(Settings(port=0, runs=(Path(sys.argv[1]),), tries=tries), lambda url: print(url, flush=True))
+serve(ServiceSettings(port=0, runs=(Path(sys.argv[1]),), tries=tries), lambda url: print(url, flush=True))
 """
 _PATIENT_S = 120.0
 _SETTLE_S = 60.0
