@@ -2,7 +2,7 @@
 
 The order is a pure function of the configuration and the step, so a resumed run needs only its step number.
 
-The rows are used pass by pass, each shuffled anew. A batch never spans two passes: a remainder smaller than a batch
+The rows are used in passes, each with its own shuffle. A batch never spans two passes: a remainder smaller than a batch
 is left out of that pass. If a run has fewer batches than one pass, it keeps to the rows of its first pass, so that
 `num_epochs` repeats the same rows. A run made longer with `num_batches` begins with the same batches.
 """

@@ -32,7 +32,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True)
 class PassDraws:
-    """Repeated passes over the rows, each shuffled anew.
+    """Repeated passes over the rows, each with its own shuffle.
 
     Attributes:
         num_rows: Rows of the set, at least 1.
@@ -76,8 +76,8 @@ class CurriculumDraws:
       (Bengio et al. 2009, https://doi.org/10.1145/1553374.1553380);
     - [0, n) from k = K on.
 
-    Within a stage, draws go through its rows in passes, each shuffled anew. Rows of equal difficulty are in random
-    order. Without shuffling both keep their own order, so that a single stage goes through the rows by difficulty.
+    Within a stage, draws go through its rows in passes, each with its own shuffle. Rows of equal difficulty come in
+    random order. Without shuffling both keep their own order, so that a single stage goes through the rows by difficulty.
 
     Attributes:
         difficulties: [n] difficulty of each row; higher is harder.

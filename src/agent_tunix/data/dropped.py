@@ -8,7 +8,7 @@ ROWS_SHOWN = 5
 
 
 class RowError(Exception):
-    """One row cannot be used; the reader drops it and continues.
+    """An unusable row, which the reader drops before it continues.
 
     Attributes:
         reason: The problem, in the same words for all rows that have it.

@@ -48,7 +48,7 @@ class PromptTokenizer(Protocol):
 
 
 class PromptEncoder:
-    """Makes conversations of examples, and token ids of conversations.
+    """An encoder from examples to conversations, and from conversations to token ids.
 
     Args:
         tokenizer: The policy's tokenizer.

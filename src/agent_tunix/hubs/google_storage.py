@@ -150,7 +150,7 @@ def _download(request: HubRequest, files: Mapping[str, Any], target: Path) -> Pa
 
 
 class _Unreachable(Exception):
-    """Google did not answer."""
+    """A request that Google did not answer."""
 
 
 @contextlib.contextmanager

@@ -148,7 +148,7 @@ def _prepare(request: HubRequest, repo_id: str, commit: str, sizes: Mapping[str,
 
 
 class Unreachable(Exception):
-    """The hub did not answer; a cached copy may help.
+    """A request that the hub did not answer; a cached copy may help.
 
     Attributes:
         remedy: The remedy if no copy is cached.

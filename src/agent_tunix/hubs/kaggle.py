@@ -68,7 +68,7 @@ def _latest_copy(handle: str, kind: Kind) -> Path | None:
 
 
 class _Unreachable(Exception):
-    """Kaggle did not answer."""
+    """A request that Kaggle did not answer."""
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from agent_tunix.workbench.diagnosis import Finding
 
 
 class FindingsFile(Closing):
-    """Appends findings to a `findings.jsonl`.
+    """A writer that appends findings to a `findings.jsonl`.
 
     Args:
         path: The file; created with the first finding.

@@ -14,7 +14,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 class RunLog(Closing):
-    """Sends the package's log messages to a file and to the console until closed.
+    """The run's log, which sends the package's messages to a file and to the console until closed.
 
     The file has every message from `level` up. The console leaves out debug messages, which trace every score.
 
@@ -68,7 +68,7 @@ class RunLog(Closing):
 
 
 class _ConsoleHandler(logging.StreamHandler[TextIO]):
-    """Writes to the current standard error, so that a live display stays below the messages."""
+    """A handler that writes to the current standard error, so that a live display stays below the messages."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -85,7 +85,7 @@ class _ConsoleFormatter(logging.Formatter):
 
 
 class _FileHandler(logging.FileHandler):
-    """Reports a failed write once and stops; logging's default is a traceback for every message."""
+    """A file handler that reports a failed write once and stops; the default is a traceback for every message."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         error = sys.exc_info()[1]

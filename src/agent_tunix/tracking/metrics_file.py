@@ -26,7 +26,7 @@ _LONGEST_INT = 18
 
 
 class MetricsFile(Closing):
-    """Appends rows to a `metrics.jsonl`.
+    """A writer that appends rows to a `metrics.jsonl`.
 
     Args:
             path: The file; created if it does not exist.

@@ -29,7 +29,7 @@ _NOT_IN_A_NAME = re.compile(r"[^\w./: -]")
 
 
 class MlflowTracker:
-    """Sends the numbers of each step to an MLflow store, a local file unless configured otherwise.
+    """A tracker that sends the numbers of each step to an MLflow store, by default a local file.
 
     A resumed run continues the same MLflow run, whose id is in `mlflow_run_id` of the run's directory.
 

@@ -26,7 +26,7 @@ _ROWS_WAITING = 4
 
 
 class Recorder:
-    """Sends each row to metrics.jsonl, the trackers and the terminal, and completions to `rollouts/`.
+    """The recorder of a run: rows go to metrics.jsonl, trackers and the terminal, completions to `rollouts/`.
 
     Args:
         config: Configures trackers and the progress display.

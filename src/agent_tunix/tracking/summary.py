@@ -23,7 +23,7 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
 
     Returns:
         Two mappings from the same labels to values: the shares of the first and last evaluation, and the mean over the
-        first and last ten steps of the reward, or in a supervised warm-start of the loss. None for an unknown value,
+        first and last ten steps of the reward, or in a supervised start of the loss. None for an unknown value,
         such as that of an evaluation that could judge no completion.
     """
     before: dict[str, float | None] = {}
@@ -31,7 +31,7 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
     for label, name in PERCENTAGES.items():
         if shares := [row[name] for row in rows if name in row]:
             before[label], after[label] = shares[0], shares[-1]
-    # A supervised warm-start has a loss and no reward.
+    # A supervised start has a loss and no reward.
     name, leaf = ("loss", "sft/loss") if any("sft/loss" in row for row in rows) else ("reward", "rewards/total/mean")
     values = [row[leaf] for row in rows if row.get(leaf) is not None]
     averaged = min(STEPS_AVERAGED, (len(values) + 1) // 2)

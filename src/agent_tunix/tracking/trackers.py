@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """Receives the metrics of each step: numbers, histograms as `{"counts", "edges"}`, and None for unknown values."""
+    """A receiver of the metrics of each step: numbers, histograms `{"counts", "edges"}`, and None if unknown."""
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Record the metrics of a step."""
@@ -47,7 +47,7 @@ class Tracker(Protocol):
 
 
 class TensorBoardTracker:
-    """Writes TensorBoard events.
+    """A tracker that writes TensorBoard events.
 
     The calling thread writes the events: tensorboardX's own queue and thread would block the run forever once the disk
     is full.
@@ -129,7 +129,7 @@ class TensorBoardTracker:
 
 
 class WandbTracker:
-    """Sends metrics to Weights & Biases, or keeps them for `wandb sync` with WANDB_MODE=offline.
+    """A tracker that sends metrics to Weights & Biases, or keeps them for `wandb sync` if WANDB_MODE=offline.
 
     A resumed run continues the same W&B run, whose id is in `wandb_run_id` of the run's directory.
 
@@ -198,7 +198,7 @@ class WandbTracker:
 
 
 class _Guarded:
-    """Wraps a tracker: logs its first failure as an error, then switches it off."""
+    """A wrapper that logs the first failure of its tracker as an error, then switches the tracker off."""
 
     def __init__(self, tracker: Tracker, name: str) -> None:
         self._tracker: Tracker | None = tracker

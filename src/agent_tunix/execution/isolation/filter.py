@@ -9,7 +9,7 @@ Restrictions on arguments:
 
 - `clone` creates only threads; `clone3`, whose arguments a filter cannot read, fails with ENOSYS;
 - `fcntl` and `ioctl` cannot set an owner, signal, lease or notification for a file, or query devices;
-- `prctl` sets only names, so the signal on the parent's death stays set;
+- `prctl` only sets and reads names, so the signal on the parent's death stays set;
 - `prlimit64` and `sched_getaffinity` only read, and only about the process itself;
 - `open` cannot use O_PATH, O_TMPFILE, O_SYNC, O_ASYNC or O_DIRECT, or truncate a file opened for reading; `fcntl`
   cannot set such flags later;

@@ -59,7 +59,7 @@ def unavailable(what: str, why: str, remedy: str = REMEDY) -> SandboxUnavailable
 
 
 def _has_seccomp() -> bool:
-    """Return True if seccomp filters are supported: setting one at a null address then fails with EFAULT."""
+    """Return True if seccomp filters are supported: setting one at a null address fails with EFAULT, not EINVAL."""
     asked = [ctypes.c_ulong(value) for value in (_SECCOMP_MODE_FILTER, 0, 0, 0)]
     kernel.LIBC.prctl(ctypes.c_int(kernel.PR_SET_SECCOMP), *asked)
     return ctypes.get_errno() == errno.EFAULT

@@ -38,7 +38,7 @@ _LONGEST_NAME = 200
 
 
 class Lost(BaseException):
-    """The program's process has ended, or has sent an invalid message."""
+    """The loss of the program's process, which has ended or sent an invalid message."""
 
 
 class ProgramClient:

@@ -36,7 +36,7 @@ SPECIALS: dict[str, Callable[..., Any]] = {
 
 
 class Server:
-    """Answers the requests of the tests' process.
+    """A server for the requests of the tests' process.
 
     Args:
         line: Connection to that process.

@@ -29,7 +29,7 @@ class Curve:
 
 
 class Curves:
-    """Accumulates rows of metrics and returns every scalar as a curve.
+    """An accumulator of rows of metrics that returns every scalar as a curve.
 
     At first each row is a point. When there are `2 * num_points` points, neighbours are merged in pairs, and each point
     then stands for twice as many rows. This repeats as rows are added.

@@ -65,7 +65,7 @@ class _Best:
 
 
 class Chooser:
-    """Chooses rollouts: extreme totals, most disagreement, newest, newest failures, named ones, random whole groups.
+    """A selection of rollouts: extreme totals, most disagreement, newest, newest failures, named, random whole groups.
 
     Disagreement is between components. Named rollouts are those that findings refer to.
 

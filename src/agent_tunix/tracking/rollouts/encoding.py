@@ -89,7 +89,7 @@ def decode(text: str) -> Any:
 
 
 class _Tagging:
-    """Converter of one value to JSON types; tracks depth, size and enclosing objects to stop at cycles."""
+    """A converter of one value to JSON types; tracks depth, size and enclosing objects to stop at cycles."""
 
     def __init__(self) -> None:
         self._above: set[int] = set()

@@ -104,7 +104,7 @@ class FileInProgress:
         return final
 
     def discard(self) -> None:
-        """Remove the unfinished file; never raises OSError."""
+        """Remove the unfinished file; never fails."""
         with contextlib.suppress(Exception):
             self._writer.close()
         with contextlib.suppress(OSError):

@@ -30,7 +30,7 @@ class _Place:
 
 
 class RolloutReader:
-    """Reads the rollouts of a run.
+    """A reader of the rollouts of a run.
 
     Args:
             directory: `rollouts/` of the run's directory; if it does not exist, there are no steps.

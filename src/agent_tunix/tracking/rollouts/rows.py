@@ -76,7 +76,7 @@ def to_table(stored: StoredStep) -> "pa.Table":
 
 
 class _Texts:
-    """Cleaner of invalid Unicode, which keeps the original texts.
+    """A cleaner of invalid Unicode that keeps the original texts.
 
     Attributes:
         exact: Row → place in the row → original text.
@@ -272,7 +272,7 @@ _Text = Callable[[str, str], str]
 
 
 class _Decoder:
-    """Decodes JSON text that a group shares only once."""
+    """A decoder that decodes JSON text shared by a group only once."""
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {"{}": {}}

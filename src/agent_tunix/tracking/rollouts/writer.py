@@ -25,7 +25,7 @@ _STEPS_WAITING = 2
 
 
 class RolloutWriter(Closing):
-    """Writes the rollouts of a run.
+    """A writer of the rollouts of a run.
 
     Args:
         directory: Directory of the files; created when there is something to write.
