@@ -20,7 +20,7 @@ from agent_tunix.errors import ConfigError, DataError
 _LOGGER = logging.getLogger("agent_tunix.data")
 
 ROWS_TO_JUDGE_BY = 100
-# The column that holds the name of a mixture's set.
+# Column with the name of the mixture's set that a row comes from.
 SET_COLUMN = "data_source"
 
 

@@ -77,7 +77,7 @@ class CurriculumDraws:
     - [0, n) from k = K on.
 
     Within a stage, draws go through its rows in passes, each with its own shuffle. Rows of equal difficulty come in
-    random order. Without shuffling both keep their own order, so that a single stage goes through the rows by difficulty.
+    random order. Without shuffling both keep their own order, so a single stage goes through the rows by difficulty.
 
     Attributes:
         difficulties: [n] difficulty of each row; higher is harder.

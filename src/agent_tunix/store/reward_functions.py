@@ -225,7 +225,7 @@ def _keep_source(connection: Connection, digest: str, source: bytes) -> None:
     while not insert_missing(connection, sources, "sha256", sha256=digest, content=source):
         there = select(sources.c.sha256).where(sources.c.sha256 == digest).with_for_update()
         if connection.execute(there).first() is not None:
-            return  # else the last function that had them was deleted in between
+            return  # otherwise the last function with these bytes was deleted in between
 
 
 def _get(connection: Connection, id: str) -> RewardFunctionRecord:

@@ -59,9 +59,9 @@ keys = Table(
     metadata,
     Column("id", String(64), primary_key=True),
     Column("name", String(64), nullable=False, unique=True),
-    Column("scopes", String(64), nullable=False),  # parted by spaces
-    Column("prefix", String(16), index=True),  # the secret's first characters, by which it is found
-    Column("secret_sha256", String(64)),  # null: no secret opens it
+    Column("scopes", String(64), nullable=False),  # separated by spaces
+    Column("prefix", String(16), index=True),  # first characters of the secret, for lookup
+    Column("secret_sha256", String(64)),  # null if the key has no secret
     Column("created_at", UtcDateTime(), nullable=False),
     Column("revoked_at", UtcDateTime()),
 )
@@ -91,7 +91,7 @@ reward_functions = Table(
     Column("name", String(64), ForeignKey("names.name"), nullable=False),
     Column("version", Integer, nullable=False),
     Column("format", String(16), nullable=False),
-    Column("sha256", String(64), nullable=False, index=True),  # no foreign key: a deleted one outlives its source
+    Column("sha256", String(64), nullable=False, index=True),  # no foreign key: the row of a deleted function outlives its source
     Column("size", Integer, nullable=False),
     Column("owner_id", String(64), ForeignKey("keys.id"), nullable=False),
     Column("created_at", UtcDateTime(), nullable=False),

@@ -140,7 +140,7 @@ def _explained(config: Config) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except Exception as error:  # MLflow, SQLAlchemy and requests raise many kinds
+    except Exception as error:  # MLflow, SQLAlchemy and requests raise many types
         reason = (str(error).strip().splitlines() or ["no details"])[0][:300]
         raise ConfigError(
             f"MLflow cannot open a run in {_store_of(config)}: {type(error).__name__}: {reason}; set"

@@ -27,7 +27,7 @@ def library_paths() -> tuple[str, ...]:
 
 
 def module_directories(path: Iterable[str]) -> list[str]:
-    """Return the entries of `sys.path` that hold installed modules, without the user's own directories."""
+    """Return the entries of a module path that hold installed modules, without the user's own directories."""
     library = os.path.realpath(sysconfig.get_path("stdlib"))
     return [entry for entry in path if entry and _holds_modules(os.path.realpath(entry), library)]
 

@@ -130,7 +130,7 @@ class _Tagging:
         if isinstance(value, np.generic):
             array = _storable(np.asarray(value))
             return {_TAG: "scalar", "dtype": array.dtype.str, "value": self.tag(array.item(), depth)}
-        if isinstance(value, str):  # a subclass: StrEnum and the like
+        if isinstance(value, str):  # a subclass, such as StrEnum
             return str.__str__(value)
         if isinstance(value, int | float):
             return self.tag(int.__int__(value) if isinstance(value, int) else float.__float__(value), depth)
