@@ -91,7 +91,7 @@ reward_functions = Table(
     Column("name", String(64), ForeignKey("names.name"), nullable=False),
     Column("version", Integer, nullable=False),
     Column("format", String(16), nullable=False),
-    Column("sha256", String(64), nullable=False, index=True),  # no foreign key: the row of a deleted function outlives its source
+    Column("sha256", String(64), nullable=False, index=True),  # no foreign key: deleted rows outlive their source
     Column("size", Integer, nullable=False),
     Column("owner_id", String(64), ForeignKey("keys.id"), nullable=False),
     Column("created_at", UtcDateTime(), nullable=False),
