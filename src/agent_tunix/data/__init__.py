@@ -1,4 +1,4 @@
-"""Rows → examples → prompts → batches; knows no scores and no devices."""
+"""Loading of rows, examples, prompts and batches; independent of rewards and devices."""
 
 from agent_tunix.data.batches import BatchOrder, Order, count_steps
 from agent_tunix.data.dataset import (

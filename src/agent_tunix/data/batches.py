@@ -1,10 +1,10 @@
-"""The order of training: which rows make up the batch of each step.
+"""The order of training: the rows in the batch of each step.
 
-A pure function of the configuration and the step, so a resumed run needs no more than its step number.
+The order is a pure function of the configuration and the step, so a resumed run needs only its step number.
 
-The rows are gone through pass by pass, each shuffled anew; a batch never spans two passes, so a remainder smaller than
-a batch sits out that pass. A run of fewer batches than one pass has keeps to the rows of its first pass, so that
-`num_epochs` repeats the same rows; and a run that is lengthened by `num_batches` begins as the shorter one did.
+The rows are used in passes, each with its own shuffle. A batch never spans two passes: a remainder smaller than a batch
+is left out of that pass. If a run has fewer batches than one pass, it keeps to the rows of its first pass, so that
+`num_epochs` repeats the same rows. A run made longer with `num_batches` begins with the same batches.
 """
 
 import functools
@@ -20,7 +20,7 @@ RowIndices = npt.NDArray[np.int64]
 
 
 class Order(Protocol):
-    """Which rows make up the batch of each step: a pure function of the configuration, the rows and the step."""
+    """The rows in the batch of each step: a pure function of the configuration, the rows and the step."""
 
     @property
     def num_steps(self) -> int:
@@ -28,15 +28,15 @@ class Order(Protocol):
         ...
 
     def batch_indices(self, step: int) -> RowIndices:
-        """[batch_size] row indices of one batch; `step` is from 1 to `num_steps`."""
+        """Return the [batch_size] row indices of one batch; `step` is from 1 to `num_steps`."""
         ...
 
 
 def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epochs: int) -> int:
-    """Steps of a run: `num_epochs` times `num_batches`, or times as many whole batches as the rows give.
+    """Return the steps of a run: `num_epochs` × `num_batches`; with None, × the whole batches that the rows give.
 
     Raises:
-        DataError: There are fewer rows than one batch has.
+        DataError: There are fewer rows than a batch needs.
     """
     if num_rows < batch_size:
         raise DataError(
@@ -53,11 +53,11 @@ class BatchOrder:
 
     Attributes:
         num_rows: Rows that can be drawn, at least `batch_size`.
-        batch_size: Rows of a batch.
-        seed: The run's.
-        num_batches: Batches of an epoch; None: as many whole ones as the rows give.
-        num_epochs: How often the epoch is repeated.
-        shuffle: False goes through the rows in their own order.
+        batch_size: Rows per batch.
+        seed: The run's seed.
+        num_batches: Batches per epoch; None for all whole batches that the rows give.
+        num_epochs: Number of times the epoch is repeated.
+        shuffle: If False, rows come in their own order.
     """
 
     num_rows: int
@@ -69,17 +69,17 @@ class BatchOrder:
 
     @property
     def num_steps(self) -> int:
-        """Steps of the run; raises DataError where there are fewer rows than a batch has."""
+        """Steps of the run; raises DataError if there are fewer rows than a batch needs."""
         return count_steps(self.num_rows, self.batch_size, self.num_batches, self.num_epochs)
 
     def batch_indices(self, step: int) -> RowIndices:
-        """Row indices of one batch.
+        """Return the row indices of one batch.
 
         Args:
             step: Step of the run, from 1 to `num_steps`.
 
         Returns:
-            [batch_size] different indices below `num_rows`.
+                [batch_size] distinct indices below `num_rows`.
         """
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
@@ -93,7 +93,7 @@ class BatchOrder:
 
 @functools.lru_cache(maxsize=2)
 def _order_of_pass(num_rows: int, num_chosen: int, seed: int, pass_number: int, shuffle: bool) -> RowIndices:
-    """The chosen rows as a pass goes through them, [num_chosen]; the first pass is what chooses them."""
+    """Return the [num_chosen] rows of a pass in its order; the order of the first pass decides which are chosen."""
     order = np.arange(num_rows)
     if shuffle:
         order = permute(order, seed, 0)
@@ -105,6 +105,6 @@ def _order_of_pass(num_rows: int, num_chosen: int, seed: int, pass_number: int, 
 
 
 def permute(rows: RowIndices, *seeds: int) -> RowIndices:
-    """The rows sorted by random keys: NumPy keeps its raw streams for ever, but not its `permutation`."""
+    """Sort the rows by random keys; NumPy guarantees its raw streams across versions, but not `permutation`."""
     keys = np.random.PCG64(list(seeds)).random_raw(len(rows))
     return rows[np.argsort(keys, kind="stable")]

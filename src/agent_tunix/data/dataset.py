@@ -1,4 +1,4 @@
-"""The examples of a run: those that train, and those it is evaluated on."""
+"""Training and evaluation examples of a run."""
 
 import dataclasses
 import hashlib
@@ -20,18 +20,18 @@ from agent_tunix.errors import ConfigError, DataError
 _LOGGER = logging.getLogger("agent_tunix.data")
 
 ROWS_TO_JUDGE_BY = 100
-# The column that holds the name of a mixture's set.
+# Column with the name of the mixture's set that a row comes from.
 SET_COLUMN = "data_source"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSplit:
-    """What a split holds, and what of it was dropped.
+    """The usable examples of a split, and a tally of its dropped rows.
 
     Attributes:
-        examples: In the order of their source; of a mixture, set after set.
-        dropped: The rows left out; of a mixture, each reason has the name of its set before it.
-        counts: Examples of each set of a mixture; empty without one.
+        examples: Examples in source order. A mixture has one set after another.
+        dropped: Rows left out. In a mixture, each reason starts with the name of its set.
+        counts: Number of examples by set of a mixture; empty without a mixture.
     """
 
     examples: list[Example]
@@ -39,7 +39,7 @@ class LoadedSplit:
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def describe(self, purpose: str) -> str:
-        """One line for the log: `98 training examples; dropped of train.jsonl: 2 × empty line (lines 3, 9)`."""
+        """Return one line for the log: `98 training examples; dropped of train.jsonl: 2 × empty line (lines 3, 9)`."""
         line = f"{len(self.examples)} {purpose} examples"
         if self.counts:
             line += f" ({', '.join(f'{name} {count}' for name, count in self.counts.items())})"
@@ -49,24 +49,24 @@ class LoadedSplit:
 
 
 class LoadReport(NamedTuple):
-    """What became of the rows, for the log."""
+    """Training and evaluation splits of a run, with their dropped rows, for the log."""
 
     train: LoadedSplit
     evaluation: LoadedSplit
 
     def describe(self) -> str:
-        """A line for the training examples and one for those of the evaluation."""
+        """Return one line for the training examples and one for the evaluation examples."""
         return f"{self.train.describe('training')}\n{self.evaluation.describe('evaluation')}"
 
 
 def load_examples(config: Config, split: Split) -> LoadedSplit:
-    """All usable rows of a split, in the order of their source; of a mixture, set after set.
+    """Load all usable rows of a split, in source order; a mixture has one set after another.
 
-    `training.test_data_dir` holds the held-out rows of a whole mixture.
+    With `training.test_data_dir`, the test rows of all sets of a mixture come from that path.
 
     Raises:
-        ConfigError: There is no such source.
-        DataError: A file cannot be read, or no row of it can be used.
+            ConfigError: The source does not exist.
+            DataError: A file cannot be read, or it has no usable row.
     """
     examples: list[Example] = []
     all_dropped, counts = Dropped(origin="the mixture"), {}
@@ -85,14 +85,14 @@ def load_examples(config: Config, split: Split) -> LoadedSplit:
 
 
 def load_evaluation(config: Config) -> LoadedSplit:
-    """The examples a run is evaluated on: the held-out part of the training rows, or else the test rows.
+    """Load the evaluation examples: the held-out part of the training rows, or else the test rows.
 
-    Those of a mixture take turns, each set at its own pace, so that the first ones stand for all. Of a set that is
-    streamed there are `evaluation.num_samples`.
+    The sets of a mixture are interleaved in proportion to their sizes, so that any prefix represents all of them. From
+    streamed data only the first `evaluation.num_samples` examples are taken.
 
     Raises:
-        ConfigError: There is no such source, or the fraction is not in (0, 1].
-        DataError: A file cannot be read, or no row of it can be used.
+        ConfigError: The source does not exist, or the fraction is not in (0, 1].
+        DataError: A file cannot be read, or it has no usable row.
     """
     if config.data.streaming:
         return _interleaved(_first_examples(config))
@@ -102,13 +102,13 @@ def load_evaluation(config: Config) -> LoadedSplit:
 
 
 def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadReport]:
-    """The examples that train, those of the evaluation, and a report of what was dropped.
+    """Return the training examples, the evaluation examples, and a report of dropped rows.
 
-    With `training.train_fraction` below 1 the training rows are divided; otherwise the evaluation has the test rows.
+    With `training.train_fraction` below 1, the training rows are split; otherwise the evaluation uses the test rows.
 
     Raises:
-        ConfigError: There is no such source, or the fraction is not in (0, 1].
-        DataError: A file cannot be read, or no row of it can be used.
+            ConfigError: The source does not exist, or the fraction is not in (0, 1].
+            DataError: A file cannot be read, or it has no usable row.
     """
     if config.training.train_fraction < 1.0:
         train, evaluation = _hold_out(config)
@@ -118,13 +118,13 @@ def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadRepor
 
 
 def peek_examples(config: Config) -> dict[str | None, Example]:
-    """The first usable training row of each set of a mixture by its name, or of the only set, under None.
+    """Return the first usable training row of each set of a mixture, by name; a single set has the key None.
 
-    Reads only so far, and as far in the rows of the evaluation: enough to refuse unusable data in an instant.
+    Reading stops at the first usable row, of the evaluation rows too. This rejects unusable data quickly.
 
     Raises:
-        ConfigError: There is no such source.
-        DataError: A file cannot be read, or no row of it can be used.
+        ConfigError: The source does not exist.
+        DataError: A file cannot be read, or it has no usable row.
     """
     one_of_each = dataclasses.replace(
         config.data, num_train=min(config.data.num_train, 1), num_test=min(config.data.num_test, 1)
@@ -137,24 +137,24 @@ def peek_examples(config: Config) -> dict[str | None, Example]:
 
 
 def peek_example(config: Config) -> Example:
-    """The first usable training row, of the first set of a mixture; see `peek_examples`."""
+    """Return the first usable training row, in a mixture that of the first set; see `peek_examples`."""
     return next(iter(peek_examples(config).values()))
 
 
 def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | None = None) -> Iterator[Example]:
-    """The usable rows of one set, one by one, as they are read.
+    """Yield the usable rows of one set as they are read.
 
-    The set counts as marked if `data.answer_mark` says so, or, where that is `auto`, if at least half of its first
-    answers have GSM8K's `####`. If they do not, those with the mark are whole references, and a warning counts them.
+    Answers are split at GSM8K's mark `####` if `data.answer_mark` says so. With `auto`, they are split if at least half
+    of the first answers have the mark. Otherwise answers with the mark are whole references, and a warning counts them.
 
     Args:
-        config: The run, with the keys of this set.
-        split: Training or held-out rows; only the training ones must have the column of a curriculum.
-        dropped: Counts the rows left out.
-        name: The set's name in a mixture, which becomes the column `data_source`.
+        config: The run's configuration, with the keys of this set.
+        split: Split to read. Only training rows must have the column of a curriculum.
+        dropped: Tally to which dropped rows are added.
+        name: Name of the set in a mixture. It becomes the column `data_source`.
 
     Raises:
-        ConfigError: There is no such source.
+        ConfigError: The source does not exist.
         DataError: A file cannot be read.
     """
     data = config.data
@@ -185,15 +185,16 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
 
 
 def is_held_out(example: Example, config: Config) -> bool:
-    """Whether a streamed training row belongs to the evaluation: decided by a hash of its problem and the run's seed.
+    """Return True if a streamed training row belongs to the evaluation.
 
-    So about `training.train_fraction` of the different problems train, and the same problem is never on both sides.
+    A hash of its problem and the run's seed decides. About `training.train_fraction` of the distinct problems train,
+    and a problem is never in both parts.
     """
     return int.from_bytes(_rank(_problem_of(example), config.seed), "big") >= config.training.train_fraction * 2**128
 
 
 def _parts(config: Config, split: Split) -> Mapping[str | None, Config]:
-    """The configuration of each set by its name; of the only one under None."""
+    """Return the configuration of each set by name; a single set has the key None."""
     if split == "test" and config.training.test_data_dir is not None:
         return {None: config}
     return {name: one.config for name, one in data_sets(config).items()} or {None: config}
@@ -216,7 +217,7 @@ def _named(example: Example, name: str) -> Example:
 
 
 def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
-    """The error that a set, of a mixture the one of that name, has no row that can be used."""
+    """Return the error for a set without usable rows; `name` is its name in a mixture."""
     whose = f"{split} rows" if name is None else f"{split} rows of data.mixture.{name}"
     origin = dropped.origin or "the source"
     if not dropped.total:
@@ -231,9 +232,9 @@ def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
 
 
 def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
-    """The training rows in two parts, decided for each distinct problem by a hash of it and the run's seed.
+    """Split the training rows in two; a hash of each distinct problem and the run's seed decides.
 
-    So the same problem never stands in both, and neither the order of the rows nor a few new ones move the others.
+    A problem is never in both parts. Reordering the rows or adding a few does not move the others.
     """
     fraction = config.training.train_fraction
     if not 0.0 < fraction < 1.0:
@@ -265,7 +266,7 @@ def _count_sets(examples: list[Example], loaded: LoadedSplit) -> dict[str, int]:
 
 
 def _interleaved(loaded: LoadedSplit) -> LoadedSplit:
-    """The sets of a mixture spread evenly over the whole, each in its own order."""
+    """Spread the sets of a mixture evenly, each in its own order."""
     if not loaded.counts:
         return loaded
     seen = dict.fromkeys(loaded.counts, 0)
@@ -279,7 +280,7 @@ def _interleaved(loaded: LoadedSplit) -> LoadedSplit:
 
 
 def _first_examples(config: Config) -> LoadedSplit:
-    """The first `evaluation.num_samples` held-out rows of a streamed set, of a mixture in equal parts."""
+    """Return the first `evaluation.num_samples` held-out rows of streamed data, in equal parts from each set."""
     split: Split = "test" if config.training.train_fraction >= 1.0 else "train"
     parts = _parts(config, split)
     limit = -(-config.evaluation.num_samples // len(parts))
@@ -308,9 +309,9 @@ def _first_examples(config: Config) -> LoadedSplit:
 
 
 def _problem_of(example: Example) -> str:
-    """What makes two rows the same problem: the question without the space around it, or all of a conversation.
+    """Return a key that is equal for rows with the same problem: the stripped question, or the whole conversation.
 
-    Many conversations may end in the same words; one that is a single question is the same problem as its text.
+    Different conversations may end with the same message. A conversation of one user message has its text as key.
     """
     if example.messages is None or [message.get("role") for message in example.messages] == ["user"]:
         return example.prompt.strip()

@@ -1,7 +1,7 @@
-"""The rows of one set in the order in which they are drawn, for as long as they are asked for.
+"""The order in which the rows of one set are drawn, without end.
 
-A draw is a number from 0. Which row it gives is a pure function of the set, the seeds and that number, so that any
-step's rows can be told without those of the steps before.
+A draw is a number from 0. The row it gives is a pure function of the set, the seeds and that number, so the rows of any
+step can be computed without those of earlier steps.
 """
 
 import bisect
@@ -18,26 +18,26 @@ from agent_tunix.data.batches import RowIndices, permute
 from agent_tunix.data.dropped import RowError
 from agent_tunix.errors import DataError
 
-# Passes kept at hand: the stages of a curriculum, and the sets of a mixture, take turns.
+# Passes kept in the cache: the stages of a curriculum and the sets of a mixture take turns.
 _PASSES_KEPT = 16
 
 
 class Draws(Protocol):
-    """What is drawn from a set."""
+    """An order in which rows are drawn from a set."""
 
     def rows(self, first: int, last: int) -> RowIndices:
-        """Row numbers within the set of the draws from `first` up to `last`, `last` itself left out."""
+        """Return row indices within the set for the draws from `first` up to but not including `last`."""
         ...
 
 
 @dataclass(frozen=True)
 class PassDraws:
-    """Pass after pass over the rows, each shuffled anew.
+    """Repeated passes over the rows, each with its own shuffle.
 
     Attributes:
         num_rows: Rows of the set, at least 1.
-        seeds: Tell this set's passes from those of others.
-        shuffle: False goes through the rows in their own order.
+        seeds: Seeds of the shuffle, different for each set.
+        shuffle: If False, rows come in their own order.
     """
 
     num_rows: int
@@ -45,7 +45,7 @@ class PassDraws:
     shuffle: bool = True
 
     def rows(self, first: int, last: int) -> RowIndices:
-        """Row numbers of the draws from `first` up to `last`; a stretch may begin in one pass and end in the next."""
+        """Return row indices for the draws from `first` up to but not including `last`; they may span passes."""
         parts = [np.empty(0, np.int64)]
         while first < last:
             number, start = divmod(first, self.num_rows)
@@ -65,25 +65,26 @@ def _pass_order(num_rows: int, seeds: tuple[int, ...]) -> RowIndices:
 
 @dataclass(frozen=True)
 class CurriculumDraws:
-    """Easy rows first: K stages of equal length over the first `until` of all draws, then every row.
+    """A curriculum, easy rows first: K stages of equal length over the first `until` of all draws, then every row.
 
-    With the n rows sorted by difficulty, d of D draws done and k = ⌊d·K / (until·D)⌋, the draw is from the rows of rank
+    The n rows are sorted by difficulty. With d of D draws done and k = ⌊d·K / (until·D)⌋, the next draw comes from the
+    rows of rank
 
-    - [0, ⌈n·(k+1)/K⌉) where kind is `baby_steps`: each stage adds the next harder rows
+    - [0, ⌈n·(k+1)/K⌉) if kind is `baby_steps`: each stage adds the next harder rows
       (Spitkovsky et al. 2010, https://aclanthology.org/N10-1116);
-    - [⌈n·k/K⌉, ⌈n·(k+1)/K⌉) where kind is `one_pass`: each stage has rows of its own
+    - [⌈n·k/K⌉, ⌈n·(k+1)/K⌉) if kind is `one_pass`: each stage has its own rows
       (Bengio et al. 2009, https://doi.org/10.1145/1553374.1553380);
     - [0, n) from k = K on.
 
-    Within a stage the draws go pass by pass over its rows, each pass shuffled anew. Rows of equal difficulty are sorted
-    at random. Without shuffling both are left out, so that one stage goes through the rows sorted by difficulty.
+    Within a stage, draws go through its rows in passes, each with its own shuffle. Rows of equal difficulty come in
+    random order. Without shuffling both keep their own order, so a single stage goes through the rows by difficulty.
 
     Attributes:
-        difficulties: [n] of each row; higher is harder.
-        num_draws: D: draws of the whole run.
-        curriculum: The kind, K and `until`.
-        seeds: Tell this set's passes from those of others.
-        shuffle: Whether rows are shuffled.
+        difficulties: [n] difficulty of each row; higher is harder.
+        num_draws: D, the draws of the whole run.
+        curriculum: Gives the kind, K and `until`.
+        seeds: Seeds of the shuffles, different for each set.
+        shuffle: True if rows are shuffled.
     """
 
     difficulties: Sequence[float]
@@ -95,7 +96,7 @@ class CurriculumDraws:
     _starts: Sequence[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Sort the rows.
+        """Sort the rows by difficulty.
 
         Raises:
             DataError: There are more stages than rows.
@@ -113,12 +114,12 @@ class CurriculumDraws:
         values = np.asarray(self.difficulties, np.float64)[rows]
         object.__setattr__(self, "_ranked", rows[np.argsort(values, kind="stable")])
         length = self.curriculum.until * self.num_draws
-        # Rounded first, so that 0.3 · 10 is 3 draws and not a little more.
+        # Round first, so that 0.3 · 10 is exactly 3 draws.
         starts = [math.ceil(round(length * stage / stages, 6)) for stage in range(stages + 1)]
         object.__setattr__(self, "_starts", starts)
 
     def rows(self, first: int, last: int) -> RowIndices:
-        """Row numbers of the draws from `first` up to `last`."""
+        """Return row indices for the draws from `first` up to but not including `last`."""
         parts = [np.empty(0, np.int64)]
         while first < last:
             stage = bisect.bisect_right(self._starts, first) - 1
@@ -139,12 +140,12 @@ class CurriculumDraws:
 
 
 def read_difficulty(columns: Mapping[str, Any], curriculum: CurriculumConfig) -> float:
-    """How hard a row is: the number in its column, or the place of the column's value in `curriculum.order`.
+    """Return the difficulty of a row: the number in its column, or the index of its value in `curriculum.order`.
 
-    Text counts as the number it spells, so that a CSV file has numbers too.
+    Text that spells a number counts as that number, because CSV files hold only text.
 
     Raises:
-        RowError: The column is missing, or holds neither.
+        RowError: The column is missing, or its value is neither a number nor in `curriculum.order`.
     """
     name = curriculum.column
     if name is None or name not in columns:

@@ -1,4 +1,4 @@
-"""Rows that a dataset loses on the way to training: how many for each reason, and where they stand."""
+"""Tallies of dropped rows, by reason and row number."""
 
 import bisect
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ ROWS_SHOWN = 5
 
 
 class RowError(Exception):
-    """One row cannot be used; the reader drops it and goes on.
+    """An unusable row, which the reader drops before it continues.
 
     Attributes:
-        reason: What is wrong, in words that equal rows share.
-        detail: What was found in this row.
+        reason: The problem, in the same words for all rows that have it.
+        detail: The value found in this row.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -26,13 +26,13 @@ class Dropped:
     """A tally of dropped rows.
 
     Attributes:
-        origin: Where the rows come from, as a file; empty where there is nothing to name.
-        unit: What a row's number counts: a line of a file, or a row.
-        files: Name of each of several files, with the number of rows that come before it; their rows are numbered
-            through.
+        origin: Name of the source, such as a file; empty if there is none.
+        unit: Unit of row numbers: a line of a file, or a row.
+        files: The files of a source with several, each as the number of rows before it and its name. Row numbers run
+            on from file to file.
         counts: Dropped rows by reason.
-        rows: Numbers of the first few rows of each reason; of a file, its line numbers.
-        details: What was found in the first row of each reason, where there is more to say.
+        rows: Numbers of the first few rows by reason; for a file, line numbers.
+        details: Detail of the first row by reason, if it has one.
     """
 
     origin: str = ""
@@ -52,12 +52,12 @@ class Dropped:
             self.details.setdefault(reason, detail)
 
     def begin_file(self, path: Path, before: int) -> None:
-        """Learn of the next file, whose first row has the number `before + 1`."""
+        """Start the next file; its first row has the number `before + 1`."""
         self.files.append((before, path.name))
         self.origin = str(path) if len(self.files) == 1 else f"{len(self.files)} files of {path.parent}"
 
     def absorb(self, other: "Dropped", name: str | None = None) -> None:
-        """Count the rows of another tally too; of one set of several, each reason with the set's name before it."""
+        """Add the rows of another tally; `name`, the set it belongs to, is put before each reason."""
         for reason, count in other.counts.items():
             named = reason if name is None else f"{name}: {reason}"
             self.counts[named] = self.counts.get(named, 0) + count
@@ -67,11 +67,11 @@ class Dropped:
 
     @property
     def total(self) -> int:
-        """All dropped rows."""
+        """Number of all dropped rows."""
         return sum(self.counts.values())
 
     def describe(self) -> str:
-        """The tally in one line: `3 × not JSON (lines 4, 9, 12; the first: …), 1 × empty line (line 7)`."""
+        """Return the tally as one line: `3 × not JSON (lines 4, 9, 12; the first: …), 1 × empty line (line 7)`."""
         return ", ".join(f"{count} × {reason} ({self._where(reason)})" for reason, count in self.counts.items())
 
     def _where(self, reason: str) -> str:
@@ -88,6 +88,6 @@ class Dropped:
         return where
 
     def _place(self, row: int) -> str:
-        """A row of one of several files: `part-2.jsonl line 7`."""
+        """Return the position of a row in one of several files: `part-2.jsonl line 7`."""
         before, name = self.files[bisect.bisect_left(self.files, row, key=lambda file: file[0]) - 1]
         return f"{name} {self.unit} {row - before}"

@@ -1,4 +1,4 @@
-"""A dataset's row as an example: the problem put to the model, and everything a reward may ask about it."""
+"""A dataset's row as an example: the problem put to the model, and the columns that rewards may use."""
 
 import decimal
 import math
@@ -11,7 +11,7 @@ from agent_tunix.data.dropped import RowError
 
 REFERENCE_MARK = "####"
 ROLES = ("system", "user", "assistant", "tool")
-# Whom the model answers.
+# Roles that the model answers.
 ASKING_ROLES = ("user", "tool")
 
 
@@ -19,8 +19,8 @@ class Row(NamedTuple):
     """One row as it was read.
 
     Attributes:
-        number: Its place in the source, from 1; the line number of a file.
-        columns: Its fields by name.
+        number: Position in the source, from 1; for a file, the line number.
+        columns: Values by column name.
     """
 
     number: int
@@ -32,13 +32,13 @@ class Example:
     """One problem with its reference.
 
     Attributes:
-        prompt: The problem put to the model, as people and rewards see it; of a conversation, the user's last message.
-        columns: Every column of the row, untouched, and `answer`, the stripped reference, where there is one; in a
-            marked dataset also `solution`, the worked solution before the mark, unless the row has a column of that
-            name; in a mixture also `data_source`, the name of the set.
-        index: The row's number in its source, from 1; the line number of a file.
-        messages: The conversation that the model answers, `{"role": …, "content": …}` each, and other fields that are
-            text; the last one is the user's or a tool's. None where the prompt column holds text.
+        prompt: The problem as people and rewards see it; for a conversation, the user's last message.
+        columns: All columns of the row, unchanged, and `answer`, the stripped reference, if there is one. In a dataset
+            with GSM8K's mark also `solution`, the worked solution before the mark, unless the row has that column. In a
+            mixture also `data_source`, the name of the set.
+        index: Number of the row in its source, from 1; for a file, the line number.
+        messages: The conversation that the model answers: `{"role": …, "content": …}` and other text fields. The last
+            message is the user's or a tool's. None if the prompt column holds text.
     """
 
     prompt: str
@@ -48,9 +48,10 @@ class Example:
 
 
 def is_marked(rows: Iterable[Row], answer_column: str | None) -> bool:
-    """Whether at least half of the answers are written as GSM8K's are, `worked solution #### reference`.
+    """Return True if at least half of the answers have GSM8K's form, `worked solution #### reference`.
 
-    One with the mark alone may be a heading, and one without it a damaged row. Rows without an answer do not count.
+    Below half, an answer with the mark may contain a heading; above it, one without may be damaged. Rows without an
+    answer do not count.
     """
     answers = [None if answer_column is None else row.columns.get(answer_column) for row in rows]
     given = [answer for answer in answers if answer is not None]
@@ -59,14 +60,14 @@ def is_marked(rows: Iterable[Row], answer_column: str | None) -> bool:
 
 
 def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
-    """The row with some columns under other names.
+    """Return the row with some columns renamed.
 
     Args:
-        row: The row.
+        row: Row to change.
         names: New name → old name.
 
     Raises:
-        RowError: There is no column of the old name, or another one has the new name.
+        RowError: No column has the old name, or another column has the new one.
     """
     if not names:
         return row
@@ -81,17 +82,16 @@ def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
 
 
 def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
-    """The example that a row holds.
+    """Return the example of a row.
 
     Args:
-        row: The row, its columns under the names that the run knows.
-        data: Names the columns of the problem and of the answer.
-        marked: Whether answers are written `worked solution #### reference`. The reference is what follows the last
-            mark, and an answer without one is malformed. Otherwise the whole answer is the reference.
+        row: Row with its columns renamed.
+        data: Names the columns of the problem and the answer.
+        marked: True if answers have the form `worked solution #### reference`. The reference is the text after the last
+            mark, and an answer without a mark is malformed. Otherwise the whole answer is the reference.
 
     Raises:
-        RowError: A column is missing, is not what it must be or is empty, or the answer has no mark or nothing after
-            it.
+        RowError: A column is missing, empty or of the wrong type, or the answer has no mark or nothing after it.
     """
     messages = None
     if isinstance(row.columns.get(data.prompt_column), list | tuple):
@@ -112,15 +112,15 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
 
 
 def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, str], ...]:
-    """The chat messages of a prompt column: `role`, `content` and what other fields hold text, as `tool_call_id`.
+    """Return the chat messages of a prompt column: `role`, `content` and other text fields, such as `tool_call_id`.
 
     Args:
-        messages: What the column holds.
-        column: Its name, for messages.
+        messages: Value of the column.
+        column: Name of the column, for error messages.
 
     Raises:
-        RowError: They are not messages, one has no text or an unknown role or calls tools, or the last one is not the
-            user's or a tool's.
+        RowError: The value is not a list of messages, a message has no text, has an unknown role or calls tools, or the
+            last one is not the user's or a tool's.
     """
     conversation = []
     for place, message in enumerate(messages, start=1):
@@ -145,13 +145,13 @@ def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, s
 
 
 def _question(messages: Sequence[Mapping[str, str]]) -> str:
-    """The last message of the user, or the last one where there is none."""
+    """Return the user's last message that has text; without one, the last message."""
     asked = [message["content"] for message in messages if message["role"] == "user" and message["content"].strip()]
     return asked[-1] if asked else messages[-1]["content"]
 
 
 def number_text(value: float | decimal.Decimal) -> str:
-    """A finite number as a reference: `72` of 72.0, `0.1` of 0.1."""
+    """Return a finite number as reference text: `72` for 72.0, `0.1` for 0.1."""
     if not isinstance(value, int) and -(2**53) < value < 2**53 and value == int(value):
         return str(int(value))
     return str(value)

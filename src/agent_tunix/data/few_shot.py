@@ -1,4 +1,4 @@
-"""Worked examples drawn from the training rows: which, and that no run learns from what it is shown."""
+"""Worked examples drawn from the training rows, which are then excluded from training and evaluation."""
 
 import dataclasses
 import hashlib
@@ -13,19 +13,19 @@ from agent_tunix.errors import ConfigError, DataError
 
 
 def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) -> PromptConfig:
-    """The configuration with `prompt.num_few_shot` training rows as further `prompt.few_shot`, and none left to draw.
+    """Return the configuration with `prompt.num_few_shot` training rows drawn and added to `prompt.few_shot`.
 
-    Which rows they are is decided for each distinct problem by a hash of its text and the seed, so that neither the
-    order of the rows nor a few new ones change them.
+    A hash of each distinct problem's text and the seed decides which rows are drawn. Reordering the rows or adding a
+    few does not change them.
 
     Args:
-        prompt: What is changed; it stays as it is.
-        examples: The training rows, all of them.
-        seed: The run's.
+        prompt: Prompt configuration; it is not modified.
+        examples: All training rows.
+        seed: The run's seed.
 
     Raises:
-        ConfigError: The rows hold conversations, of which none is a question with an answer.
-        DataError: There are too few different problems.
+        ConfigError: A row holds a conversation, which has no question and answer to show.
+        DataError: There are too few distinct problems.
     """
     if prompt.num_few_shot == 0:
         return prompt
@@ -50,19 +50,19 @@ def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) 
 
 
 def shown_problems(prompt: PromptConfig) -> set[str]:
-    """The problems of the worked examples, which are neither trained on nor asked in an evaluation."""
+    """Return the problems of the worked examples, which are not used for training or evaluation."""
     texts = (shot.get("prompt", shot.get("question")) for shot in prompt.few_shot)
     return {str(text).strip() for text in texts if text is not None}
 
 
 def _as_shot(prompt: PromptConfig, example: Example) -> dict[str, Any]:
-    """What a worked example needs of a row, so that the run's own config.yaml is enough to show it again."""
+    """Return the columns that a worked example needs, so that the run's config.yaml can reproduce it alone."""
     names = [name for _, name in read_template(prompt.template)] if prompt.template is not None else []
     shot = {name: example.columns[name] for name in names if name is not None and name in example.columns}
     for name in ("solution", "answer"):
         if name in example.columns:
             shot[name] = example.columns[name]
-    # A configuration holds no dates and the like; a prompt writes them as text anyway.
+    # A configuration cannot hold dates and similar values; a prompt shows them as text anyway.
     plain: dict[str, Any] = json.loads(json.dumps({**shot, "prompt": example.prompt.strip()}, default=str))
     return plain
 

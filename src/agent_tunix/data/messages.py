@@ -1,4 +1,4 @@
-"""An example as the conversation that is put to the model: system message, worked examples, question."""
+"""The conversation for an example: system message, worked examples, question."""
 
 import json
 import re
@@ -13,20 +13,21 @@ from agent_tunix.errors import ConfigError, DataError
 
 Message = dict[str, str]
 
-# As the format rewards read `prompt.format`.
+# The same slots that the format rewards find in `prompt.format`.
 _SLOT = re.compile(r"\{(\w*)\}")
 
 
 def messages_for(prompt: PromptConfig, example: Example) -> list[Message]:
-    """The conversation of an example, before the model's turn.
+    """Return the conversation of an example, up to the model's turn.
 
-    `prompt.system` opens it, unless the example's own conversation has a system message; then come the worked examples
-    of `prompt.few_shot`, then the example's conversation or its question.
+    `prompt.system` comes first, unless the example's own conversation has a system message. The worked examples of
+    `prompt.few_shot` follow, then the example's conversation or question.
 
     Raises:
-        ConfigError: A worked example lacks what the templates ask for.
-        DataError: The row lacks a column that `prompt.template` asks for.
-        RowError: The example's own conversation cannot be continued by the model.
+        ConfigError: A worked example lacks a column that the template names, or rows hold conversations and
+            `prompt.template` is set.
+        DataError: The row lacks a column that `prompt.template` names.
+        RowError: The model cannot continue the example's own conversation.
     """
     own = _conversation(prompt, example)
     if own[0]["role"] == "system":
@@ -37,10 +38,10 @@ def messages_for(prompt: PromptConfig, example: Example) -> list[Message]:
 
 
 def few_shot_messages(prompt: PromptConfig) -> list[Message]:
-    """The worked examples as turns of the user and the model.
+    """Return the worked examples as turns of the user and the model.
 
     Raises:
-        ConfigError: One lacks its question, its answer, or what `prompt.template` asks for.
+        ConfigError: An example lacks its question, its answer, or a column that `prompt.template` names.
     """
     messages = []
     for number, shot in enumerate(prompt.few_shot):
@@ -63,16 +64,17 @@ def few_shot_messages(prompt: PromptConfig) -> list[Message]:
 
 
 def fill_template(template: str | None, question: str, columns: Mapping[str, Any]) -> str:
-    """The user's message.
+    """Return the user's message.
 
     Args:
-        template: Text with columns in braces; `{prompt}` is the question, `{{` and `}}` are braces. None: the question.
-        question: The problem's text.
-        columns: What the template may name. Whatever they hold is put in as it is: braces in it mean nothing.
+        template: Text with column names in braces. `{prompt}` is the question; `{{` and `}}` are literal braces. With
+            None the message is the question.
+        question: Text of the problem.
+        columns: Columns that the template may name. Values are inserted unchanged; braces in them have no meaning.
 
     Raises:
-        LookupError: The template names a column that is absent or null; its argument says which.
-        ConfigError: The template cannot be read.
+        LookupError: The template names a column that is absent or null; the message says which.
+        ConfigError: The template is not valid.
     """
     if template is None:
         return question.strip()
@@ -89,10 +91,10 @@ def fill_template(template: str | None, question: str, columns: Mapping[str, Any
 
 
 def read_template(template: str) -> Iterator[tuple[str, str | None]]:
-    """The pieces of `prompt.template`: a text, and the column after it or None.
+    """Yield the pieces of `prompt.template`: literal text, and the column after it or None.
 
     Raises:
-        ConfigError: A brace stands alone, or something other than a name stands between braces.
+        ConfigError: The template has an unmatched brace, or something other than a name between braces.
     """
     try:
         pieces = list(string.Formatter().parse(template))
@@ -148,13 +150,13 @@ def _checked(messages: tuple[Mapping[str, Any], ...]) -> list[Message]:
 
 
 def _text_of(shot: Mapping[str, Any], *names: str) -> str | None:
-    """The first of these that is given, as text."""
+    """Return the first of the named values that is not null, as stripped text."""
     value = next((shot[name] for name in names if shot.get(name) is not None), None)
     return None if value is None else str(value).strip()
 
 
 def _worked_response(form: str, shot: Mapping[str, Any]) -> str | None:
-    """The answer in the form that responses should follow, where every slot of it can be filled; else the answer."""
+    """Return the answer in `prompt.format` if every slot of it can be filled; else the plain answer."""
     answer = _text_of(shot, "answer")
     if answer is None:
         return None

@@ -1,9 +1,9 @@
-"""Several sets drawn by weight: which set each draw of the run takes its row from.
+"""Weighted mixing of several sets.
 
-After n draws, set i has had the seats that Sainte-Laguë's method gives a party of weight w_i in a house of n: its j-th
-draw (from 0) stands at (j + 1/2) / w_i in a row with those of all sets. So every stretch of draws, a batch too, is as
-near to the weights as whole rows allow; more draws never take from a set what fewer gave it; and how many a set has had
-by a step is computed, not counted.
+After n draws, set i has had as many as Sainte-Laguë's method gives seats to a party of weight w_i in a house of n: its
+j-th draw (from 0) has the key (j + 1/2) / w_i, and the draws of all sets are sorted by it. So any stretch of draws, a
+batch included, is as close to the weights as whole rows allow. The count of a set never falls as n grows, and it is
+computed directly for any step, not accumulated.
 """
 
 import math
@@ -21,14 +21,14 @@ class Interleaving:
     """The order in which sets take turns.
 
     Attributes:
-        weights: Of each set, above 0; they need not sum to 1.
+        weights: Weight of each set, above 0; they need not sum to 1.
     """
 
     weights: tuple[float, ...]
 
     def counts(self, num_draws: int) -> list[int]:
-        """How many of the first draws each set has had."""
-        # Where whole draws end is known to within half a draw a set; from there on they are taken one by one.
+        """Return how many of the first `num_draws` draws each set has had."""
+        # A closed form gives each count to within half a draw per set; the remaining draws are assigned one by one.
         total, slack = math.fsum(self.weights), len(self.weights) // 2 + 1
         counts = [max(math.floor(num_draws * weight / total + 0.5) - slack, 0) for weight in self.weights]
         while sum(counts) < num_draws:
@@ -36,7 +36,7 @@ class Interleaving:
         return counts
 
     def draws(self, first: int, last: int) -> list[int]:
-        """The set of each draw from `first` up to `last`, in their order."""
+        """Return the set of each draw from `first` up to but not including `last`."""
         before, after = self.counts(first), self.counts(last)
         places = [
             self._place(number, draw)
@@ -51,13 +51,13 @@ class Interleaving:
 
 @dataclass(frozen=True)
 class MixedOrder:
-    """The rows of every batch, where there are several sets or a curriculum.
+    """The rows of every batch of a mixture or curriculum.
 
     Attributes:
-        rows: Of each set, the numbers of its rows among all.
-        draws: Of each set, what is drawn from it.
+        rows: For each set, the indices of its rows among all rows.
+        draws: For each set, the order of its rows.
         interleaving: The order in which the sets take turns.
-        batch_size: Rows of a batch.
+        batch_size: Rows per batch.
         num_steps: Steps of the run.
     """
 
@@ -68,7 +68,7 @@ class MixedOrder:
     num_steps: int
 
     def batch_indices(self, step: int) -> RowIndices:
-        """Row indices of one batch, in which a row may stand twice where a pass over a set ends and the next begins.
+        """Return the row indices of one batch; a row may occur twice where a pass over a set ends and the next begins.
 
         Args:
             step: Step of the run, from 1 to `num_steps`.

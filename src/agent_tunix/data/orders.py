@@ -1,4 +1,4 @@
-"""The order of training that a configuration asks for: plain, by weight from several sets, or from easy to hard."""
+"""Construction of the training order that a configuration asks for: plain, weighted mixture, or curriculum."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ from agent_tunix.errors import DataError
 
 
 def make_order(examples: Sequence[Example], config: Config) -> Order:
-    """Which examples make up the batch of each step.
+    """Return the order that chooses the examples in the batch of each step.
 
     Args:
-        examples: Those that can be drawn, as `load_splits` gave them; prompts that do not fit are left out.
-        config: The run.
+        examples: Examples from `load_splits`, without those whose prompts do not fit.
+        config: The run's configuration.
 
     Raises:
-        DataError: There are fewer rows than a batch has, none of some set, or fewer than stages of a curriculum.
+        DataError: There are fewer rows than a batch needs, a set has none, or there are fewer than curriculum stages.
     """
     training, sets = config.training, data_sets(config)
     if not sets and config.data.curriculum.column is None:
@@ -71,5 +71,5 @@ def _make_draws(examples: Sequence[Example], config: Config, number: int, num_dr
 
 
 def set_seeds(config: Config, number: int) -> tuple[int, int]:
-    """What the random order of a set is made from; `number` is its place in the mixture, from 0."""
+    """Return the seeds of the random order of a set; `number` is its position in the mixture, from 0."""
     return config.seed, number + 1

@@ -1,4 +1,4 @@
-"""Datasets of a hub whose state may move on, named by the state that a run was started with."""
+"""Pinning of hub datasets to the exact revision with which a run starts."""
 
 import dataclasses
 import re
@@ -16,17 +16,17 @@ _EXACT = {"huggingface": re.compile(r"[0-9a-f]{40}"), "kaggle": re.compile(r"\d+
 
 
 def pin_data(config: Config, recorded: Config | None = None) -> Config:
-    """The configuration whose `data.revision` means the same rows for ever: a commit, or a version of Kaggle.
+    """Return the configuration with each `data.revision` made exact: a commit, or a version on Kaggle.
 
-    Other sources have no revisions. Where `training.train_data_dir` or `test_data_dir` name datasets of their own,
-    nothing is pinned: one revision cannot be that of several.
+    Other sources have no revisions. Nothing is pinned if `training.train_data_dir` or `test_data_dir` is set: these may
+    name other datasets, and one revision cannot apply to several.
 
     Args:
-        config: As the user gave it.
-        recorded: As a run that goes on was started; its revisions are kept where `config` may mean them.
+        config: Configuration from the user.
+        recorded: Configuration with which a resumed run started. Its revisions are kept if `config` allows them.
 
     Raises:
-        DataError: The hub cannot be asked, or has no such dataset.
+        DataError: The hub does not answer, or has no such dataset.
     """
     if config.training.train_data_dir is not None or config.training.test_data_dir is not None:
         return config
@@ -41,7 +41,7 @@ def pin_data(config: Config, recorded: Config | None = None) -> Config:
 
 
 def _pin(config: Config, recorded: DataConfig | None) -> str | None:
-    """The exact revision of one set; what it has where its source knows none."""
+    """Return the exact revision of one set; for a source without revisions, the configured value."""
     source = find_source(config, "train")
     if source not in _EXACT:
         return config.data.revision

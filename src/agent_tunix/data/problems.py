@@ -1,4 +1,4 @@
-"""Problems that somebody hands in, to be completed rather than trained on: rows that need not have an answer."""
+"""Problems given by the user for generation, not training; their rows need no answer."""
 
 import json
 import math
@@ -12,13 +12,14 @@ from agent_tunix.errors import DataError
 
 
 def read_problems(path: Path, data: DataConfig) -> list[Example]:
-    """The rows of a JSONL file; lines of white space alone are passed over.
+    """Read the rows of a JSONL file; blank lines are skipped.
 
-    A row's problem is what stands in `data.prompt_column`, or else in `prompt`, `messages` or `question`: a text, or a
+    The problem of a row is in `data.prompt_column`, or else in `prompt`, `messages` or `question`. It is a text or a
     list of chat messages.
 
     Raises:
-        DataError: The file cannot be read, or a line is no row with a problem; with the line's number.
+        DataError: The file cannot be read or has no row, or a line is not a row with a problem; the error names the
+            line.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -43,15 +44,15 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
 
 
 def make_problem(row: Any, number: int, data: DataConfig) -> Example:
-    """One row as an example.
+    """Return one row as an example.
 
     Args:
-        row: What a line holds.
-        number: The line's number, from 1.
+        row: Parsed value of a line.
+        number: Line number, from 1.
         data: Names the columns.
 
     Raises:
-        RowError: It has no problem.
+        RowError: The row has no problem.
     """
     if not isinstance(row, dict):
         raise RowError("not an object", f"it is {type(row).__name__}")
@@ -65,7 +66,7 @@ def make_problem(row: Any, number: int, data: DataConfig) -> Example:
 
 
 def _with_reference(row: dict[str, Any], data: DataConfig) -> dict[str, Any]:
-    """The columns, with the reference as training has it: of GSM8K's answers what follows the mark."""
+    """Return the columns with the reference as in training: for GSM8K answers, the text after the mark."""
     answer = row.get(data.answer_column or "answer", row.get("answer"))
     if answer is None:
         return row

@@ -7,12 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PromptBatch:
-    """B prompts.
+    """A batch of B prompts.
 
     Attributes:
-        prompts: Problem texts, for people and rewards.
+        prompts: Texts of the problems, for people and rewards.
         messages: Chat messages of each prompt.
-        token_ids: Ids that the model sees, at most `generation.max_prompt_length` of each prompt.
+        token_ids: Token ids that the model sees, at most `generation.max_prompt_length` for each prompt.
         columns: Columns of each row of the dataset.
     """
 

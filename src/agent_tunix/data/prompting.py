@@ -1,4 +1,4 @@
-"""Examples → prompts that fit, as the token ids that the model sees."""
+"""Examples encoded as prompts that fit."""
 
 import dataclasses
 import hashlib
@@ -28,7 +28,7 @@ from agent_tunix.errors import DataError, ModelError
 from agent_tunix.policy.chat.chat_template import read_chat_template
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 
-# Rows at the beginning of a stream among which worked examples are drawn.
+# Rows of each stream's beginning from which worked examples are drawn.
 _DRAWN_FROM = 1000
 
 
@@ -37,10 +37,10 @@ class Prompts:
     """Examples whose prompts fit, encoded.
 
     Attributes:
-        examples: In the order of their source.
-        messages: The conversation of each, before the model's turn.
-        token_ids: One list for each.
-        dropped: Those that did not fit, or of which no prompt can be made.
+        examples: Examples in source order.
+        messages: Conversation of each example, up to the model's turn.
+        token_ids: Token ids of each example.
+        dropped: Examples whose prompt is too long or cannot be made.
     """
 
     examples: Sequence[Example]
@@ -49,7 +49,7 @@ class Prompts:
     dropped: Dropped
 
     def batch(self, rows: Sequence[int] | np.ndarray) -> PromptBatch:
-        """The prompts of some rows."""
+        """Return the prompts of some rows."""
         chosen = [self.examples[row] for row in rows]
         return PromptBatch(
             prompts=[example.prompt for example in chosen],
@@ -60,9 +60,9 @@ class Prompts:
 
 
 def settle_prompts(config: Config) -> Config:
-    """The configuration whose prompts depend on nothing outside it.
+    """Return the configuration with prompts that depend on nothing outside it.
 
-    A chat template's file is read, and worked examples are drawn from the training rows, which are read for it.
+    This reads the chat template's file, and the training rows if worked examples are drawn from them.
 
     Raises:
         ConfigError, DataError: The file or the rows cannot be read, or there are too few rows to draw from.
@@ -76,7 +76,7 @@ def settle_prompts(config: Config) -> Config:
 
 
 def _rows_to_draw_from(config: Config) -> Sequence[Example]:
-    """The training rows; of a stream, the first ones of each set."""
+    """Return the training rows; for a stream, the first ones of each set."""
     if not config.data.streaming:
         return load_examples(config, "train").examples
     parts: list[tuple[str | None, Config]] = [(name, one.config) for name, one in data_sets(config).items()]
@@ -85,7 +85,7 @@ def _rows_to_draw_from(config: Config) -> Sequence[Example]:
 
 
 def fingerprint_prompts(prompt: PromptConfig, tokenizer: Tokenizer) -> str:
-    """A hash of all that makes token ids of a row: settled prompts, the chat template as it renders, the tokenizer."""
+    """Return a hash of everything that turns a row into token ids: prompt settings, chat template and tokenizer."""
     plain = PromptEncoder(tokenizer, dataclasses.replace(prompt, template=None, few_shot=[]))
     probe = plain.encode(plain.messages(Example("How many are 1,234 + 5?", {}, 1)))
     decisive = [probe, few_shot_messages(prompt), prompt.template, tokenizer.fingerprint]
@@ -95,20 +95,20 @@ def fingerprint_prompts(prompt: PromptConfig, tokenizer: Tokenizer) -> str:
 def encode_examples(
     examples: Sequence[Example], tokenizer: Tokenizer, config: Config, *, may_be_empty: bool = False
 ) -> Prompts:
-    """Encode every example, and leave out the prompts that are too long or refuse them, as configured.
+    """Encode every example; drop or refuse prompts that are too long, as configured.
 
-    Left out, too, are the problems of the worked examples, and conversations that the model or its chat template cannot
+    Also dropped are the problems of worked examples, and conversations that the model or its chat template cannot
     continue.
 
     Args:
-        examples: Training or held-out ones.
-        tokenizer: The policy's, made with the same `prompt`.
-        config: What `settle_prompts` gave.
-        may_be_empty: Whether none may be left, as of a few rows of a stream.
+        examples: Training or held-out examples.
+        tokenizer: The policy's tokenizer, made with the same `prompt`.
+        config: Configuration from `settle_prompts`.
+        may_be_empty: If True, all may be dropped, as can happen to a few rows of a stream.
 
     Raises:
-        DataError: A prompt is too long and `generation.over_long` is refuse, or none is left.
-        ConfigError, ModelError: Prompts cannot be made at all, whatever the example.
+        DataError: A prompt is too long and `generation.over_long` is refuse, or no example is left.
+        ConfigError, ModelError: No prompt can be made, whatever the example.
     """
     encoder = PromptEncoder(tokenizer, config.prompt)
     shown = shown_problems(config.prompt)

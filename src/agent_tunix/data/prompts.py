@@ -1,14 +1,12 @@
-"""A conversation as the token ids that the model sees, such that no text of a dataset can pass for the chat template.
+"""Encoding of conversations, such that no text of a dataset can act as a chat template's special token.
 
-A row may well contain `<|im_end|>`; encoded with the rest it would end the user's turn. So a rendered prompt is divided
-into texts and the special tokens between them, and only what the template wrote counts as a special token. The texts
-are encoded together with the template around them, as an honest prompt is, so that an honest prompt has the very ids
-that transformers gives it.
+A row may contain `<|im_end|>`; encoded directly, it would end the user's turn. So a rendered prompt is split into texts
+and the special tokens between them, and only tokens that the template wrote count as special. Texts are encoded
+together with the template around them, so an ordinary prompt has exactly the ids that transformers gives it.
 
-Which tokens the template wrote is known from a second rendering, in which the characters that special tokens are made
-of are others in every message: no special token in it can have come from a message, not even partly. Where the first
-rendering has the same special tokens, and no message holds one, it is the prompt; else the second one is, with the
-characters put back.
+A second rendering shows which tokens the template wrote. In it, the characters of special tokens are replaced by others
+in every message, so no special token can come from a message, not even in part. If the first rendering has the same
+special tokens and no message contains one, it is used. Otherwise the second one is, with the characters restored.
 """
 
 import functools
@@ -25,41 +23,41 @@ from agent_tunix.errors import ConfigError, DataError, ModelError
 
 _LOGGER = logging.getLogger("agent_tunix.prompts")
 
-# What finds the place of a message in a rendered template.
+# Probe texts, found again in the rendered template.
 _PROBE_USER = "agent tunix asks"
 _PROBE_SYSTEM = "agent tunix instructs"
-# Characters that Unicode leaves to private use.
+# Unicode's private-use characters.
 _PRIVATE = range(0xF0000, 0x10FFFE)
 
 
 class PromptTokenizer(Protocol):
-    """What this module needs of a tokenizer."""
+    """The part of a tokenizer that this module uses."""
 
     @property
     def special_texts(self) -> Sequence[str]:
-        """The texts that are single tokens and that only a chat template may write."""
+        """Texts that are single tokens and that only a chat template may write."""
         ...
 
     def render_chat(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """The chat template over the messages, as text, up to where the model's turn begins."""
+        """Return the chat template rendered over the messages as text, up to the start of the model's turn."""
         ...
 
     def encode_prompts(self, prompts: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Token ids of prompts, each as its parts: text, special token, text, …, text."""
+        """Return token ids of prompts, each given as its parts: text, special token, text, …, text."""
         ...
 
 
 class PromptEncoder:
-    """Makes conversations of examples, and token ids of conversations.
+    """An encoder from examples to conversations, and from conversations to token ids.
 
     Args:
-        tokenizer: The policy's.
-        prompt: System message, worked examples, and how a question is put.
+        tokenizer: The policy's tokenizer.
+        prompt: Configures the system message, the worked examples and the question.
 
     Raises:
         ModelError: There is no chat template, or it refuses a plain question.
-        ConfigError: The template leaves out the user's message, or has no place for the system message and
-            `prompt.without_system_role` is refuse; or worked examples are yet to be drawn (`draw_few_shot`).
+        ConfigError: The template omits the user's message; or it omits the system message and
+            `prompt.without_system_role` is refuse; or worked examples are not drawn yet (`draw_few_shot`).
     """
 
     def __init__(self, tokenizer: PromptTokenizer, prompt: PromptConfig) -> None:
@@ -72,7 +70,7 @@ class PromptEncoder:
         self._prompt = prompt
         self._pattern = _pattern_of(tokenizer.special_texts)
         self._characters = sorted({letter for text in tokenizer.special_texts for letter in text if letter.strip()})
-        # Which messages there are, by role and fields that are not empty → the special tokens that the template writes.
+        # Roles and non-empty fields of the messages → special tokens that the template writes for them.
         self._written: dict[tuple[tuple[str, ...], ...], list[str]] = {}
         if _PROBE_USER not in tokenizer.render_chat([{"role": "user", "content": _PROBE_USER}]):
             raise ConfigError(
@@ -81,11 +79,11 @@ class PromptEncoder:
             )
         if (prompt.system or "").strip() and not self._has_system_role:
             self._fold_or_refuse()
-        few_shot_messages(prompt)  # tells what is missing before any row is read
+        few_shot_messages(prompt)  # raises before any row is read
 
     @functools.cached_property
     def _has_system_role(self) -> bool:
-        """Whether a system message reaches the model."""
+        """True if the chat template renders a system message."""
         probe = [{"role": "system", "content": _PROBE_SYSTEM}, {"role": "user", "content": _PROBE_USER}]
         try:
             return _PROBE_SYSTEM in self._tokenizer.render_chat(probe)
@@ -102,11 +100,11 @@ class PromptEncoder:
         _LOGGER.info("the chat template has no system role: prompt.system opens the user's first message")
 
     def messages(self, example: Example) -> list[Message]:
-        """The conversation that is put to the model, before its turn.
+        """Return the conversation of an example, up to the model's turn.
 
         Raises:
-            DataError, ConfigError: As `messages_for` does.
-            RowError: The example's own conversation cannot be continued.
+            DataError, ConfigError: See `messages_for`.
+            RowError: The model cannot continue the example's own conversation.
         """
         messages = messages_for(self._prompt, example)
         if any(message["role"] == "system" for message in messages) and not self._has_system_role:
@@ -114,7 +112,7 @@ class PromptEncoder:
         return messages
 
     def encode(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Token ids of one prompt.
+        """Return the token ids of one prompt.
 
         Raises:
             ModelError: The chat template refuses the messages.
@@ -122,7 +120,7 @@ class PromptEncoder:
         return self._tokenizer.encode_prompts([self.split(messages)])[0]
 
     def split(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
-        """A rendered prompt as text, special token, text, special token, …, text; the template wrote the tokens.
+        """Split a rendered prompt into text, special token, text, …, text, where the template wrote the special tokens.
 
         Raises:
             ModelError: The chat template refuses the messages.
@@ -137,7 +135,7 @@ class PromptEncoder:
         return self._split_disguised(messages)
 
     def _split_disguised(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
-        """The same of messages that share no character with a special token, until the parts are found."""
+        """Split a prompt rendered from messages without any character of a special token, then restore them."""
         used = {letter for message in messages for text in _texts(message) for letter in text}
         unused = (code for code in _PRIVATE if chr(code) not in used)
         disguise = {ord(letter): code for letter, code in zip(self._characters, unused, strict=False)}
@@ -163,21 +161,21 @@ def filter_over_long(
     *,
     may_be_empty: bool = False,
 ) -> tuple[list[Example], Dropped]:
-    """The examples whose prompts fit.
+    """Return the examples whose prompts fit.
 
     Args:
         examples: All examples.
-        lengths: Tokens of each one's prompt.
-        max_prompt_length: The longest prompt that fits, in tokens.
-        policy: What becomes of a longer one: `drop` counts it, `refuse` refuses them all.
-        may_be_empty: Whether none need fit.
+        lengths: Length of each example's prompt in tokens.
+        max_prompt_length: Longest prompt that fits, in tokens.
+        policy: `drop` counts longer prompts; `refuse` raises an error if there are any.
+        may_be_empty: If True, the result may be empty.
 
     Returns:
-        The examples that fit, and the tally of the others.
+        The examples that fit, and a tally of the others.
 
     Raises:
-        ConfigError: There is no such policy.
-        DataError: A prompt is too long and the policy is `refuse`, or none fits where one must.
+        ConfigError: The policy is unknown.
+        DataError: A prompt is too long and the policy is `refuse`, or none fits and `may_be_empty` is False.
     """
     if policy not in ("drop", "refuse"):
         raise ConfigError(f"generation.over_long must be drop or refuse, not {policy!r}", code="invalid_setting")
@@ -199,7 +197,7 @@ def filter_over_long(
 
 
 def _pattern_of(special_texts: Sequence[str]) -> re.Pattern[str]:
-    """Finds special tokens as tokenizers do: the leftmost, and of those that begin there the longest."""
+    """Return a pattern that finds special tokens as tokenizers do: the leftmost, and there the longest."""
     longest_first = sorted(special_texts, key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else "((?!))")
 
@@ -209,7 +207,7 @@ def _texts(message: Mapping[str, str]) -> Iterable[str]:
 
 
 def _fold_system(messages: Sequence[Message]) -> list[Message]:
-    """The system messages put before the first message of the user, or in one of their own where there is none."""
+    """Put the system messages before the first user message, or in a user message of their own if there is none."""
     system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     others = [message for message in messages if message["role"] != "system"]
     for place, message in enumerate(others):

@@ -1,7 +1,7 @@
-"""The prompts of each step: from rows that are all in memory, or read as they are needed.
+"""The prompts of each step, from rows in memory or from a stream.
 
-Either way a batch is a pure function of the configuration, the rows and the step. What is in memory is looked up; a
-stream is read on, and what a resumed run has passed is read again.
+In both cases a batch is a pure function of the configuration, the rows and the step. Rows in memory are looked up. A
+stream is read forward, and a resumed run reads the rows it has already used again.
 """
 
 import collections
@@ -34,9 +34,9 @@ from agent_tunix.data.prompting import Prompts, encode_examples
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-# Rows of a stream that are encoded at once.
+# Rows of a stream that are encoded together.
 _ENCODED_AT_ONCE = 256
-# Batches of a stream at hand: a step may ask for those of the steps after it, and those ask for them again.
+# Recent batches of a stream that are kept: a step may also use the batches of later steps, which use them again.
 _BATCHES_KEPT = 32
 
 
@@ -49,11 +49,11 @@ class Batches(Protocol):
         ...
 
     def batch(self, step: int) -> PromptBatch:
-        """The prompts of a step, from 1 to `num_steps`."""
+        """Return the prompts of a step, from 1 to `num_steps`."""
         ...
 
     def fingerprint(self, step: int) -> str:
-        """A hash of the rows on which the batches up to a step depend; a run resumed there must see the same."""
+        """Return a hash of the rows that the batches up to a step depend on; a resumed run must find the same."""
         ...
 
 
@@ -62,8 +62,8 @@ class LoadedBatches:
     """Batches of rows that are all in memory.
 
     Attributes:
-        prompts: Every prompt that can be drawn.
-        order: Which of them make up a batch.
+        prompts: All prompts that can be drawn.
+        order: Chooses the rows of each batch.
     """
 
     prompts: Prompts
@@ -75,11 +75,11 @@ class LoadedBatches:
         return self.order.num_steps
 
     def batch(self, step: int) -> PromptBatch:
-        """The prompts of a step."""
+        """Return the prompts of a step."""
         return self.prompts.batch(self.order.batch_indices(step))
 
     def fingerprint(self, step: int) -> str:
-        """A hash of all problems and references in order, whatever the step."""
+        """Return a hash of all problems and references in order; it does not depend on the step."""
         return self._fingerprint
 
     @functools.cached_property
@@ -88,12 +88,12 @@ class LoadedBatches:
 
 
 class PrefetchedBatches:
-    """Batches that are read ahead: while a step is taken, that of the next one is made in another thread.
+    """Batches made ahead: while a step runs, another thread makes the batch of the next step.
 
-    What fails there is raised when that batch is asked for, as if it had been made then.
+    An error in the thread is raised when its batch is requested.
 
     Args:
-        batches: What makes them; asked for nothing by anyone else from now on.
+        batches: Makes the batches. Nothing else may use it afterwards.
     """
 
     def __init__(self, batches: Batches) -> None:
@@ -107,7 +107,7 @@ class PrefetchedBatches:
         return self._batches.num_steps
 
     def batch(self, step: int) -> PromptBatch:
-        """The prompts of a step; those of the next one are begun."""
+        """Return the prompts of a step, and start to make those of the next."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == step:
             found = ahead[1].result()
@@ -118,7 +118,7 @@ class PrefetchedBatches:
         return found
 
     def fingerprint(self, step: int) -> str:
-        """A hash of the rows on which the batches up to a step depend; made in the same thread, so after that batch."""
+        """Return a hash of the rows that the batches up to a step depend on; it waits for a batch in progress."""
         return self._pool.submit(self._batches.fingerprint, step).result()
 
 
@@ -131,27 +131,27 @@ class _Item(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """A step's batch, and a hash of all rows up to it."""
+    """The batch of a step, and a hash of all rows up to it."""
 
     items: Sequence[_Item]
     digest: bytes
 
 
 class StreamedBatches:
-    """Batches of rows that are read, encoded and shuffled within a buffer as steps need them.
+    """Batches of rows that are read, encoded and shuffled within a buffer when steps need them.
 
-    A mixture's sets are streams of their own, which take turns by weight. A set that has come to its end begins anew.
+    Each set of a mixture is a stream of its own; the streams take turns by weight. A stream that ends starts again.
 
     Args:
-        config: The run; `training.num_batches` says how long it is.
-        tokenizer: The policy's.
+        config: The run's configuration; `training.num_batches` sets its length.
+        tokenizer: The policy's tokenizer.
 
     Raises:
-        DataError: While a batch is made: a file cannot be read, or a set has no row that can be used.
+        DataError: Raised while a batch is made: a file cannot be read, or a set has no usable row.
     """
 
     def __init__(self, config: Config, tokenizer: Tokenizer) -> None:
-        assert config.training.num_batches is not None  # refused before
+        assert config.training.num_batches is not None  # the configuration's checks require it
         self.num_steps = config.training.num_epochs * config.training.num_batches
         self._config = config
         self._tokenizer = tokenizer
@@ -162,14 +162,14 @@ class StreamedBatches:
         self._kept: collections.OrderedDict[int, _Taken] = collections.OrderedDict()
 
     def batch(self, step: int) -> PromptBatch:
-        """The prompts of a step; a step long past is read from the beginning of the data."""
+        """Return the prompts of a step; for a step long past, read the data from the beginning."""
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
         items = self._take(step).items
         return _prompts_of(items).batch(range(len(items)))
 
     def first_prompts(self, count: int) -> Prompts:
-        """The first different problems, as many as there are steps for and at most `count`, in their order."""
+        """Return the first distinct problems in order, at most `count` and no more than the steps of the run use."""
         size = self._config.training.batch_size
         found: dict[str, _Item] = {}
         for taken in itertools.islice(self._read(), min(self.num_steps, -(-count // size))):
@@ -177,7 +177,7 @@ class StreamedBatches:
         return _prompts_of(list(found.values())[:count])
 
     def fingerprint(self, step: int) -> str:
-        """A hash of the problems and references of all batches up to the step, in order."""
+        """Return a hash of the problems and references of all batches up to the step, in order."""
         return (self._take(step).digest if step else b"").hex()[:16]
 
     def _take(self, step: int) -> _Taken:
@@ -193,7 +193,7 @@ class StreamedBatches:
         return self._kept[step]
 
     def _read(self, *, counted: bool = False) -> Iterator[_Taken]:
-        """Batch after batch from the beginning of the data; `counted` tells of the rows that are dropped."""
+        """Yield batches from the beginning of the data; with `counted`, log the rows that are dropped."""
         interleaving = Interleaving(tuple(one.weight for one in self._sets.values()))
         streams = [
             endless(functools.partial(self._read_pass, name, one.config, set_seeds(self._config, number), counted))
@@ -208,10 +208,10 @@ class StreamedBatches:
     def _read_pass(
         self, name: str | None, config: Config, seeds: tuple[int, ...], counted: bool, number: int
     ) -> Iterator[_Item]:
-        """The usable rows of one pass over a set, shuffled.
+        """Yield the usable rows of one pass over a set, shuffled.
 
         Raises:
-            DataError: There are none.
+            DataError: The set has no usable row.
         """
         dropped = self._dropped[name] if counted and number == 0 else Dropped()
         items = self._encode(name, config, dropped, tell=counted and number == 0)
@@ -244,7 +244,7 @@ class StreamedBatches:
 
 
 def _sets_of(config: Config) -> dict[str | None, DataSet]:
-    """The sets of a mixture by name, or the only one under None."""
+    """Return the sets of a mixture by name; a single set has the key None."""
     sets: dict[str | None, DataSet] = {}
     sets.update(data_sets(config))
     return sets or {None: DataSet(1.0, config)}
@@ -260,7 +260,7 @@ def _prompts_of(items: Sequence[_Item]) -> Prompts:
 
 
 def _digest(before: bytes, examples: Iterable[Example]) -> bytes:
-    """A hash of problems and references in order, and of what came before them."""
+    """Return a hash of problems and references in order, chained to the hash of those before."""
     digest = hashlib.sha256(before)
     for example in examples:
         digest.update(json.dumps([example.prompt, str(example.columns.get("answer"))]).encode())

@@ -1,4 +1,4 @@
-"""Rows that are read as they are needed: a shuffle that holds no more than a buffer of them."""
+"""Streams of rows: a shuffle within a bounded buffer, and repeated passes."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 def shuffle_within(items: Iterator[T], size: int, seeds: tuple[int, ...]) -> Iterator[T]:
-    """The items in a random order that follows from the seeds alone.
+    """Yield the items in a random order that depends only on the seeds.
 
-    `size` of them are held. Each draw gives one of these at random, and the next item takes its place; those that are
-    left at the end come in random order. So an item comes at most `size` places early, and as late as chance has it.
+    A buffer holds `size` items. Each draw yields one of these at random, and the next item takes its place; the rest
+    come in random order at the end. So an item comes at most `size` places early, but may come arbitrarily late.
     """
     random = np.random.PCG64(list(seeds))
     held = list(itertools.islice(items, size))
@@ -28,9 +28,9 @@ def shuffle_within(items: Iterator[T], size: int, seeds: tuple[int, ...]) -> Ite
 
 
 def endless(read_pass: Callable[[int], Iterator[T]]) -> Iterator[T]:
-    """Pass after pass over a source, without end.
+    """Return an iterator that repeats passes over a source forever.
 
     Args:
-        read_pass: The items of a pass, at least one, given its number from 0.
+        read_pass: Returns the items of a pass, at least one, given its number from 0.
     """
     return itertools.chain.from_iterable(map(read_pass, itertools.count()))

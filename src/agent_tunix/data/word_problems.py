@@ -1,7 +1,7 @@
-"""Templated two-step word problems, in GSM8K's schema, made from a seed and nothing else.
+"""Templated two-step word problems in GSM8K's schema, made from a seed alone.
 
-A problem is a template, three numbers, a name and a thing. Train and test are disjoint by construction: a stable hash
-puts every pair of template and numbers on one side, so a test problem is never a training problem with another name.
+A problem is a template, three numbers, a name and a thing. The splits are disjoint by construction: a stable hash
+puts every pair of template and numbers in one split, so a test problem is never a training problem with another name.
 """
 
 import hashlib
@@ -47,11 +47,11 @@ class WordProblem:
     """One problem with its worked solution.
 
     Attributes:
-      kind: the two operations in the order worked, e.g. ``"a*b+c"``.
-      question: the text put to the model; ends in a question mark.
-      steps: both steps as ``expression=result``, e.g. ``("3*4=12", "12+12=24")``.
-      partial: the first step's result, which a hasty reader takes for the answer; never equal to ``answer``.
-      answer: the final result, 1 to 99.
+        kind: The two operations in the order worked, e.g. ``"a*b+c"``.
+        question: Text put to the model; ends in a question mark.
+        steps: Both steps as ``expression=result``, e.g. ``("3*4=12", "12+12=24")``.
+        partial: Result of the first step, a likely wrong answer; never equal to ``answer``.
+        answer: Final result, 1 to 99.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class WordProblem:
         return "; ".join(self.steps)
 
     def as_row(self) -> dict[str, str]:
-        """The problem in GSM8K's schema: the answer is the worked solution, then ``#### 24`` on a line of its own."""
+        """Return the problem in GSM8K's schema; the answer is the worked solution, then ``#### 24`` on its own line."""
         return {"question": self.question, "answer": f"{self.worked}\n#### {self.answer}"}
 
 
@@ -77,7 +77,7 @@ class _Template:
     ranges: tuple[range, range, range]
 
     def decorations(self) -> int:
-        """How many ways there are to fill in a name and a thing."""
+        """Return the number of ways to fill in a name and a thing."""
         return len(_PEOPLE) * (len(_THINGS) if "{thing}" in self.text else 1)
 
     def problem(self, numbers: tuple[int, int, int], decoration: int) -> WordProblem:
@@ -176,20 +176,20 @@ _TEMPLATES = (
 
 
 def make_problems(split: Split, count: int, seed: int) -> list[dict[str, str]]:
-    """Makes distinct problems in GSM8K's schema.
+    """Return distinct problems in GSM8K's schema.
 
     The same arguments give the same rows on every machine, and fewer rows are a prefix of more.
 
     Args:
-      split: which side; the two share no pair of template and numbers.
-      count: how many rows, 0 to `count_available(split)`.
-      seed: any integer; picks which problems and in what order.
+        split: Split to draw from; the two share no pair of template and numbers.
+        count: Number of rows, 0 to `count_available(split)`.
+        seed: Any integer; decides the problems and their order.
 
     Returns:
-      `count` rows ``{"question": ..., "answer": "3*4=12; 12+12=24\\n#### 24"}`` with distinct questions.
+        `count` rows ``{"question": ..., "answer": "3*4=12; 12+12=24\\n#### 24"}`` with distinct questions.
 
     Raises:
-      ValueError: the split is unknown, or the count is negative or more than can be distinct.
+        ValueError: The split is unknown, or the count is negative or above `count_available(split)`.
     """
     available = count_available(split)
     if not 0 <= count <= available:
@@ -201,15 +201,15 @@ def make_problems(split: Split, count: int, seed: int) -> list[dict[str, str]]:
 
 
 def count_available(split: Split) -> int:
-    """How many distinct problems a split holds."""
+    """Return the number of distinct problems of a split."""
     return sum(
         len(numbers) * template.decorations() for template, numbers in zip(_TEMPLATES, _numbers(split), strict=True)
     )
 
 
 def draw_problems(split: Split, seed: int) -> Iterator[WordProblem]:
-    """Yields distinct problems lazily, every template equally often, until the split is exhausted."""
-    # Only random() is promised to give the same sequence in every Python version, so choices are built on it alone.
+    """Yield distinct problems, from every template equally often, until the split is exhausted."""
+    # Python guarantees only random() to give the same sequence in every version, so all choices are built on it.
     uniform = random.Random(seed).random
     spaces = [
         (template, numbers, len(numbers) * template.decorations())
@@ -228,7 +228,7 @@ def draw_problems(split: Split, seed: int) -> Iterator[WordProblem]:
 
 
 def _numbers(split: Split) -> list[list[tuple[int, int, int]]]:
-    """For each template, the numbers that belong to a split."""
+    """Return, for each template, the numbers that belong to a split."""
     if split not in ("train", "test"):
         raise ValueError(f'split must be "train" or "test"; got {split!r}')
     return _divided_numbers()[split]
@@ -236,7 +236,7 @@ def _numbers(split: Split) -> list[list[tuple[int, int, int]]]:
 
 @cache
 def _divided_numbers() -> dict[Split, list[list[tuple[int, int, int]]]]:
-    """Both splits at once: to find out which numbers work takes longer than all else."""
+    """Return both splits together, because testing the numbers takes most of the time."""
     found: dict[Split, list[list[tuple[int, int, int]]]]
     found = {"train": [[] for _ in _TEMPLATES], "test": [[] for _ in _TEMPLATES]}
     for place, template in enumerate(_TEMPLATES):
@@ -247,13 +247,13 @@ def _divided_numbers() -> dict[Split, list[list[tuple[int, int, int]]]]:
 
 
 def _is_test(text: str, *numbers: int) -> bool:
-    # Not hash(): that one is salted anew in every process.
+    # Not hash(), which is salted differently in every process.
     digest = hashlib.blake2b(repr((text, numbers)).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") < _TEST_SHARE * 2**32
 
 
 def _work(kind: str, a: int, b: int, c: int) -> tuple[tuple[str, str], int, int] | None:
-    """Works a problem: (steps, partial, answer), or None if a result is not a whole number in its range."""
+    """Return a problem's (steps, partial, answer), or None if a result is not a whole number in its range."""
     if (results := _results(kind, a, b, c)) is None:
         return None
     partial, answer = results
@@ -266,7 +266,7 @@ def _work(kind: str, a: int, b: int, c: int) -> tuple[tuple[str, str], int, int]
 
 
 def _results(kind: str, a: int, b: int, c: int) -> tuple[int, int] | None:
-    """(partial, answer) without the steps, which take longest to write down."""
+    """Return (partial, answer), or None; the steps, which are slower to format, are left out."""
     one, other = ("*", "-") if kind == "c-a*b" else _operators(kind)
     partial = _RESULTS[one](a, b)
     if partial < 2:
@@ -274,17 +274,17 @@ def _results(kind: str, a: int, b: int, c: int) -> tuple[int, int] | None:
     answer = c - partial if kind == "c-a*b" else _RESULTS[other](partial, c)
     if answer < 1 or answer == partial or answer > _LARGEST_ANSWER:
         return None
-    if kind == "a/b*c" and c >= b:  # c of the b bags
+    if kind == "a/b*c" and c >= b:  # only some of the b bags are sold
         return None
     return partial, answer
 
 
 def _operators(kind: str) -> tuple[str, str]:
-    """The two of a problem that is worked from left to right."""
+    """Return the two operators of a problem that is worked from left to right."""
     return (kind[2], kind[5]) if kind[0] == "(" else (kind[1], kind[3])
 
 
-# What is no whole number is 0, which no result may be.
+# A division with a remainder gives 0, which no result may be.
 _RESULTS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
     "-": operator.sub,

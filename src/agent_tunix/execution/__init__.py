@@ -1,5 +1,5 @@
-"""Execution of code written by others: the isolation kernel, and programs that run under it.
+"""Execution of untrusted code: isolation of processes, and programs that run in isolation.
 
-isolation/   what a process gives up for good before it runs such code
+isolation/   restrictions that a process imposes on itself before it runs such code
 sandbox/     programs written by a model, and their tests
 """

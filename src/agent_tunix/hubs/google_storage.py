@@ -1,7 +1,7 @@
-"""Google Cloud Storage: the files of a directory of a bucket, in a cache of our own.
+"""Google Cloud Storage: files of a directory in a bucket, with our own cache.
 
-A bucket has no revisions, so a directory's state is named by a digest of its files' names, sizes and checksums; what is
-recorded of a run tells whether they are still the same.
+A bucket has no revisions, so a directory's state is identified by a digest of its files' names, sizes and checksums. A
+run records the digest, which later shows if the files are still the same.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from agent_tunix.hubs.request import HubRequest, check_space, describe_size, exp
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 _DIGITS = 16
 _TIMEOUT_S = 60.0
-RETRY_S = 20.0  # How long an answer is waited for, again and again; the library's own two minutes look like a stall.
+RETRY_S = 20.0  # total time of retries; the library's default of two minutes looks like a stall
 _OTHER_DISK = "set AGENT_TUNIX_HOME to a directory on another disk"
 _LOG_IN = (
     "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the key of a"
@@ -27,12 +27,12 @@ _LOG_IN = (
 
 
 def resolve(request: HubRequest, name: str, choose: Callable[[Collection[str]], list[str]]) -> str:
-    """The digest of a directory's state now; where the bucket cannot be reached, that of the latest copy.
+    """Return the digest of a directory's current state; if the bucket is unreachable, that of the latest copy.
 
     Args:
-        request: What is wanted, for errors.
+        request: The request, for error messages.
         name: `bucket/directory`.
-        choose: From the names of all files to those that are needed.
+        choose: Selects the needed files from the names of all files.
     """
     try:
         with _explaining(request):
@@ -53,13 +53,13 @@ def resolve(request: HubRequest, name: str, choose: Callable[[Collection[str]], 
 
 
 def download(request: HubRequest, name: str, digest: str, choose: Callable[[Collection[str]], list[str]]) -> Path:
-    """The files that are needed of a directory in a certain state, from the cache or the bucket.
+    """Return a directory with the needed files in a given state, from the cache or the bucket.
 
     Args:
-        request: What is wanted, for errors.
+        request: The request, for error messages.
         name: `bucket/directory`.
-        digest: The state, by `resolve`.
-        choose: From the names of all files to those that are needed; raises where they do not make a model.
+        digest: The state, from `resolve`.
+        choose: Selects the needed files from the names of all files; raises if they do not make a model.
     """
     cached = cache_directory(name) / digest
     if cached.is_dir():
@@ -83,13 +83,13 @@ def download(request: HubRequest, name: str, digest: str, choose: Callable[[Coll
 
 
 def cache_directory(name: str) -> Path:
-    """Where the copies of a directory lie: in AGENT_TUNIX_HOME, by default `~/.agent_tunix`."""
+    """Return the directory for copies, in AGENT_TUNIX_HOME, by default `~/.agent_tunix`."""
     home = os.environ.get("AGENT_TUNIX_HOME")
     return (Path(home) if home else Path.home() / ".agent_tunix").absolute() / "models" / "gs" / name
 
 
 def _list(request: HubRequest, name: str, choose: Callable[[Collection[str]], list[str]]) -> dict[str, Any]:
-    """The files that are needed, by name, as the library's blobs."""
+    """Return the needed files by name, as the library's blobs."""
     bucket, _, directory = name.partition("/")
     prefix = f"{directory}/"
     blobs = _client(request).list_blobs(bucket, prefix=prefix, delimiter="/", timeout=_TIMEOUT_S, retry=_retry())
@@ -110,7 +110,7 @@ def _client(request: HubRequest) -> Any:
         ) from error
     try:
         return storage.Client()
-    except DefaultCredentialsError:  # A public bucket needs none.
+    except DefaultCredentialsError:  # a public bucket needs no credentials
         return storage.Client(project="none", credentials=AnonymousCredentials())
 
 
@@ -126,11 +126,11 @@ def _digest(files: Mapping[str, Any]) -> str:
 
 
 def _download(request: HubRequest, files: Mapping[str, Any], target: Path) -> Path:
-    """All of it, or nothing under its name; what came before an interruption need not come again."""
+    """Download all files, then give the directory its final name; an interrupted download continues."""
     partial = target.with_name(f"{target.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # Several processes of one run want the same files.
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a run may download the same files
         if target.is_dir():
             return target
         to_come = {name: blob for name, blob in files.items() if not (partial / name).is_file()}
@@ -150,12 +150,12 @@ def _download(request: HubRequest, files: Mapping[str, Any], target: Path) -> Pa
 
 
 class _Unreachable(Exception):
-    """Google gave no answer."""
+    """A request that Google did not answer."""
 
 
 @contextlib.contextmanager
 def _explaining(request: HubRequest) -> Iterator[None]:
-    """Turn what the library raises into an error that says what to do."""
+    """Turn the library's exceptions into errors that name the remedy."""
     try:
         import requests
         from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound, RetryError, Unauthorized

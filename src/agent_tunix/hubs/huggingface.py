@@ -1,4 +1,4 @@
-"""The Hugging Face hub: revisions, downloads, and what its refusals mean."""
+"""The Hugging Face hub: revisions, downloads and error messages."""
 
 import contextlib
 import logging
@@ -18,11 +18,11 @@ NEW_TOKEN = "make one at https://huggingface.co/settings/tokens and set HF_TOKEN
 
 
 class Commit(NamedTuple):
-    """What a revision means.
+    """The commit that a revision refers to.
 
     Attributes:
         sha: 40 hexadecimal digits.
-        is_current: Whether the hub said so now; else it is what the hub said when it was last asked.
+        is_current: True if the hub has confirmed it now; False if it is the hub's last known answer.
     """
 
     sha: str
@@ -30,13 +30,13 @@ class Commit(NamedTuple):
 
 
 def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind = "model") -> Commit:
-    """The commit that a revision means now; of a hub that cannot be reached, the one it meant when last asked.
+    """Return the commit that a revision refers to; if the hub is unreachable, the last known one.
 
     Args:
-        request: What is wanted, for errors.
+        request: The request, for error messages.
         repo_id: `owner/name`.
-        revision: A branch, tag or commit; None: the main branch.
-        kind: What sort of repository it is.
+        revision: A branch, tag or commit; None for the main branch.
+        kind: Kind of repository.
     """
     from huggingface_hub import HfApi
 
@@ -55,7 +55,7 @@ def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind 
     assert info.sha is not None
     if revision != info.sha:
         reference = _reference(repo_id, revision, kind)
-        with contextlib.suppress(OSError):  # It serves those only who cannot reach the hub later.
+        with contextlib.suppress(OSError):  # needed only if the hub is unreachable later
             reference.parent.mkdir(parents=True, exist_ok=True)
             reference.write_text(info.sha, encoding="ascii")
     return Commit(str(info.sha), is_current=True)
@@ -68,17 +68,17 @@ def download(
     choose: Callable[[Collection[str]], list[str]],
     is_whole: Callable[[Path], bool],
 ) -> Path:
-    """The files of a model's commit, from the cache or the hub.
+    """Return a directory with the files of a model's commit, from the cache or the hub.
 
     Args:
-        request: What is wanted, for errors.
+        request: The request, for error messages.
         repo_id: `owner/name`.
         commit: 40 hexadecimal digits.
-        choose: From the names of all files to those that are needed; raises where they do not make a model.
-        is_whole: Whether a directory of the cache has all of them.
+        choose: Selects the needed files from the names of all files; raises if they do not make a model.
+        is_whole: Returns True if a directory of the cache has all of them.
 
     Returns:
-        The directory of the cache, which holds nothing else that is large.
+        A directory of the cache, without other large files.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -98,32 +98,32 @@ def download(
 
 
 def cached_commit(repo_id: str, revision: str | None, kind: Kind) -> str | None:
-    """The commit that a revision meant when the hub was last asked; None where it never was."""
+    """Return the last known commit of a revision; None if the hub was never asked."""
     reference = _reference(repo_id, revision, kind)
     return reference.read_text(encoding="ascii").strip() if reference.is_file() else None
 
 
 def cached_snapshot(repo_id: str, commit: str) -> Path:
-    """Where the files of a model's commit lie, or would."""
+    """Return the directory for the files of a model's commit, which need not exist."""
     return _storage(repo_id, "model") / "snapshots" / commit
 
 
 def cache_directory() -> Path:
-    """Where downloads lie."""
+    """Return the directory for downloads."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
 def has_token() -> bool:
-    """Whether the hub is shown who asks: HF_TOKEN, or what `hf auth login` left."""
+    """Return True if a token is set: HF_TOKEN, or the token of `hf auth login`."""
     from huggingface_hub import get_token
 
     return get_token() is not None
 
 
 def _reference(repo_id: str, revision: str | None, kind: Kind) -> Path:
-    """Where the cache keeps what a branch or tag meant, https://huggingface.co/docs/huggingface_hub/guides/manage-cache."""
+    """Return the cache's file for a branch or tag, https://huggingface.co/docs/huggingface_hub/guides/manage-cache."""
     return _storage(repo_id, kind) / "refs" / (revision or "main")
 
 
@@ -132,7 +132,7 @@ def _storage(repo_id: str, kind: Kind) -> Path:
 
 
 def _prepare(request: HubRequest, repo_id: str, commit: str, sizes: Mapping[str, int]) -> None:
-    """See that what is still to come fits, and tell of it."""
+    """Check that the files still to download fit on the disk, and log the download."""
     present = cached_snapshot(repo_id, commit)
     to_come = {name: size for name, size in sizes.items() if not (present / name).exists()}
     size = sum(to_come.values())
@@ -148,11 +148,11 @@ def _prepare(request: HubRequest, repo_id: str, commit: str, sizes: Mapping[str,
 
 
 class Unreachable(Exception):
-    """The hub gave no answer; what to do depends on what is cached.
+    """A request that the hub did not answer; a cached copy may help.
 
     Attributes:
-        remedy: What to do where nothing is.
-        code: The code of the error then: `hub_unreachable` or `hub_offline`.
+        remedy: The remedy if no copy is cached.
+        code: Error code in that case: `hub_unreachable` or `hub_offline`.
     """
 
     def __init__(self, problem: str, remedy: str, code: str) -> None:
@@ -163,10 +163,10 @@ class Unreachable(Exception):
 
 @contextlib.contextmanager
 def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Kind) -> Iterator[None]:
-    """Turn what `huggingface_hub` raises into an error that says what to do.
+    """Turn the exceptions of `huggingface_hub` into errors that name the remedy.
 
     Raises:
-        Unreachable: There is no answer; the caller may have a copy.
+        Unreachable: The hub did not answer; the caller may have a copy.
     """
     import httpx
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
@@ -202,7 +202,7 @@ def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Ki
 def _explain_answer(
     request: HubRequest, repo_id: str, revision: str | None, kind: Kind, error: Exception
 ) -> AgentTunixError:
-    """What an answer other than success means, the most particular first."""
+    """Return the error for an unsuccessful answer, most specific first."""
     from huggingface_hub import constants
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
@@ -244,7 +244,7 @@ def _explain_answer(
 
 
 def refuse_gated(request: HubRequest, repo_id: str, kind: Kind) -> AgentTunixError:
-    """The error for a repository whose conditions must be accepted first."""
+    """Return the error for a repository whose licence must be accepted first."""
     page = _page(repo_id, kind)
     if has_token():
         return request.refuse(
@@ -264,6 +264,6 @@ def _page(repo_id: str, kind: Kind) -> str:
 
 
 def words_of(error: Exception) -> str:
-    """What the server said, on one line."""
+    """Return the server's message on one line."""
     said = getattr(error, "server_message", None) or str(error)
     return " ".join(str(said).split())

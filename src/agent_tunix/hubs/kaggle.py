@@ -1,4 +1,4 @@
-"""Kaggle: models and datasets by their handles, through `kagglehub` and its cache."""
+"""Kaggle models and datasets by handle, through `kagglehub` and its cache."""
 
 import contextlib
 import logging
@@ -18,13 +18,13 @@ _NEW_TOKEN = (
 
 
 def download(request: HubRequest, handle: str, kind: Kind) -> Path:
-    """The directory with everything of a model or dataset, from the cache or from Kaggle.
+    """Return the directory with all files of a model or dataset, from the cache or from Kaggle.
 
     Args:
-        request: What is wanted, for errors.
-        handle: `owner/model/framework/variation` or `owner/dataset`, with or without `/version`; without one it is the
-            latest, or where Kaggle cannot be reached the latest in the cache.
-        kind: What sort of thing the handle names.
+        request: The request, for error messages.
+        handle: `owner/model/framework/variation` or `owner/dataset`, optionally with a version. Without one, it means
+            the latest version, or the latest in the cache if Kaggle is unreachable.
+        kind: Kind of the handle.
 
     Returns:
         A directory whose last part is the version.
@@ -49,7 +49,7 @@ def download(request: HubRequest, handle: str, kind: Kind) -> Path:
 
 
 def cached_version(handle: str, kind: Kind) -> Path:
-    """Where the files of a version lie, or would."""
+    """Return the directory for the files of a version, which need not exist."""
     name, _, version = handle.rpartition("/")
     return _cache() / f"{kind}s" / name / ("versions" if kind == "dataset" else "") / version
 
@@ -61,19 +61,19 @@ def _cache() -> Path:
 
 
 def _latest_copy(handle: str, kind: Kind) -> Path | None:
-    """The latest version that was downloaded whole, where the handle leaves it open."""
+    """Return the latest completely downloaded version of a handle without one; None if there is none."""
     whole = [marker.stem for marker in (_cache() / f"{kind}s" / handle).glob("*.complete")]
     versions = [cached_version(f"{handle}/{version}", kind) for version in whole if version.isdigit()]
     return max((path for path in versions if path.is_dir()), key=lambda path: int(path.name), default=None)
 
 
 class _Unreachable(Exception):
-    """Kaggle gave no answer."""
+    """A request that Kaggle did not answer."""
 
 
 @contextlib.contextmanager
 def _explaining(request: HubRequest, handle: str, kind: Kind) -> Iterator[None]:
-    """Turn what `kagglehub` raises into an error that says what to do."""
+    """Turn the exceptions of `kagglehub` into errors that name the remedy."""
     import requests
     from kagglehub.exceptions import CredentialError, DataCorruptionError, UnauthenticatedError
 
@@ -112,7 +112,7 @@ def _explaining(request: HubRequest, handle: str, kind: Kind) -> Iterator[None]:
 
 
 def _innermost(error: BaseException) -> str:
-    """What lies at the bottom of an error, on one line: `Connection refused`, `getaddrinfo failed`."""
+    """Return the root cause of an error on one line: `Connection refused`, `getaddrinfo failed`."""
     while (below := error.__cause__ or error.__context__) is not None:
         error = below
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""A directory on its way to the Hugging Face hub, as one commit: all of it is there afterwards, or nothing is."""
+"""Upload of a directory to the Hugging Face hub as one commit, which is complete or absent."""
 
 import contextlib
 import logging
@@ -20,22 +20,22 @@ def push_directory(
     token: str | None = None,
     message: str = "Add a model trained with agent_tunix",
 ) -> str:
-    """Put every file of a directory into a model repository of the hub, which is made where there is none.
+    """Upload every file of a directory to a model repository of the hub, which is created if it does not exist.
 
-    Files of the repository that the directory lacks stay as they are, and so does whether an existing one is private.
+    Files that only the repository has stay unchanged, and an existing repository keeps its visibility.
 
     Args:
-        directory: What is pushed, with all directories below it; hidden files are left out.
+        directory: Directory to upload, with its subdirectories; hidden files are left out.
         repo_id: `owner/name`.
-        private: Whether a new repository is private.
-        token: One that may write there; None: HF_TOKEN, or what `hf auth login` left.
-        message: Of the commit.
+        private: True to make a new repository private.
+        token: A token with write access; None for HF_TOKEN, or the token of `hf auth login`.
+        message: Commit message.
 
     Returns:
-        The address of the repository's page.
+        URL of the repository's page.
 
     Raises:
-        ModelError: What the hub refuses, or why it cannot be asked, and what to do.
+        ModelError: The hub refuses the upload or cannot be reached; the message names the remedy.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -62,7 +62,7 @@ def push_directory(
 
 @contextlib.contextmanager
 def _explaining(repo_id: str) -> Iterator[None]:
-    """Turn what `huggingface_hub` raises into an error that says what to do."""
+    """Turn the exceptions of `huggingface_hub` into errors that name the remedy."""
     import httpx
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
@@ -101,10 +101,10 @@ def _explaining(repo_id: str) -> Iterator[None]:
             " nothing was committed, try again",
             code="hub_unreachable",
         ) from error
-    except RuntimeError as error:  # How the library wraps what befalls one of several files.
+    except RuntimeError as error:  # the library wraps an error about one of several files in this
         if isinstance(error.__cause__, HfHubHTTPError | httpx.TransportError):
             with _explaining(repo_id):
                 raise error.__cause__ from error
         raise
-    except ValueError as error:  # What it says of the metadata at the top of a model card.
+    except ValueError as error:  # raised for invalid metadata at the top of a model card
         raise ModelError(f"{begin} was refused: {error}; correct README.md", code="invalid_model_card") from error

@@ -1,4 +1,4 @@
-"""What somebody asked a hub for, in the words in which its failure is told."""
+"""A request to a hub, with the wording for its errors."""
 
 import errno
 import shutil
@@ -10,12 +10,12 @@ from agent_tunix.errors import AgentTunixError
 
 @dataclass(frozen=True)
 class HubRequest:
-    """A thing that is wanted from a hub.
+    """A request to a hub.
 
     Attributes:
-        setting: What the user wrote, as `model.path=hf://owner/name`; begins the message of every error.
-        instead: What to do where the hub cannot be used at all, as `set model.path to a directory on this disk`.
-        error: The class of its errors: ModelError, DataError.
+        setting: The user's setting, such as `model.path=hf://owner/name`; every error message starts with it.
+        instead: Alternative to the hub, such as `set model.path to a directory on this disk`.
+        error: Class of the errors: ModelError or DataError.
     """
 
     setting: str
@@ -23,18 +23,18 @@ class HubRequest:
     error: type[AgentTunixError]
 
     def refuse(self, problem: str, *, code: str) -> AgentTunixError:
-        """Make the error that tells a problem with it, and its code."""
+        """Return the error for a problem with the request."""
         return self.error(f"{self.setting} {problem}", code=code)
 
 
 def check_space(request: HubRequest, size: int, directory: Path, remedy: str) -> None:
-    """Refuse a download that does not fit on the disk, before it begins.
+    """Refuse a download that does not fit on the disk, before it starts.
 
     Args:
-        request: What is wanted.
-        size: Bytes that are still to come.
-        directory: Where they will lie; it need not exist yet.
-        remedy: How to choose another place.
+        request: The request.
+        size: Bytes still to download.
+        directory: Target directory; it need not exist.
+        remedy: A way to choose another directory.
     """
     existing = next(place for place in (directory, *directory.absolute().parents) if place.exists())
     free = shutil.disk_usage(existing).free
@@ -46,14 +46,14 @@ def check_space(request: HubRequest, size: int, directory: Path, remedy: str) ->
 
 
 def explain_full_disk(request: HubRequest, error: OSError, directory: Path, remedy: str) -> AgentTunixError | None:
-    """The error for a disk that became full; None where the reason is another one."""
+    """Return the error for a full disk; None if the error has another cause."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     return request.refuse(f"does not fit in {directory}: {error.strerror}; make room, or {remedy}", code="disk_full")
 
 
 def describe_size(size: int) -> str:
-    """`1.5 GB`."""
+    """Format a number of bytes, for example `1.5 GB`."""
     amount = float(size)
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if amount < 1000 or unit == "TB":

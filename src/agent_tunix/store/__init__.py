@@ -1,10 +1,10 @@
-"""The reward store: reward functions with their versions, and the keys of those who may use them.
+"""The reward store: reward functions with their versions, and access keys.
 
     with open_store() as store:
         key, secret = store.keys.create("alice")
         function = store.reward_functions.create(key, "politeness", source, "trl")
 
-Importing this loads neither SQLAlchemy nor Alembic, which the extra `service` brings; opening a store does.
+Importing this package loads neither SQLAlchemy nor Alembic, which need the extra `service`; opening a store does.
 """
 
 from typing import TYPE_CHECKING
@@ -32,10 +32,10 @@ __all__ = [
 
 
 def open_store(url: str | None = None) -> "Store":
-    """Open the store, making its tables if they are not there and bringing them up to date if they are.
+    """Open the store; create its tables or bring them up to date.
 
     Args:
-        url: `sqlite:////absolute/file.db` or `postgresql://user@host/name`; None: `database_url()`.
+            url: `sqlite:////absolute/file.db` or `postgresql://user@host/name`; None for `database_url()`.
 
     Raises:
         StoreError: SQLAlchemy is not installed, or the database cannot be reached, read or written.

@@ -1,4 +1,4 @@
-"""A store as one who may use it sees it: on this machine, or on a server."""
+"""Access to a store with a user's permissions, on this machine or on a server."""
 
 import os
 from collections.abc import Iterator
@@ -17,36 +17,36 @@ KEY_VARIABLE = "AGENT_TUNIX_KEY"
 
 
 class StoreAccess(Protocol):
-    """What can be done with reward functions; `RewardFunctions` says what each method does and raises."""
+    """Operations on reward functions; see the methods of `RewardFunctions` for details and errors."""
 
     def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
-        """Keep a file; with `if_changed`, unless the name's newest version is that file, which is then given."""
+        """Store a file; with `if_changed`, return the name's newest version if it is the same file."""
 
     def get(self, id: str) -> RewardFunctionRecord:
-        """The one of an id."""
+        """Return the record of an id."""
 
     def latest(self, name: str) -> RewardFunctionRecord:
-        """The newest version of a name."""
+        """Return the newest version of a name."""
 
     def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunctionRecord]:
-        """Some, newest first."""
+        """Return a page of records, newest first."""
 
     def source(self, id: str) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
 
     def delete(self, id: str) -> None:
-        """Take one version out."""
+        """Delete one version."""
 
 
 class LocalAccess:
     """The store of this machine, without a server.
 
-    Whoever can open the database may do anything. What is uploaded belongs to the owner `local`, or to the key that is
-    given; with a key only what is its own can be deleted, and only what its scopes allow is done.
+    Anyone who can open the database may do anything. Uploads belong to the given key, or else to the owner `local`.
+    With a key, its scopes apply, and only its own functions can be deleted.
 
     Args:
         store: The store.
-        secret: A key of it; None: none.
+        secret: Secret of a key; None for access without one.
 
     Raises:
         AccessDeniedError: The key is not valid.
@@ -58,32 +58,32 @@ class LocalAccess:
         self._owner = self._key or store.keys.local()
 
     def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
-        """Keep a file; with `if_changed`, unless the name's newest version is that file, which is then given."""
+        """Store a file; with `if_changed`, return the name's newest version if it is the same file."""
         self._require("write")
         return self._functions.create(self._owner, name, source, format, if_changed)
 
     def get(self, id: str) -> RewardFunctionRecord:
-        """The one of an id."""
+        """Return the record of an id."""
         self._require("read")
         return self._functions.get(id)
 
     def latest(self, name: str) -> RewardFunctionRecord:
-        """The newest version of a name."""
+        """Return the newest version of a name."""
         self._require("read")
         return self._functions.latest(name)
 
     def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunctionRecord]:
-        """Some, newest first."""
+        """Return a page of records, newest first."""
         self._require("read")
         return self._functions.list(limit, after, name)
 
     def source(self, id: str) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         self._require("read")
         return self._functions.source(id)
 
     def delete(self, id: str) -> None:
-        """Take one version out."""
+        """Delete one version."""
         self._require("write")
         self._functions.delete(self._key, id)
 
@@ -93,12 +93,12 @@ class LocalAccess:
 
 
 def server_url(url: str | None = None) -> str | None:
-    """The server that is meant: the one given, else that of `AGENT_TUNIX_URL`; None: the store of this machine."""
+    """Return the given server, else that of `AGENT_TUNIX_URL`; None for the store of this machine."""
     return url or os.environ.get(URL_VARIABLE) or None
 
 
 def describe_place(url: str | None = None) -> str:
-    """Which store is meant, for a person; without a password."""
+    """Describe the selected store for people, without a password."""
     server = server_url(url)
     if server is not None:
         return server
@@ -109,15 +109,15 @@ def describe_place(url: str | None = None) -> str:
 
 @contextmanager
 def open_access(url: str | None = None, secret: str | None = None) -> Iterator[StoreAccess]:
-    """Open the store that is meant.
+    """Open the selected store.
 
     Args:
-        url: A server; None: `AGENT_TUNIX_URL`, and without that the store of this machine.
-        secret: A key of it; None: `AGENT_TUNIX_KEY`, which a server requires.
+        url: URL of a server; None for `AGENT_TUNIX_URL`, or without it the store of this machine.
+        secret: Secret of a key; None for `AGENT_TUNIX_KEY`. A server requires one.
 
     Raises:
         AccessDeniedError: The key is not valid.
-        StoreError: The store or the server cannot be reached, or a server is given and no key.
+        StoreError: The store or the server cannot be reached, or a server is given without a key.
     """
     server = server_url(url)
     secret = secret or os.environ.get(KEY_VARIABLE) or None

@@ -1,4 +1,4 @@
-"""The database under the store: SQLite in a file, or PostgreSQL by its URL."""
+"""The store's database: SQLite in a file, or PostgreSQL by URL."""
 
 import contextlib
 import os
@@ -16,20 +16,20 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from agent_tunix.errors import StoreError
 from agent_tunix.store.home import DATABASE_VARIABLE
 
-# How long a writer waits for others before it gives up; each holds the database for milliseconds.
+# Longest wait of a writer for other writers, each of which holds the database for milliseconds.
 BUSY_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10
 
 
 def read_url(text: str) -> URL:
-    """The URL of a database that can hold a store, with the driver that is used for it.
+    """Parse the URL of a database that can hold a store, and set its driver.
 
     Raises:
-        StoreError: It is no URL, or not one of SQLite in a file or of PostgreSQL.
+        StoreError: The text is not a URL of SQLite in a file or of PostgreSQL.
     """
     try:
         url = make_url(text)
-    except (ArgumentError, ValueError) as error:  # whose message may hold a password
+    except (ArgumentError, ValueError) as error:  # its message may contain a password
         raise StoreError(
             f"{DATABASE_VARIABLE} is not the URL of a database; {_WANTED}", code="invalid_database_url"
         ) from error
@@ -45,7 +45,7 @@ _WANTED = "give sqlite:////absolute/file.db or postgresql://user:password@host/n
 
 
 def connect(url: URL) -> Engine:
-    """An engine for the database; nothing is opened yet.
+    """Return an engine for the database; no connection is opened yet.
 
     Raises:
         StoreError: The driver is not installed.
@@ -61,7 +61,7 @@ def connect(url: URL) -> Engine:
 
 
 def _connect_sqlite(url: URL) -> Engine:
-    # Python's driver would open transactions by itself, too late and never for what defines tables; it is told not to.
+    # Python's driver would begin transactions itself, too late, and never for table definitions; turn that off.
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None})
 
     @event.listens_for(engine, "connect")
@@ -71,8 +71,8 @@ def _connect_sqlite(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A writer takes its place in the queue at once: a reader that goes on to write could fail, having read what
-        # another has changed since. A reader needs no transaction.
+        # A writer locks the database at once. If it read first and wrote later, the write could fail, because another
+        # may have changed the data in between. A reader needs no transaction.
         if connection.get_execution_options().get("is_writing", False):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -80,26 +80,26 @@ def _connect_sqlite(url: URL) -> Engine:
 
 
 def file_of(engine: Engine) -> Path | None:
-    """The file of an SQLite database."""
+    """Return the file of an SQLite database; None for PostgreSQL."""
     return Path(engine.url.database) if engine.dialect.name == "sqlite" and engine.url.database else None
 
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A connection of which each statement sees the store as it is at that moment.
+    """Open a connection for reading; each statement sees the store at that moment.
 
     Raises:
         StoreError: The database cannot be reached or read.
     """
     with _told(engine), engine.connect() as connection:
-        if connection.dialect.name != "sqlite":  # a transaction would cost two more ways to the server
+        if connection.dialect.name != "sqlite":  # a transaction would cost two more round trips to the server
             connection = connection.execution_options(isolation_level="AUTOCOMMIT")
         yield connection
 
 
 @contextlib.contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A connection whose changes are made together, when the block ends, or not at all.
+    """Open a connection for writing; all changes are committed at the end of the block, or none.
 
     Raises:
         StoreError: The database cannot be reached or written.
@@ -110,7 +110,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def _told(engine: Engine) -> Iterator[None]:
-    """Tell what went wrong below in our own words."""
+    """Turn database errors into a StoreError that names the remedy."""
     try:
         yield
     except (DBAPIError, PoolTimeoutError) as error:
@@ -123,10 +123,10 @@ def _told(engine: Engine) -> Iterator[None]:
 
 
 def insert_missing(connection: Connection, table: Table, by: str, **values: Any) -> bool:
-    """Add a row, unless there is one with the same value in a unique column, which then stays as it is.
+    """Insert a row unless one with the same value in a unique column exists; that row is not changed.
 
     Returns:
-        Whether it was added. Where another transaction is adding the same, its end is awaited.
+        True if the row was inserted. If another transaction is inserting the same value, this waits for it to end.
     """
     dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing(index_elements=[by])
@@ -134,10 +134,10 @@ def insert_missing(connection: Connection, table: Table, by: str, **values: Any)
 
 
 def make_private(file: Path) -> None:
-    """An empty file for its owner alone, unless there is one already; SQLite gives its own files the same rights.
+    """Create an empty file for its owner alone if it does not exist; SQLite gives its own files the same rights.
 
     Raises:
-        StoreError: It cannot be made.
+        StoreError: The file cannot be created.
     """
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""From a name or an id to the uploaded reward that it means, for whoever trains with it."""
+"""Fetching of uploaded rewards by name or id, for training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,20 +11,20 @@ from agent_tunix.store.identifiers import is_function_id, is_name
 
 
 def fetch_uploaded(spec: str) -> UploadedSource | None:
-    """The uploaded reward of an id, or the newest version of a name.
+    """Fetch the uploaded reward of an id, or the newest version of a name.
 
-    From the server of `AGENT_TUNIX_URL`, with the key of `AGENT_TUNIX_KEY`, or else from the store of this machine.
+    It comes from the server of `AGENT_TUNIX_URL`, with the key of `AGENT_TUNIX_KEY`, or else from this machine's store.
 
     Args:
-        spec: `rf_…`, or what may be a name.
+        spec: An id `rf_…`, or a possible name.
 
     Returns:
-        None where it is no id, and no name in the store either.
+        The reward; None if `spec` is neither an id nor a name in the store.
 
     Raises:
-        UnknownRewardError: The store has nothing of that id.
-        RewardError: It is an id, and the store cannot be used.
-        StoreError: It may be a name, and the store cannot be used.
+        UnknownRewardError: The store does not have the id.
+        RewardError: `spec` is an id, and the store cannot be used.
+        StoreError: `spec` may be a name, and the store cannot be used.
     """
     if is_function_id(spec):
         try:
@@ -47,7 +47,7 @@ def fetch_uploaded(spec: str) -> UploadedSource | None:
 
 
 def remembering(fetch: Callable[[str], UploadedSource | None]) -> Callable[[str], UploadedSource | None]:
-    """The same, which asks for each name or id once, so that one run has one version of it."""
+    """Wrap a function to fetch each name or id only once, so that a run uses a single version of it."""
     found: dict[str, UploadedSource | None] = {}
 
     def fetch_once(spec: str) -> UploadedSource | None:
@@ -59,7 +59,7 @@ def remembering(fetch: Callable[[str], UploadedSource | None]) -> Callable[[str]
 
 
 def _may_hold_something() -> bool:
-    """Whether asking is worth it: a name that was mistyped should not make a store."""
+    """Return True if a store exists or a server is set; looking up a mistyped name must not create a store."""
     local = database_url()
     file = local.removeprefix("sqlite:///")
     return server_url() is not None or file == local or Path(file).expanduser().is_file()

@@ -1,4 +1,4 @@
-"""Where the service keeps its state on this machine."""
+"""Location of the service's state on this machine."""
 
 import os
 from pathlib import Path
@@ -10,15 +10,15 @@ DATABASE_VARIABLE = "AGENT_TUNIX_DATABASE_URL"
 
 
 def home() -> Path:
-    """`AGENT_TUNIX_HOME`, by default `~/.agent_tunix`; absolute, and not necessarily there yet."""
+    """Return `AGENT_TUNIX_HOME`, by default `~/.agent_tunix`, as an absolute path that need not exist."""
     return Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".agent_tunix").expanduser().absolute()
 
 
 def make_home() -> Path:
-    """The home, made if need be, for its owner alone.
+    """Create the home directory if needed, accessible only to its owner, and return it.
 
     Raises:
-        StoreError: It cannot be made.
+        StoreError: It cannot be created.
     """
     directory = home()
     try:
@@ -32,5 +32,5 @@ def make_home() -> Path:
 
 
 def database_url() -> str:
-    """`AGENT_TUNIX_DATABASE_URL`, by default the SQLite file `store.db` in the home."""
+    """Return `AGENT_TUNIX_DATABASE_URL`, by default that of the SQLite file `store.db` in the home directory."""
     return os.environ.get(DATABASE_VARIABLE) or f"sqlite:///{home() / 'store.db'}"

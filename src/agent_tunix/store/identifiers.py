@@ -1,4 +1,4 @@
-"""Identifiers and secrets that are drawn at random, and the names that people choose."""
+"""Random identifiers and secrets, and the rule for names that users choose."""
 
 import re
 import secrets
@@ -19,32 +19,32 @@ _SECRET = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9]{{{_SECRET_LENGTH}}}")
 
 
 def new_function_id() -> str:
-    """`rf_` and 24 characters of lower-case base 32."""
+    """Return `rf_` and 24 random characters of lower-case base 32."""
     return FUNCTION_PREFIX + _draw(_BASE32, _ID_LENGTH)
 
 
 def new_key_id() -> str:
-    """`key_` and 24 characters of lower-case base 32."""
+    """Return `key_` and 24 random characters of lower-case base 32."""
     return KEY_PREFIX + _draw(_BASE32, _ID_LENGTH)
 
 
 def new_secret() -> str:
-    """`vk_` and 40 letters and digits."""
+    """Return `vk_` and 40 random letters and digits."""
     return SECRET_PREFIX + _draw(_ALPHANUMERIC, _SECRET_LENGTH)
 
 
 def is_function_id(text: object) -> bool:
-    """Whether it has the form of a reward function's id."""
+    """Return True if a value has the form of a reward function's id."""
     return isinstance(text, str) and _FUNCTION_ID.fullmatch(text) is not None
 
 
 def is_secret(text: object) -> bool:
-    """Whether it has the form of a key's secret."""
+    """Return True if a value has the form of a key's secret."""
     return isinstance(text, str) and _SECRET.fullmatch(text) is not None
 
 
 def is_name(text: object) -> bool:
-    """Whether it may name a reward function or a key; what begins like an id may not."""
+    """Return True if a value may name a reward function or a key; it must not start like a function's id."""
     return isinstance(text, str) and _NAME.fullmatch(text) is not None and not text.startswith(FUNCTION_PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""Keys: who may use the store, and for what."""
+"""Access keys of the store and their scopes."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ from agent_tunix.store.identifiers import NAME_RULE, is_name, is_secret, new_key
 from agent_tunix.store.records import SCOPES, Key
 from agent_tunix.store.schema import LOCAL_KEY_ID, keys
 
-_PREFIX_LENGTH = 11  # of the secret, `vk_` included, kept as it is; what is not kept has 190 bits
+_PREFIX_LENGTH = 11  # first characters of the secret, with `vk_`, stored in plain text; the rest has 190 bits
 
 _OF_PREFIX = select(keys).where(keys.c.prefix == bindparam("prefix"))
 _BY_ID = select(keys).where(keys.c.id == bindparam("id"), keys.c.secret_sha256.is_not(None))
@@ -23,27 +23,27 @@ _BY_ID = select(keys).where(keys.c.id == bindparam("id"), keys.c.secret_sha256.i
 class Keys:
     """The keys of a store.
 
-    A secret is drawn from 238 bits, so that a plain SHA-256 of it cannot be turned back. It is shown once.
+    A secret has 238 random bits, so a plain SHA-256 of it cannot be reversed. It is shown once.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def create(self, name: str, scopes: Iterable[str] = SCOPES) -> tuple[Key, str]:
-        """Make a key.
+        """Create a key.
 
-        The name of a revoked key may be used again: the same owner, with all that belongs to it, gets a new secret.
+        The name of a revoked key can be used again: the same owner, with everything it owns, gets a new secret.
 
         Args:
-            name: What a person calls it.
-            scopes: What it may do: some of `SCOPES`.
+            name: Name for people.
+            scopes: A subset of `SCOPES`.
 
         Returns:
-            The key and its secret, `vk_…`, which cannot be had again.
+            The key and its secret, `vk_…`, which cannot be retrieved again.
 
         Raises:
             NameTakenError: A key that is not revoked has the name.
-            StoreRequestError: The name or a scope cannot be used.
+            StoreRequestError: The name or a scope is not valid.
             StoreError: The database cannot be used.
         """
         if not is_name(name):
@@ -71,10 +71,10 @@ class Keys:
         return Key(key_id, name, chosen, now), secret
 
     def get(self, id: str) -> Key:
-        """The key of an id, revoked or not.
+        """Return the key of an id, revoked or not.
 
         Raises:
-            NotStoredError: There is none.
+            NotStoredError: The id is unknown.
         """
         with reading(self._engine) as connection:
             row = connection.execute(_BY_ID, {"id": id}).first()
@@ -83,16 +83,16 @@ class Keys:
         return _key(row)
 
     def list(self) -> "list[Key]":
-        """All keys that have or had a secret, oldest first, revoked ones among them."""
+        """Return all keys that have or had a secret, oldest first, including revoked ones."""
         wanted = select(keys).where(keys.c.secret_sha256.is_not(None)).order_by(keys.c.created_at, keys.c.id)
         with reading(self._engine) as connection:
             return [_key(row) for row in connection.execute(wanted)]
 
     def revoke(self, id_or_name: str) -> Key:
-        """Have a key open nothing from now on; one that is revoked stays so.
+        """Revoke a key; a key that is already revoked stays so.
 
         Raises:
-            NotStoredError: There is no such key.
+            NotStoredError: The key does not exist.
         """
         is_it = or_(keys.c.id == id_or_name, keys.c.name == id_or_name)
         with writing(self._engine) as connection:
@@ -104,24 +104,24 @@ class Keys:
         return _key(row)
 
     def authenticate(self, secret: str) -> Key:
-        """Whose secret it is.
+        """Return the key of a secret.
 
         Raises:
-            AccessDeniedError: Nobody's, or the key is revoked; the message does not say which.
+            AccessDeniedError: The secret is unknown or its key is revoked; the message does not say which.
         """
         known = is_secret(secret)
         prefix = secret[:_PREFIX_LENGTH] if known else ""
         with reading(self._engine) as connection:
             rows = connection.execute(_OF_PREFIX, {"prefix": prefix}).all()
         given = _digest(secret if known else "")
-        # What takes part in the comparison is a digest, so that its time could at most tell of the digest.
+        # Digests are compared, so the time taken could reveal only the digest.
         matching = [row for row in rows if hmac.compare_digest(given, row.secret_sha256 or "")]
         if not matching or matching[0].revoked_at is not None:
             raise AccessDeniedError("invalid_key", "the API key is not valid; it may be mistyped or revoked")
         return _key(matching[0])
 
     def local(self) -> Key:
-        """The owner of what is uploaded without a key, by whoever can write the database itself."""
+        """Return the owner of uploads without a key, made by anyone who can write the database itself."""
         with reading(self._engine) as connection:
             return _key(connection.execute(select(keys).where(keys.c.id == LOCAL_KEY_ID)).one())
 

@@ -1,4 +1,4 @@
-"""Bring the tables of a database up to date; safe where several processes start at once."""
+"""Migration of a database's tables; safe if several processes start at once."""
 
 import contextlib
 import fcntl
@@ -13,15 +13,15 @@ from agent_tunix.store.schema import HEAD
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-# Any number, as long as no other program locks it in the same database.
+# An arbitrary number that no other program locks in the same database.
 _POSTGRESQL_LOCK = 7_264_019_553_187_142
 
 
 def migrate(engine: Engine) -> None:
-    """Make the tables, or change those of an older version; without Alembic where nothing is to be done.
+    """Create the tables, or update those of an older version; Alembic is loaded only if there is work to do.
 
     Raises:
-        StoreError: The database is that of a newer version, or cannot be changed.
+        StoreError: A newer version made the database, or it cannot be changed.
     """
     file = file_of(engine)
     if file is not None:
@@ -33,14 +33,14 @@ def migrate(engine: Engine) -> None:
             return
         with writing(engine) as connection:
             if file is None:
-                # Held until the end of the transaction.
+                # Released at the end of the transaction.
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
             _upgrade(connection)
 
 
 @contextlib.contextmanager
 def _one_at_a_time(file: Path | None) -> Iterator[None]:
-    """SQLite changes to its write-ahead log without waiting for others, so that they have to wait here."""
+    """Lock a file beside an SQLite database, whose switch to a write-ahead log does not wait for others."""
     if file is None:
         yield
         return

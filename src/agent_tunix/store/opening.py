@@ -20,12 +20,12 @@ from agent_tunix.store.reward_functions import RewardFunctions
 
 
 class Store:
-    """A store whose tables are up to date. Its connections may be used by several threads, not across a fork.
+    """A store with up-to-date tables. Threads may share its connections, but a forked process may not use them.
 
     Attributes:
         engine: The database.
-        keys: Who may use it.
-        reward_functions: What it holds.
+        keys: Keys that give access to the store.
+        reward_functions: Reward functions in the store.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -47,7 +47,7 @@ class Store:
 
 
 def open_store(url: str | None = None) -> Store:
-    """See `agent_tunix.store.open_store`."""
+    """Open a store; see `agent_tunix.store.open_store`."""
     engine = connect(read_url(url or database_url()))
     try:
         migrate(engine)

@@ -1,4 +1,4 @@
-"""What the store hands out: plain values, for the service, the client and the command line alike."""
+"""Plain records of the store, shared by the service, the client and the command line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from agent_tunix.errors import AccessDeniedError
 Format = Literal["trl", "miles"]
 FORMATS: tuple[Format, ...] = ("trl", "miles")
 
-# What a key may do: look, upload and delete, run what is uploaded.
+# Permissions of a key: to read, to upload and delete, to run uploaded functions.
 SCOPES = ("read", "write", "try")
 
 Item = TypeVar("Item")
@@ -18,14 +18,14 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One who may use the store; the secret itself is nowhere kept.
+    """A key to the store; its secret is never stored.
 
     Attributes:
-        id: `key_` and 24 letters and digits. It stays when a revoked key's name is given a new secret.
-        name: What a person calls it; unique.
-        scopes: Some of `SCOPES`.
-        created_at: When its present secret was made; UTC.
-        revoked_at: Since when it opens nothing; None: it does.
+        id: `key_` and 24 letters and digits. It stays the same if a revoked key's name is given a new secret.
+        name: Unique name, for people.
+        scopes: A subset of `SCOPES`.
+        created_at: Creation time of the current secret, UTC.
+        revoked_at: Time of revocation, UTC; None for a valid key.
     """
 
     id: str
@@ -35,7 +35,7 @@ class Key:
     revoked_at: datetime | None = None
 
     def require(self, scope: str) -> None:
-        """Raise AccessDeniedError if it may not do this."""
+        """Raise AccessDeniedError if the key lacks a scope."""
         if scope not in self.scopes:
             raise AccessDeniedError(
                 "insufficient_scope", f"the key {self.name!r} lacks the scope {scope!r}; make one that has it"
@@ -47,14 +47,14 @@ class RewardFunctionRecord:
     """One uploaded version of a reward function, without its source.
 
     Attributes:
-        id: `rf_` and 24 letters and digits; never given twice.
-        name: Its name, which belongs to one key.
-        format: How it is called: `trl` or `miles`.
-        created_at: UTC, to the microsecond.
-        version: 1 for the first upload of the name; a number is never given twice.
-        sha256: Of the source's bytes, in hexadecimal.
-        size: Of the source, in bytes.
-        owner_id: The key that owns the name.
+        id: `rf_` and 24 letters and digits; never reused.
+        name: Name of the function, which belongs to one key.
+        format: Calling convention: `trl` or `miles`.
+        created_at: Upload time, UTC, to the microsecond.
+        version: 1 for the first upload under the name; numbers are never reused.
+        sha256: Hash of the source's bytes, in hexadecimal.
+        size: Size of the source in bytes.
+        owner_id: Id of the key that owns the name.
     """
 
     id: str
@@ -67,7 +67,7 @@ class RewardFunctionRecord:
     owner_id: str
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as JSON has it: `created_at` in ISO 8601, UTC, to the second."""
+        """Return the record as JSON data; `created_at` is in ISO 8601, UTC, to the second."""
         return {
             "id": self.id,
             "object": "reward_function",
@@ -82,10 +82,10 @@ class RewardFunctionRecord:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "RewardFunctionRecord":
-        """What `to_data` said.
+        """Return the record of data from `to_data`.
 
         Raises:
-            KeyError, TypeError, ValueError: It is not such data.
+            KeyError, TypeError, ValueError: The data is not valid.
         """
         return cls(
             id=str(data["id"]),
@@ -101,11 +101,11 @@ class RewardFunctionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Some of a longer list.
+    """Part of a longer list.
 
     Attributes:
         data: The items, newest first.
-        has_more: Whether there are older ones; they come with `after` as the last item's id.
+        has_more: True if there are older ones; pass the last item's id as `after` to get them.
     """
 
     data: list[Item]

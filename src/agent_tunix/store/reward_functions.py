@@ -1,4 +1,4 @@
-"""Reward functions: uploaded, listed, read, deleted."""
+"""Reward functions of the store: upload, list, read, delete."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ _RECORD = (
 )
 
 
-# Statements are made once: SQLAlchemy needs longer to make one than SQLite to answer it.
+# Statements are built once: building one takes SQLAlchemy longer than SQLite needs to answer it.
 _LIVE = select(*_RECORD).where(_table.deleted_at.is_(None))
 _BY_ID = _table.id == bindparam("id")
 _GET = _LIVE.where(_BY_ID)
@@ -51,12 +51,12 @@ def _page(named: bool, after: bool) -> Select[Any]:
     return newest
 
 
-# By whether they are of one name, and whether they go on after a function.
+# Keys: restricted to one name; starting after a function.
 _PAGES = {(named, after): _page(named, after) for named in (False, True) for after in (False, True)}
 
 
 class RewardFunctions:
-    """The reward functions of a store. Each change is made whole or not at all, whenever the process may end."""
+    """The reward functions of a store. Each change is atomic, even if the process is killed."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -64,19 +64,19 @@ class RewardFunctions:
     def create(
         self, owner: Key, name: str, source: bytes, format: Format, if_changed: bool = False
     ) -> RewardFunctionRecord:
-        """Keep a file; one's own name again gets the next version under a new id.
+        """Store a file; an existing name of the same owner gets the next version under a new id.
 
         Args:
-            owner: Whose it is to be.
+            owner: Owner of the function.
             name: At most 64 letters, digits, `_`, `.` and `-`.
-            source: The file's bytes; they are checked by `check_upload`, and never run.
-            format: How its `reward` is called.
-            if_changed: Where the name's newest version has the same bytes and format, give that one and make none: an
-                upload of which nobody knows whether it was kept can be made again so.
+            source: Bytes of the file; `check_upload` checks them, and they are never run.
+            format: Calling convention of its `reward`.
+            if_changed: If the name's newest version has the same bytes and format, return it and create none. An upload
+                with an unknown result can be repeated safely this way.
 
         Raises:
-            UploadError: The file or the name cannot be used.
-            NameTakenError: The name belongs to another.
+            UploadError: The file or the name is not valid.
+            NameTakenError: The name belongs to another key.
             StoreError: The database cannot be used.
         """
         if not is_name(name):
@@ -105,16 +105,16 @@ class RewardFunctions:
         return made
 
     def get(self, id: str) -> RewardFunctionRecord:
-        """The one of an id.
+        """Return the record of an id.
 
         Raises:
-            NotStoredError: There is none, or it is deleted.
+            NotStoredError: The id is unknown or its function is deleted.
         """
         with reading(self._engine) as connection:
             return _get(connection, id)
 
     def latest(self, name: str) -> RewardFunctionRecord:
-        """The newest version of a name that is not deleted.
+        """Return the newest version of a name that is not deleted.
 
         Raises:
             NotStoredError: There is none.
@@ -128,22 +128,23 @@ class RewardFunctions:
         return _record(row)
 
     def versions(self, name: str, limit: int = 20, after: str | None = None) -> Page[RewardFunctionRecord]:
-        """The versions of a name, newest first; an unknown name has none. Arguments and errors are those of `list`."""
+        """Return the versions of a name, newest first, none for an unknown name; arguments and errors as for `list`."""
         return self.list(limit, after, name)
 
     def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunctionRecord]:
-        """Some reward functions, newest first.
+        """Return a page of reward functions, newest first.
 
-        Who follows the pages sees each function that is there all the while exactly once, whatever is uploaded or
-        deleted meanwhile, the one that `after` names included. A page costs the same wherever it is in the list.
+        A client that follows the pages sees each function that exists throughout exactly once, whatever is uploaded or
+        deleted in the meantime, including the function that `after` names. The cost of a page does not depend on its
+        position.
 
         Args:
-            limit: At most so many, 1 to 100.
-            after: Only those that are older than the one of this id; None: from the newest on.
-            name: Only those of this name; None: all.
+            limit: Maximum number of functions, 1 to 100.
+            after: Id of a function; only older ones are listed. None starts at the newest.
+            name: Name to list; None for all.
 
         Raises:
-            StoreRequestError: `limit` is out of range, or `after` is no id that was ever given.
+            StoreRequestError: `limit` is out of range, or `after` was never an id of this store.
             StoreError: The database cannot be used.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
@@ -160,11 +161,11 @@ class RewardFunctions:
         return Page([_record(row) for row in rows[:limit]], len(rows) > limit)
 
     def source(self, id: str) -> bytes:
-        """The bytes of the file, as they were uploaded.
+        """Return the bytes of the file as they were uploaded.
 
         Raises:
-            NotStoredError: There is none, or it is deleted.
-            StoreError: The database is damaged: the bytes are not those that were uploaded.
+            NotStoredError: The id is unknown or its function is deleted.
+            StoreError: The database is damaged: the bytes differ from the upload.
         """
         row = None
         if is_function_id(id):
@@ -181,34 +182,34 @@ class RewardFunctions:
         return bytes(content)
 
     def delete(self, owner: Key | None, id: str) -> None:
-        """Take one version out of the store; its source goes with it unless another function has the same.
+        """Delete one version, and its source unless another function has the same.
 
-        The name stays its owner's, and neither the id nor the version number is given again.
+        The owner keeps the name, and neither the id nor the version number is reused.
 
         Args:
-            owner: Who asks; None: who has the database itself, and may delete anything.
-            id: Which.
+            owner: Key that asks; None for someone with access to the database itself, who may delete anything.
+            id: Id of the function.
 
         Raises:
-            NotStoredError: There is none, it is deleted, or it belongs to another.
+            NotStoredError: The id is unknown, deleted, or belongs to another key.
             StoreError: The database cannot be used.
         """
         with writing(self._engine) as connection:
             found = _get(connection, id)
             if owner is not None and found.owner_id != owner.id:
                 raise _not_found(id)
-            # A row that is locked cannot be taken up by an upload of the same bytes until this is done.
+            # An upload of the same bytes waits for this lock before it uses the row.
             connection.execute(select(sources.c.sha256).where(sources.c.sha256 == found.sha256).with_for_update())
             deleted = update(reward_functions).where(_table.id == id, _table.deleted_at.is_(None))
             by = None if owner is None else owner.id
             if connection.execute(deleted.values(deleted_at=datetime.now(UTC), deleted_by=by)).rowcount == 0:
-                raise _not_found(id)  # another was faster
+                raise _not_found(id)  # another process deleted it first
             in_use = exists().where(_table.sha256 == found.sha256, _table.deleted_at.is_(None))
             connection.execute(delete(sources).where(sources.c.sha256 == found.sha256, ~in_use))
 
 
 def _take_name(connection: Connection, owner: Key, name: str) -> int:
-    """The last version number given under a name, 0 if it is new; it is locked until the end of the transaction."""
+    """Return the last version number of a name, 0 if it is new, and lock it until the end of the transaction."""
     insert_missing(connection, names, "name", name=name, owner_id=owner.id, last_version=0)
     mine = select(names.c.last_version).where(names.c.name == name, names.c.owner_id == owner.id)
     version = connection.execute(mine.with_for_update()).scalar()
@@ -220,11 +221,11 @@ def _take_name(connection: Connection, owner: Key, name: str) -> int:
 
 
 def _keep_source(connection: Connection, digest: str, source: bytes) -> None:
-    """Add the bytes unless they are there, and keep them from being removed until the end of the transaction."""
+    """Insert the bytes unless they exist, and prevent their removal until the end of the transaction."""
     while not insert_missing(connection, sources, "sha256", sha256=digest, content=source):
         there = select(sources.c.sha256).where(sources.c.sha256 == digest).with_for_update()
         if connection.execute(there).first() is not None:
-            return  # else the last function that had them was deleted in between
+            return  # otherwise the last function with these bytes was deleted in between
 
 
 def _get(connection: Connection, id: str) -> RewardFunctionRecord:
@@ -239,7 +240,7 @@ def _not_found(id: str) -> NotStoredError:
 
 
 def _position(connection: Connection, after: str) -> tuple[datetime, str]:
-    """Where in the list an id stands or, deleted, stood."""
+    """Return the position of an id in the list, even if its function is deleted."""
     row = connection.execute(_POSITION, {"id": after}).first()
     if row is None:
         raise _no_cursor(after)

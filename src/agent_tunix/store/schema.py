@@ -1,8 +1,8 @@
 """The tables of the store.
 
-A migration changes them (`migrations/`); a test holds the two equal. Rows of `reward_functions` are never removed: a
-deleted one is marked, so that the list keeps its place for whoever is reading it page by page, and who uploaded and
-deleted what, and when, stays known. Its source goes, unless another function has the same.
+Migrations (`migrations/`) change them; a test compares the two. Rows of `reward_functions` are never removed, only
+marked as deleted: a client that pages through the list keeps its position, and the record remains of who uploaded and
+deleted a function and when. A deleted function's source is removed, unless another function has the same.
 """
 
 import datetime
@@ -13,22 +13,22 @@ from sqlalchemy import Column, DateTime, ForeignKey, Index, Integer, LargeBinary
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-# The newest migration; a database that has it is opened without Alembic.
+# The newest migration; a database at this revision is opened without Alembic.
 HEAD = "0001"
 
-# The owner of what is uploaded without a key, by whoever can write the database itself.
+# The owner of uploads without a key, made by anyone who can write the database itself.
 LOCAL_KEY_ID = "key_local"
 LOCAL_KEY_NAME = "local"
 
 
 class UtcDateTime(TypeDecorator[datetime.datetime]):
-    """An instant, kept in UTC to the microsecond; SQLite has no type that would keep the zone."""
+    """An instant, stored in UTC to the microsecond, because SQLite has no type with a time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime.datetime | None, dialect: Dialect) -> datetime.datetime | None:
-        """In UTC; an instant without a zone is refused."""
+        """Convert to UTC; an instant without a time zone is refused."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -36,11 +36,11 @@ class UtcDateTime(TypeDecorator[datetime.datetime]):
         return value.astimezone(datetime.UTC)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime.datetime | None] | None:
-        """Of SQLite's text at once: of a page of the list, its instants would take a quarter of the time."""
+        """Return a direct parser for SQLite's text; the default takes a quarter of the time for a page of the list."""
         return _of_text if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime.datetime | None:
-        """In UTC."""
+        """Convert to UTC."""
         if value is None:
             return None
         instant: datetime.datetime = value
@@ -48,7 +48,7 @@ class UtcDateTime(TypeDecorator[datetime.datetime]):
 
 
 def _of_text(text: str | None) -> datetime.datetime | None:
-    """The instant that SQLite has as a text in UTC, without a zone."""
+    """Return the instant that SQLite stores as text in UTC, without a time zone."""
     return None if text is None else datetime.datetime.fromisoformat(f"{text}+00:00")
 
 
@@ -59,14 +59,14 @@ keys = Table(
     metadata,
     Column("id", String(64), primary_key=True),
     Column("name", String(64), nullable=False, unique=True),
-    Column("scopes", String(64), nullable=False),  # parted by spaces
-    Column("prefix", String(16), index=True),  # the secret's first characters, by which it is found
-    Column("secret_sha256", String(64)),  # null: no secret opens it
+    Column("scopes", String(64), nullable=False),  # separated by spaces
+    Column("prefix", String(16), index=True),  # first characters of the secret, for lookup
+    Column("secret_sha256", String(64)),  # null if the key has no secret
     Column("created_at", UtcDateTime(), nullable=False),
     Column("revoked_at", UtcDateTime()),
 )
 
-# Whose a name is, and the last version given. A name stays its owner's when all its versions are deleted.
+# Owner and last version number of each name. The owner keeps the name even if all versions are deleted.
 names = Table(
     "names",
     metadata,
@@ -91,7 +91,7 @@ reward_functions = Table(
     Column("name", String(64), ForeignKey("names.name"), nullable=False),
     Column("version", Integer, nullable=False),
     Column("format", String(16), nullable=False),
-    Column("sha256", String(64), nullable=False, index=True),  # no foreign key: a deleted one outlives its source
+    Column("sha256", String(64), nullable=False, index=True),  # no foreign key: deleted rows outlive their source
     Column("size", Integer, nullable=False),
     Column("owner_id", String(64), ForeignKey("keys.id"), nullable=False),
     Column("created_at", UtcDateTime(), nullable=False),

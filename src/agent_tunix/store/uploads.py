@@ -1,9 +1,9 @@
-"""Whether an uploaded file is a reward function, found out without running it.
+"""Validation of an uploaded reward function, without running it.
 
     trl     def reward(completions, answer=None, **kwargs) -> list[float]
     miles   async def reward(args, sample, **kwargs) -> float
 
-The function stands at the file's top level, and its first line begins with `def reward(` or `async def reward(`.
+The function must be at the top level, and its first line must start with `def reward(` or `async def reward(`.
 """
 
 import hashlib
@@ -26,19 +26,19 @@ _EXAMPLE = {
     "trl": "def reward(completions, answer=None, **kwargs)",
     "miles": "async def reward(args, sample, **kwargs)",
 }
-# What needs a network, which an uploaded reward does not have.
+# Modules that need a network, which an uploaded reward does not have.
 _NETWORK = ("aiohttp", "httpx", "openai", "requests", "socket", "urllib3", "websockets")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedUpload:
-    """A file that is a reward function.
+    """A file that is a valid reward function.
 
     Attributes:
-        source: Its bytes.
-        format: How its `reward` is called.
-        sha256: Of the bytes, in hexadecimal.
-        warnings: What would make it a better reward; each a sentence.
+        source: Bytes of the file.
+        format: Calling convention of its `reward`.
+        sha256: Hash of the bytes, in hexadecimal.
+        warnings: Suggestions to improve the reward, one sentence each.
     """
 
     source: bytes
@@ -48,14 +48,14 @@ class CheckedUpload:
 
 
 def check_upload(source: bytes, format: Format) -> CheckedUpload:
-    """Check a file; its code is compiled in a process of its own, and never run.
+    """Check a file; its code is compiled in a separate process, and never run.
 
     Args:
-        source: The file: UTF-8, with or without a byte order mark, of at most 256 KB.
-        format: How its `reward` is to be called.
+        source: The file: UTF-8, with or without a byte order mark, at most 256 KB.
+        format: Calling convention of its `reward`.
 
     Raises:
-        UploadError: It is not such a file. `code` is one of `invalid_format`, `file_too_large`, `empty_file`,
+        UploadError: The file is not valid. `code` is one of `invalid_format`, `file_too_large`, `empty_file`,
             `invalid_encoding`, `syntax_error`, `no_reward_function`, `wrong_kind` and `invalid_signature`.
     """
     if format not in FORMATS:
@@ -68,10 +68,10 @@ def check_upload(source: bytes, format: Format) -> CheckedUpload:
 
 
 def detect_format(source: bytes) -> Format:
-    """The format that a file's `reward` has: `miles` if it is async, else `trl`.
+    """Return the format of a file's `reward`: `miles` if it is async, else `trl`.
 
     Raises:
-        UploadError: As `check_upload`, where the file has no `reward` to tell by.
+        UploadError: The file is too large, empty, not UTF-8, or not valid Python.
     """
     _check_bytes(source)
     function = _inspect(source).function
@@ -104,7 +104,7 @@ def _inspect(source: bytes) -> FileFacts:
 
 
 def _find_function(facts: FileFacts, format: Format) -> FunctionFacts:
-    """The function that the name means once the file has run."""
+    """Return the function that is named `reward` once the file has run."""
     found = facts.function
     if found is None:
         hint = f"; the one in line {facts.functions[0].line} is inside of something else" if facts.functions else ""
@@ -131,7 +131,7 @@ def _find_function(facts: FileFacts, format: Format) -> FunctionFacts:
 
 
 def _check_signature(function: FunctionFacts, format: Format) -> None:
-    """Whether the convention can call it; what that takes is known to the rewards' own conventions."""
+    """Check that the convention can call the function, by the rewards' own adapters."""
     line, example = function.line, _EXAMPLE[format]
     try:
         convention = adapt(_stand_in(function), "reward", settings=CallSettings(convention=format)).convention
@@ -148,7 +148,7 @@ def _check_signature(function: FunctionFacts, format: Format) -> None:
 
 
 def _stand_in(function: FunctionFacts) -> Any:
-    """A function of the same kind and parameters, which does nothing."""
+    """Return a function of the same kind and signature that does nothing."""
 
     def plain() -> None: ...
 
@@ -160,7 +160,7 @@ def _stand_in(function: FunctionFacts) -> Any:
 
 
 def _advice(function: FunctionFacts, facts: FileFacts, format: Format) -> Iterator[str]:
-    """What is known to make rewards teach better, where the file can be seen not to do it."""
+    """Yield advice that improves training, where the file visibly does not follow it."""
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in function.signature.parameters.values()):
         yield f"line {function.line}: `reward` takes no **kwargs, so that trainers which pass more cannot call it"
     constants = {value.number for value in facts.values if value.kind == "constant"}

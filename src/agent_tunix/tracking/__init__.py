@@ -1,4 +1,4 @@
-"""Numbers out: metrics.jsonl, rollouts, TensorBoard, Weights & Biases, the terminal, the run's log; and in again."""
+"""Recording and reading of runs: metrics.jsonl, rollouts, trackers, the terminal and the run's log."""
 
 from agent_tunix.tracking.findings_file import FindingsFile, read_findings
 from agent_tunix.tracking.logs import RunLog

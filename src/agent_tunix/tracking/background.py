@@ -1,12 +1,12 @@
-"""Work that a step need not wait for, done beside it in order.
+"""Background work, done in order by a thread beside the run.
 
-One thread does one piece after the other, so that files are written in the order of the steps. Nothing that fails is
-lost: its error is raised in the run's own thread by the next call, and what was handed over after it is not done, since
-a row that follows a missing one would hide the gap.
+One thread does all tasks in order, so files are written in the order of the steps. No failure is lost: the next call
+raises the error in the run's own thread, and later tasks are not done, because a row after a missing one would hide the
+gap.
 
-Python runs one thread at a time, and the run's own thread is the one that keeps the device busy. What is handed over at
-the end of a step is therefore begun a moment later, when that thread has begun the next step's work on the device and
-waits for it; at once where somebody waits for it.
+Python runs one thread at a time, and the run's own thread keeps the device busy. So a task that is submitted at the end
+of a step starts a moment later, when the run's thread has dispatched the next step's work and waits for the device. It
+starts at once if someone waits for it.
 """
 
 import contextlib
@@ -18,23 +18,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-# What the run's thread takes, at most, to begin a step's work on the device.
+# Upper bound on the time in which the run's thread dispatches a step's work to the device.
 MOMENT_S = 0.02
 
 Annotate = Callable[[str], contextlib.AbstractContextManager[Any]]
 
 
 class Background:
-    """A thread that works in the order in which it was asked to.
+    """A thread that does tasks in order.
 
-    Leaving its `with` block waits for all of it. An error that nobody has seen yet is raised then; while another is on
-    its way it becomes a note of that one. The thread is no daemon: a process that ends does so after what waits is
-    done.
+    Leaving its `with` block waits for all tasks. An error that has not been raised yet is raised then; if another error
+    is already propagating, it becomes a note of that one. The thread is not a daemon: the process ends only after
+    waiting tasks are done.
 
     Args:
-        name: Of the thread.
-        limit: Pieces of work that may wait, at least 1; `submit` waits while there are more.
-        annotate: Called with the name of each piece as it begins; the context is left as it ends.
+        name: Name of the thread.
+        limit: Tasks that may wait, at least 1; `submit` blocks while there are more.
+        annotate: Called with the name of each task when it starts; the context is left when it ends.
     """
 
     def __init__(self, name: str, limit: int, annotate: Annotate = contextlib.nullcontext) -> None:
@@ -46,10 +46,10 @@ class Background:
         self._awaited = threading.Event()
 
     def submit(self, name: str, work: Callable[[], object]) -> None:
-        """Have work done after all that was handed over before; its arguments must not be changed afterwards.
+        """Add a task after all earlier ones; its arguments must not be changed afterwards.
 
         Raises:
-            Exception: What work before it raised; this piece is not done then.
+            Exception: Error of an earlier task; this task is not done then.
         """
         self.check()
         while len(self._pending) > self._limit:
@@ -58,23 +58,23 @@ class Background:
         self._pending.append(self._pool.submit(self._do, name, work, time.monotonic() + MOMENT_S))
 
     def check(self) -> None:
-        """Without waiting, raise what work that is done has raised."""
+        """Raise the error of a finished task, without waiting."""
         while self._pending and self._pending[0].done():
             self._pending.popleft().result()
 
     def flush(self) -> None:
-        """Return when everything is done.
+        """Wait until all tasks are done.
 
         Raises:
-            Exception: What the work raised.
+            Exception: Error of a task.
         """
         while self._pending:
             self._wait_for(self._pending.popleft())
 
     def barrier(self) -> Callable[[], None]:
-        """A function that returns, in any thread, when what was handed over so far is done.
+        """Return a function that waits, in any thread, until all tasks submitted so far are done.
 
-        It raises what that work raised, which is raised here as well.
+        That function raises the error of a task, and the next call here raises it too.
         """
         waiting = tuple(self._pending)
 
@@ -100,10 +100,10 @@ class Background:
             raise
 
     def close(self) -> None:
-        """Wait for all of it, and end the thread; another call does nothing.
+        """Wait for all tasks and end the thread; another call does nothing.
 
         Raises:
-            Exception: What the work raised.
+            Exception: Error of a task.
         """
         try:
             self.flush()

@@ -1,4 +1,4 @@
-"""The diagnosis of a recorded run, from its directory alone: neither its reward nor a device need be there."""
+"""Diagnosis of a recorded run from its directory alone; needs neither its reward nor a device."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from agent_tunix.workbench.diagnosis import Finding, RolloutView, RunContext, di
 
 
 def diagnose_run(run: StoredRun) -> list[Finding]:
-    """What is the matter with a run, the most severe first.
+    """Diagnose a run; the most severe finding comes first.
 
-    Completions that show a finding are named where those of its step were stored.
+    Findings refer to example completions if those of the step were stored.
 
     Raises:
         RunDirectoryError: A file is missing or damaged.
@@ -27,7 +27,7 @@ def diagnose_run(run: StoredRun) -> list[Finding]:
 
 
 def read_context(run: StoredRun) -> RunContext:
-    """What a diagnosis must know of the run, as it left it.
+    """Return the facts about a run that a diagnosis needs, from its environment.json.
 
     Raises:
         RunDirectoryError: environment.json is missing or damaged, or an earlier version wrote it.

@@ -1,14 +1,14 @@
-"""Files that are written anew, and what is on the device, past the operating system's own buffers."""
+"""Writing of new files, and syncing of files to the device."""
 
 import os
 from pathlib import Path
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file anew; a link that lies in its place is removed, not followed.
+    """Write a new file; a link in its place is removed, not followed.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
@@ -16,7 +16,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Return when the device has a file, or the names in a directory."""
+    """Flush a file, or the entries of a directory, to the device."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -25,6 +25,6 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Return when the device has every file and every name below a directory."""
+    """Flush every file and directory below a directory to the device."""
     for path in [*directory.rglob("*"), directory]:
         sync(path)

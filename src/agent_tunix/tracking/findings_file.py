@@ -1,6 +1,6 @@
-"""`findings.jsonl`: one JSON object a finding, there at once, as rows are in `metrics.jsonl`.
+"""`findings.jsonl`: one JSON object per finding, written immediately, as rows of `metrics.jsonl` are.
 
-A run that resumes cuts the findings past its checkpoint, which the steps done again will find again.
+A resumed run removes the findings after its checkpoint; the repeated steps produce them again.
 """
 
 from pathlib import Path
@@ -12,14 +12,14 @@ from agent_tunix.workbench.diagnosis import Finding
 
 
 class FindingsFile(Closing):
-    """Appends findings to a `findings.jsonl`.
+    """A writer that appends findings to a `findings.jsonl`.
 
     Args:
-        path: The file; made with the first finding, if there is none.
-        kept_step: The last step whose findings are kept, later ones being cut; None for a new run.
+        path: The file; created with the first finding.
+        kept_step: Last step whose findings are kept, for a resumed run; None for a new run, which keeps none.
 
     Raises:
-        RunDirectoryError: It cannot be read or replaced.
+        RunDirectoryError: The file cannot be read or replaced.
     """
 
     def __init__(self, path: Path, kept_step: int | None) -> None:
@@ -44,10 +44,10 @@ class FindingsFile(Closing):
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """The findings of a run, in the order in which they were made; none where there is no file.
+    """Return the findings of a run in order; an empty list if there is no file.
 
     Raises:
-        RunDirectoryError: The file cannot be read, or a line is no finding.
+        RunDirectoryError: The file cannot be read, or a line is not a finding.
     """
     try:
         return [Finding.from_data(row) for row in read_rows(path)] if path.exists() else []

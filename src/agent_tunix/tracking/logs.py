@@ -1,4 +1,4 @@
-"""The run's log: everything in `train.log`, what a person should see on the console."""
+"""The run's log: all messages in `train.log`, and those for people on the console."""
 
 import contextlib
 import logging
@@ -14,17 +14,17 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 class RunLog(Closing):
-    """Sends the messages of the package to a file and to the console, until it is closed.
+    """The run's log, which sends the package's messages to a file and to the console until closed.
 
-    The file has every message from `level` up; the console leaves out debugging, which is a trace of every score.
+    The file has every message from `level` up. The console leaves out debug messages, which trace every score.
 
     Args:
-        path: The file, appended to.
+        path: The log file; messages are appended.
         level: `training.log_level`: debug, info, warning or error.
-        console: Whether the console hears anything.
+        console: True to log to the console as well.
 
     Raises:
-        ConfigError: There is no such level.
+        ConfigError: The level is unknown.
         RunDirectoryError: The file cannot be opened.
     """
 
@@ -49,17 +49,17 @@ class RunLog(Closing):
             self._handlers.append(shown)
         self._logger = logging.getLogger("agent_tunix")
         self._level_before, self._propagate_before = self._logger.level, self._logger.propagate
-        # absl, which Tunix brings, puts a handler of its own on the root.
+        # absl, a dependency of Tunix, adds its own handler to the root logger.
         self._logger.propagate = False
         self._logger.setLevel(LEVELS[level])
         for handler in self._handlers:
             self._logger.addHandler(handler)
 
     def close(self) -> None:
-        """Leave the loggers as they were; another call does nothing."""
+        """Restore the logger's settings; another call does nothing."""
         for handler in self._handlers:
             self._logger.removeHandler(handler)
-            with contextlib.suppress(OSError):  # A full disk, of which the handler has told already.
+            with contextlib.suppress(OSError):  # the disk is full, which the handler has already reported
                 handler.close()
         if self._handlers:
             self._logger.setLevel(self._level_before)
@@ -68,7 +68,7 @@ class RunLog(Closing):
 
 
 class _ConsoleHandler(logging.StreamHandler[TextIO]):
-    """Writes to whatever standard error is at the time, so that a live display keeps its place below."""
+    """A handler that writes to the current standard error, so that a live display stays below the messages."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -85,7 +85,7 @@ class _ConsoleFormatter(logging.Formatter):
 
 
 class _FileHandler(logging.FileHandler):
-    """Gives up, saying so once, when the file cannot be written; logging's own way is a traceback a message."""
+    """A file handler that reports a failed write once and stops; the default is a traceback for every message."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         error = sys.exc_info()[1]

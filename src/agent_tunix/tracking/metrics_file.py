@@ -1,8 +1,8 @@
-"""`metrics.jsonl`: one JSON object a step, there at once, whole or not at all.
+"""`metrics.jsonl`: one JSON object per step, written immediately and atomically.
 
-Each row is handed to the operating system before `write` returns, so a killed run loses none of them; at worst its
-last line is torn, which reading leaves out and `cut_after` removes. A run that resumes first cuts the rows that its
-checkpoint does not know. For that to lose nothing, a step's row is written before its checkpoint.
+`write` returns after the operating system has the row, so a killed run loses none. At worst its last line is
+incomplete; reading skips that line and `cut_after` removes it. A resumed run first removes the rows after its
+checkpoint. To lose nothing by that, a step's row is written before its checkpoint.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ _LONGEST_INT = 18
 
 
 class MetricsFile(Closing):
-    """Appends rows to a `metrics.jsonl`.
+    """A writer that appends rows to a `metrics.jsonl`.
 
     Args:
-        path: The file; made if there is none.
+            path: The file; created if it does not exist.
 
-    Raises:
-        RunDirectoryError: It cannot be opened.
+        Raises:
+            RunDirectoryError: The file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class MetricsFile(Closing):
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Append the row of a step: `step` first, then the metrics by name; what is not finite is null.
+        """Append the row of a step: `step` first, then the metrics by name; non-finite values become null.
 
         Raises:
             RunDirectoryError: The disk is full, or the file cannot be written for another reason.
@@ -51,7 +51,7 @@ class MetricsFile(Closing):
         with _explained(self._path, "written"):
             size = os.fstat(self._file.fileno()).st_size
             try:
-                while line:  # A disk that fills up takes part of a line before it refuses the rest.
+                while line:  # a disk that fills up accepts part of a line before it refuses the rest
                     line = line[self._file.write(line) :]
             except OSError:
                 with contextlib.suppress(OSError):
@@ -64,45 +64,45 @@ class MetricsFile(Closing):
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a `metrics.jsonl`; a torn last line is left out.
+    """Return the rows of a `metrics.jsonl`; an incomplete last line is left out.
 
     Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is no row.
+        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
     """
     return list(iterate_rows(path))
 
 
 def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a `metrics.jsonl`, one in memory at a time; a torn last line is left out.
+    """Yield the rows of a `metrics.jsonl`, one in memory at a time; an incomplete last line is left out.
 
     Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is no row.
+        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
     """
     for _, row in _read_lines(path):
         yield row
 
 
 def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows as `iterate_rows` does, with None for what is no finite number and no histogram of such.
+    """Yield rows as `iterate_rows` does; a value that is neither a finite number nor a histogram becomes None.
 
     Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is no row.
+        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
     """
     for row in iterate_rows(path):
         yield {name: value if is_metric(value) else None for name, value in row.items()}
 
 
 def cut_after(path: Path, step: int) -> None:
-    """Remove the rows of later steps, and a torn last line.
+    """Remove the rows of later steps, and an incomplete last line.
 
-    The file is replaced as a whole: killed at any moment, it is the old one or the new one.
+    The file is replaced atomically: after a kill at any moment, it is either the old or the new one.
 
     Args:
-        path: The file; nothing is done if there is none.
+        path: The file; it need not exist.
         step: Last step to keep; -1 removes every row.
 
     Raises:
-        RunDirectoryError: The file cannot be read or replaced, or a line before the last is no row.
+        RunDirectoryError: The file cannot be read or replaced, or a line before the last is not a row.
     """
     if not path.exists():
         return
@@ -117,19 +117,19 @@ def cut_after(path: Path, step: int) -> None:
 
 
 def missing_steps(path: Path, last: int) -> list[int]:
-    """Those of the steps 0 to `last` that have no row in a `metrics.jsonl`, which need not exist.
+    """Return the steps from 0 to `last` without a row in a `metrics.jsonl`, which need not exist.
 
     Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is no row.
+        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
     """
     found = {row["step"] for row in read_rows(path)} if path.exists() else set()
     return [step for step in range(last + 1) if step not in found]
 
 
 def problem_of_finished(path: Path) -> str | None:
-    """What shows that rows are lost of a `metrics.jsonl` whose run came to its end; None where nothing does.
+    """Return evidence that a finished run's `metrics.jsonl` has lost rows; None if there is none.
 
-    While a run is at work, or where it was killed, each of these may be so without damage.
+    In a running or killed run the same signs are normal.
     """
     try:
         with open_regular(path) as file:
@@ -148,14 +148,14 @@ def problem_of_finished(path: Path) -> str | None:
 
 
 def _parse_int(text: str) -> int:
-    """Return an integer that is also a number of other kinds."""
+    """Parse an integer; refuse one too large for other number types."""
     if len(text) > _LONGEST_INT:
         raise ValueError("too large an integer")
     return int(text)
 
 
 def _lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines; of one that is longer than any row, pieces, which are none."""
+    """Yield lines in pieces of at most `_LONGEST_LINE` bytes; a row always fits in one piece."""
     return iter(functools.partial(file.readline, _LONGEST_LINE), b"")
 
 
@@ -167,7 +167,7 @@ def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 if not isinstance(row, dict) or type(row.get("step")) is not int:
                     raise ValueError("no object with a step")
             except (ValueError, RecursionError) as error:
-                if len(line) < _LONGEST_LINE and not file.readline(1):  # The last one; it may be half written.
+                if len(line) < _LONGEST_LINE and not file.readline(1):  # the last line may be incomplete
                     return
                 raise RunDirectoryError(
                     f"each line of {path} should be a JSON object with a step, but line {number} is not ({error}); "
@@ -181,7 +181,7 @@ def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
 def _explained(path: Path, verb: str, remedy: str = WRITING_REMEDY) -> Iterator[None]:
     try:
         yield
-    except RunDirectoryError:  # An OSError too, and explained already.
+    except RunDirectoryError:  # also an OSError, and already explained
         raise
     except OSError as error:
         raise RunDirectoryError(

@@ -1,7 +1,7 @@
 """MLflow as a tracker: metrics, the configuration as parameters, and the report as an artefact of the run.
 
-Metrics are handed to MLflow's own background thread, so that a slow store slows no step. Nothing leaves the machine
-unless the address of the store says so: MLflow's telemetry is switched off.
+MLflow's own background thread sends the metrics, so a slow store does not slow the run. MLflow's telemetry is switched
+off: data leaves the machine only if the store's address is remote.
 """
 
 import contextlib
@@ -21,21 +21,21 @@ from agent_tunix.tracking.values import is_number, to_plain
 
 RUN_ID_FILE = "mlflow_run_id"
 
-# How long the end of a run may wait for a store that does not answer.
+# Longest wait for an unresponsive store at the end of a run.
 _CLOSE_TIMEOUT_S = 60.0
-# What MLflow takes in one call, and of one value.
+# MLflow's limits on parameters per call and on the length of a value.
 _PARAMETERS_A_CALL, _PARAMETER_LENGTH = 100, 500
 _NOT_IN_A_NAME = re.compile(r"[^\w./: -]")
 
 
 class MlflowTracker:
-    """Sends the numbers of each step to an MLflow store, a local file unless configured otherwise.
+    """A tracker that sends the numbers of each step to an MLflow store, by default a local file.
 
-    A resumed run goes on in the same run of theirs, whose id stands in `mlflow_run_id` of the run's directory.
+    A resumed run continues the same MLflow run, whose id is in `mlflow_run_id` of the run's directory.
 
     Args:
-        config: The run, shown as parameters beside its metrics.
-        run_dir: The run's directory; its last two parts are the run's name.
+        config: The run's configuration, logged as parameters.
+        run_dir: Directory of the run; its last two parts become the name of the MLflow run.
 
     Raises:
         ConfigError: The package is missing, or the store cannot be opened.
@@ -58,7 +58,7 @@ class MlflowTracker:
         experiment = self._client.get_experiment_by_name(config.project_name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(config.project_name)
         run_id = str(self._client.create_run(number, run_name="/".join(run_dir.parts[-2:])).info.run_id)
-        # Only once: MLflow refuses other values of a parameter, and a resumed run has training.resume=true.
+        # Log parameters only once: MLflow refuses to change one, and a resumed run has training.resume=true.
         parameters = [Param(name, _shorten(value)) for name, value in flatten(dataclasses.asdict(config))]
         for start in range(0, len(parameters), _PARAMETERS_A_CALL):
             self._client.log_batch(run_id, params=parameters[start : start + _PARAMETERS_A_CALL])
@@ -66,7 +66,7 @@ class MlflowTracker:
         return run_id
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Hand the numbers on; anything else is left out."""
+        """Send the numbers of a step; other values are left out."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -78,20 +78,20 @@ class MlflowTracker:
         self._pending = self._client.log_batch(self._run_id, metrics=values, synchronous=False)
 
     def log_samples(self, step: int, samples: Sequence[ShownSample]) -> None:
-        """Nothing: MLflow has no place for texts of a step beside its metrics."""
+        """Do nothing: MLflow has no place for texts of a step."""
 
     def flush(self) -> None:
-        """Nothing: waiting for a store would slow the run."""
+        """Do nothing: waiting for the store would slow the run."""
 
     def close(self, failed: bool = False) -> None:
-        """Wait until everything is sent, a minute at most, and say how the run ended."""
+        """Wait at most a minute until everything is sent, and record how the run ended."""
         if self._pending is not None:
             _wait(self._pending)
         self._client.set_terminated(self._run_id, "FAILED" if failed else "FINISHED")
 
 
 def attach_files(config: Config, run_dir: Path, files: Iterable[Path]) -> None:
-    """Add files to the run of MLflow that a run's directory names; nothing where it names none."""
+    """Attach files to the MLflow run named in a run's directory; do nothing if there is none."""
     id_file = run_dir / RUN_ID_FILE
     if not id_file.exists():
         return
@@ -101,7 +101,7 @@ def attach_files(config: Config, run_dir: Path, files: Iterable[Path]) -> None:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted key → value of nested mappings; an empty mapping is a value."""
+    """Yield dotted keys and values of nested mappings; an empty mapping is a value."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{name}.")
@@ -115,7 +115,7 @@ def _shorten(value: Any) -> str:
 
 
 def _open_client(config: Config) -> Any:
-    # It would retry for minutes, and report its use over the network.
+    # By default MLflow retries for minutes and reports its use over the network.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     try:
@@ -140,7 +140,7 @@ def _explained(config: Config) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except Exception as error:  # MLflow, SQLAlchemy and requests raise many kinds
+    except Exception as error:  # MLflow, SQLAlchemy and requests raise many types
         reason = (str(error).strip().splitlines() or ["no details"])[0][:300]
         raise ConfigError(
             f"MLflow cannot open a run in {_store_of(config)}: {type(error).__name__}: {reason}; set"
@@ -150,10 +150,10 @@ def _explained(config: Config) -> Iterator[None]:
 
 
 def _wait(pending: Any) -> None:
-    """Until an asynchronous operation of MLflow is done; what it raised is raised here.
+    """Wait until an asynchronous MLflow operation is done, and raise its error.
 
     Raises:
-        TimeoutError: It was not done in time.
+            TimeoutError: The operation was not done in time.
     """
     failures: list[BaseException] = []
 
@@ -163,7 +163,7 @@ def _wait(pending: Any) -> None:
         except BaseException as error:
             failures.append(error)
 
-    # A daemon: one that never ends must not keep the process.
+    # A daemon thread: an operation that never ends must not keep the process alive.
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     thread.join(_CLOSE_TIMEOUT_S)

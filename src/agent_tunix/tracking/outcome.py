@@ -1,6 +1,6 @@
-"""How a run ended: `status.json` of its directory, for whoever looks at many runs.
+"""The outcome of a run, in `status.json` of its directory.
 
-It is written as a run starts, and again as it ends; a run that was killed leaves the first, and its lock is free.
+The file is written when a run starts and when it ends. A killed run leaves the first version, and its lock is free.
 """
 
 import contextlib
@@ -22,23 +22,23 @@ _MAX_BYTES = 2**20
 
 
 class RunStatus(enum.StrEnum):
-    """What became of a run."""
+    """Status of a run."""
 
     RUNNING = "running"
     FINISHED = "finished"
-    STOPPED = "stopped"  # by a signal, or killed: it can be resumed
+    STOPPED = "stopped"  # by a signal or a kill; the run can be resumed
     FAILED = "failed"
-    UNREADABLE = "unreadable"  # what lies there is damaged
+    UNREADABLE = "unreadable"  # the run's files are damaged
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run's directory says of its end.
+    """The outcome recorded in a run's directory.
 
     Attributes:
-        status: As a type.
-        overrides: What was asked of it on the command line; empty where that is not known.
-        detail: Why it failed or stopped; "" where it did not.
+        status: Status of the run.
+        overrides: Overrides from the command line; empty if unknown.
+        detail: Reason for a failure or stop; "" without one.
     """
 
     status: RunStatus
@@ -47,25 +47,25 @@ class RunOutcome:
 
 
 class RunAttempt:
-    """To begin a run, or to go on with one.
+    """An attempt to start or resume a run.
 
     Attributes:
-        begun: Whether it has come as far as to change the run.
+        begun: True once the attempt may have changed the run.
     """
 
     def __init__(self) -> None:
         self.begun = False
 
     def begin(self) -> None:
-        """From here on, how the attempt ends is how the run ends."""
+        """Mark the attempt as begun: its outcome is now the outcome of the run."""
         self.begun = True
 
 
 @contextlib.contextmanager
 def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[RunAttempt]:
-    """Keep what becomes of the run in this block.
+    """Record the outcome of the run in this block.
 
-    An attempt to go on with a run that ends before it has begun, as a resume that is refused, leaves what was kept.
+    If a resume ends before it has begun, for example because it is refused, the earlier record is restored.
     """
     earlier = _stored(root) if (root / "config.yaml").exists() else None
     attempt = RunAttempt()
@@ -85,23 +85,23 @@ def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[RunA
 def record_failure(
     root: Path, error: BaseException, overrides: Sequence[str] = (), status: RunStatus = RunStatus.FAILED
 ) -> None:
-    """Keep that a run ended by an error."""
+    """Record that a run ended with an error."""
     first_line = (str(error).strip().splitlines() or [""])[0]
     _write(root, RunOutcome(status, tuple(overrides), f"{type(error).__name__}: {first_line}"[:500]))
 
 
 def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regular) -> RunOutcome:
-    """Return how the run of a directory ended, or that it goes on.
+    """Return the outcome of a run from its directory; RUNNING if it is in progress.
 
     Args:
         root: The directory.
-        open_file: Opens a file of it for reading; raises OSError where it cannot.
+        open_file: Opens a file of it for reading; raises OSError if it cannot.
     """
     try:
         with open_file(root / _NAME) as file:
             stored = json.loads(file.read(_MAX_BYTES))
         outcome = RunOutcome(RunStatus(stored["status"]), tuple(map(str, stored["overrides"])), str(stored["detail"]))
-    except FileNotFoundError:  # of a run from before there was such a file
+    except FileNotFoundError:  # a run from a version that wrote no status.json
         outcome = RunOutcome(RunStatus.RUNNING)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return RunOutcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
@@ -111,7 +111,7 @@ def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regula
 
 
 def is_run(root: Path) -> bool:
-    """Whether a directory holds a run, or what is left of one that failed as it started."""
+    """Return True if a directory holds a run, or the remains of one that failed at startup."""
     names = ("metrics.jsonl", "environment.json", ".lock")
     return (root / _NAME).exists() or (
         (root / "config.yaml").exists() and any((root / name).exists() for name in names)
@@ -119,7 +119,7 @@ def is_run(root: Path) -> bool:
 
 
 def _stored(root: Path) -> bytes | None:
-    """What is kept of a run, as it is; None where nothing is."""
+    """Return the content of status.json; None if it cannot be read."""
     with contextlib.suppress(OSError):
         return (root / _NAME).read_bytes()
     return None
@@ -131,7 +131,7 @@ def _write(root: Path, outcome: RunOutcome) -> None:
 
 
 def _write_bytes(root: Path, content: bytes) -> None:
-    # What is said of a run must not decide it: a full disk is told by what trains.
+    # A failure to write the status must not stop the run; the training itself reports a full disk.
     partial = root / f".{_NAME}.partial"
     with contextlib.suppress(OSError):
         write_new(partial, content)
@@ -139,9 +139,9 @@ def _write_bytes(root: Path, content: bytes) -> None:
 
 
 def _is_held(root: Path, open_file: Callable[[Path], BinaryIO]) -> bool:
-    """Whether a process is at work in the directory.
+    """Return True if a process is running in the directory.
 
-    There is no asking without taking the lock for a moment; a run that starts in that moment tries again.
+    The lock can only be tested by taking it briefly; a run that starts at that moment tries again.
     """
     try:
         with open_file(root / ".lock") as file:

@@ -1,4 +1,4 @@
-"""How far a run is: a live bar on a terminal, plain lines elsewhere."""
+"""Progress of a run: a live bar on a terminal, plain lines elsewhere."""
 
 import contextlib
 import os
@@ -19,29 +19,29 @@ Clock = Callable[[], float]
 
 
 class Display(Protocol):
-    """Shows one line of text about the steps done."""
+    """A display of one line of text about the steps done."""
 
     def show(self, step: int, line: str, *, important: bool) -> None:
-        """Show the state after a step; an important one should not be passed over."""
+        """Show the state after a step; an important one should not be skipped."""
         ...
 
     def close(self) -> None:
-        """Leave the terminal in order."""
+        """Restore the terminal."""
         ...
 
 
 class Progress(Closing):
-    """Follows a run and shows how far it is, how well it does and how long it will take.
+    """Progress of a run: steps done, results and the time left.
 
     Args:
         mode: `tracking.progress`: live, plain, none, or auto, which is live on a terminal and plain elsewhere.
         num_steps: Steps of the whole run.
-        done: Steps done before this process began.
-        stream: Where to show it; None: standard output.
-        clock: Seconds, for the time left.
+        done: Steps done before this process started.
+        stream: Output stream; None for standard output.
+        clock: Returns seconds, used to estimate the time left.
 
     Raises:
-        ConfigError: There is no such mode.
+        ConfigError: The mode is unknown.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Progress(Closing):
         self._display.show(step, "  ".join(parts), important=evaluated or step == self._num_steps)
 
     def close(self) -> None:
-        """Leave the terminal in order; another call does nothing."""
+        """Restore the terminal; another call does nothing."""
         self._display.close()
 
     def _seconds_left(self) -> float | None:
-        """From the pace of the last few steps; the first one, which compiles, only starts the clock."""
+        """Return the time left at the pace of recent steps; the first step, which compiles, is not counted."""
         if len(self._times) < 2:
             return None
         (first, start), (last, end) = self._times[0], self._times[-1]
@@ -94,7 +94,7 @@ class Progress(Closing):
 
 
 class LiveDisplay:
-    """A bar that stays at the bottom of a terminal, log messages passing above it."""
+    """A bar at the bottom of a terminal; log messages scroll above it."""
 
     def __init__(self, num_steps: int, done: int, stream: TextIO) -> None:
         from rich.console import Console
@@ -115,12 +115,12 @@ class LiveDisplay:
         self._bar.update(self._task, completed=step, description=line, refresh=important)
 
     def close(self) -> None:
-        """Leave the bar as it is and give the terminal back."""
+        """Stop the bar, leave it visible and restore the terminal."""
         self._bar.stop()
 
 
 class PlainDisplay:
-    """A line now and then: the first, the important ones, one every few seconds, and the last."""
+    """Occasional lines: the first, the important ones, one every few seconds, and the last."""
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._stream = stream
@@ -129,36 +129,36 @@ class PlainDisplay:
         self._held_back: str | None = None
 
     def show(self, step: int, line: str, *, important: bool) -> None:
-        """Print the line, or hold it back where the one before is too recent."""
+        """Print the line, or hold it back if the previous one is too recent."""
         self._held_back = line
         if important or self._clock() >= self._next_at:
             self._print()
 
     def close(self) -> None:
-        """Print the last line, if it was held back."""
+        """Print the last line if it was held back."""
         self._print()
 
     def _print(self) -> None:
         if self._held_back is None:
             return
-        with contextlib.suppress(BrokenPipeError):  # Whoever was reading has seen enough.
+        with contextlib.suppress(BrokenPipeError):  # the reader of the pipe has gone
             print(self._held_back, file=self._stream, flush=True)
         self._held_back = None
         self._next_at = self._clock() + PLAIN_INTERVAL_S
 
 
 class NoDisplay:
-    """Shows nothing."""
+    """A display that shows nothing."""
 
     def show(self, step: int, line: str, *, important: bool) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 def format_duration(seconds: float) -> str:
-    """`0:07`, `12:30` or `1:02:03`."""
+    """Format seconds as `0:07`, `12:30` or `1:02:03`."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

@@ -1,8 +1,8 @@
-"""The one door through which a run's metrics go out.
+"""The single exit through which a run records its metrics.
 
-Rows and samples are handed to a thread that writes them while the run goes on, in the order of the steps; rollouts have
-a thread of their own. What waits is bounded, errors are raised by the next call, and `barrier` is how a checkpoint
-comes after all that went out before it.
+A background thread writes rows and samples in the order of the steps while the run continues; rollouts have a thread
+of their own. Queues are bounded, and the next call raises an error of the thread. A checkpoint waits for `barrier`, so
+that it comes after everything recorded before it.
 """
 
 import contextlib
@@ -21,24 +21,24 @@ from agent_tunix.tracking.rollouts.files import cut_after as cut_rollouts_after
 from agent_tunix.tracking.samples import choose_samples
 from agent_tunix.tracking.trackers import Tracker, open_trackers
 
-# Rows and samples that wait for a slow disk or tracker before the run waits with them.
+# Rows and samples that may wait for a slow disk or tracker before the run itself waits.
 _ROWS_WAITING = 4
 
 
 class Recorder:
-    """Sends each row to metrics.jsonl, to the trackers and to the terminal, and completions to `rollouts/`.
+    """The recorder of a run: rows go to metrics.jsonl, trackers and the terminal, completions to `rollouts/`.
 
     Args:
-        config: Which trackers, and how progress is shown.
-        metrics: The metrics.jsonl.
-        log_dir: Where TensorBoard events go.
-        run_dir: The run's directory.
+        config: Configures trackers and the progress display.
+        metrics: Path of metrics.jsonl.
+        log_dir: Directory for TensorBoard events.
+        run_dir: Directory of the run.
         num_steps: Steps of the whole run.
-        kept_step: The last step that a resumed run keeps, later rows being cut; None for a new run, which keeps none.
-        annotate: Names what its thread does, for a trace.
+        kept_step: Last step that a resumed run keeps; later rows are removed. None for a new run, which keeps none.
+        annotate: Names the thread's tasks in a trace.
 
     Raises:
-        ConfigError: A tracker is asked for and cannot be used.
+        ConfigError: A configured tracker cannot be used.
         RunDirectoryError: A file cannot be written.
     """
 
@@ -63,17 +63,17 @@ class Recorder:
             for tracker in self._trackers:
                 stack.push(functools.partial(_close, tracker))
             self._rollouts = stack.enter_context(RolloutWriter(run_dir / "rollouts", config.rollouts, config.seed))
-            # Closed first, while what it writes to is open.
+            # Closed first, while the files and trackers it writes to are open.
             self._background = stack.enter_context(Background("records", _ROWS_WAITING, annotate))
             self._stack = stack.pop_all()
 
     def record(self, step: int, row: Mapping[str, Any], also: Callable[[], None] | None = None) -> None:
-        """Send out the row of a step, which must not be changed afterwards; it is in metrics.jsonl by the next barrier.
+        """Record the row of a step, which must not be changed afterwards; the next barrier guarantees it is on disk.
 
         Args:
-            step: From 0.
-            row: The metrics.
-            also: Done after it, in the same thread.
+            step: Number of the step, from 0.
+            row: Metrics of the step.
+            also: Called after the row is written, in the same thread.
 
         Raises:
             RunDirectoryError: An earlier row could not be written.
@@ -90,22 +90,22 @@ class Recorder:
         self._background.submit("metrics", write)
 
     def store(self, completions: StoredStep) -> dict[str, int]:
-        """Keep the completions of a step, as `rollouts.share` says; they reach the disk by the next `flush`.
+        """Store the completions of a step, according to `rollouts.share`; they reach the disk by the next `flush`.
 
-        Some are shown to the trackers, at the first step and where `tracking.sample_every_n_steps` has it due; the
-        step's row is to be recorded afterwards.
+        Trackers show some of them at the first step and every `tracking.sample_every_n_steps`. Record the step's row
+        afterwards.
 
         Returns:
-            `rollouts/dropped`: completions that could not be written so far.
+            `rollouts/dropped`: number of completions that could not be written so far.
         """
         self._show(completions)
         self._rollouts.write(completions)
         return {"rollouts/dropped": self._rollouts.dropped}
 
     def barrier(self) -> Callable[[], None]:
-        """A function that returns, in any thread, when all that went out before is on its way to the disk.
+        """Return a function that waits, in any thread, until everything recorded so far is handed to the system.
 
-        So that a checkpoint is never ahead of metrics, trackers and rollouts.
+        So a checkpoint is never ahead of metrics, trackers and rollouts.
         """
         rollouts = self._rollouts.barrier()
         self._background.submit("flush", self._flush_trackers)
@@ -118,7 +118,7 @@ class Recorder:
         return wait
 
     def flush(self) -> None:
-        """Wait until all that went out is on its way to the disk."""
+        """Wait until everything recorded so far is handed to the operating system."""
         self.barrier()()
 
     def _flush_trackers(self) -> None:

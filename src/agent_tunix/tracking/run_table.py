@@ -1,6 +1,6 @@
-"""Many runs side by side, a row each: what was asked of them, what they came to, how they ended.
+"""A table of runs, one row each: settings, results and status.
 
-Reading never fails: a run that is unfinished, or of which something is damaged, has a row that says so.
+Reading never fails: a run that is unfinished or damaged has a row that says so.
 """
 
 import contextlib
@@ -24,32 +24,32 @@ from agent_tunix.tracking.values import is_number
 FORMATS = ("table", "json", "csv")
 ORDERS = ("name", "final", "best", "seconds")
 
-# What every run has for itself, and what says nothing of its result.
+# Settings that differ for every run and do not affect its result.
 _OWN_KEYS = re.compile(r"(hydra\.|training\.(resume|checkpoint_dir|log_dir)$)")
 
-# Of what went wrong with a run, in a table; other forms have all of it.
+# Longest error detail in a table; other formats show all of it.
 _DETAIL_LENGTH = 160
 
-# Settings of a single run that a table shows.
+# Most settings that the table of a single run shows.
 _FEW_KEYS = 4
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run.
+    """The row of one run.
 
     Attributes:
-        name: Its directory, as seen from the one that was asked for.
-        status: How it ended.
-        settings: Key → value, as text, of what was asked of it.
-        steps: Last step it took; None where it took none.
-        final: The metric's last value; None where it has none.
-        best: Its best.
-        best_step: Where.
+        name: Directory of the run, relative to the directory that was searched.
+        status: Status of the run.
+        settings: Key → value, as text, of the run's settings.
+        steps: Last step taken; None if there is none.
+        final: Last value of the metric; None if there is none.
+        best: Best value of the metric.
+        best_step: Step of the best value.
         reward_before: Mean total reward of the first steps.
-        reward_after: Of the last.
-        seconds: Wall time of its steps.
-        detail: What went wrong, where something did.
+        reward_after: Mean total reward of the last steps.
+        seconds: Wall time of all steps.
+        detail: The error, if there was one.
     """
 
     name: str
@@ -66,10 +66,10 @@ class RunRow:
 
 
 def find_runs(directory: Path) -> list[Path]:
-    """The runs in a directory, itself among them, in the order of their names, numbers by value.
+    """Return the runs in a directory, which may itself be one, sorted by name with numbers by value.
 
     Raises:
-        RunDirectoryError: It is no directory, or holds no run.
+        RunDirectoryError: It is not a directory, or holds no run.
     """
     if not directory.is_dir():
         raise RunDirectoryError(
@@ -79,7 +79,7 @@ def find_runs(directory: Path) -> list[Path]:
     for root, names, _ in os.walk(directory):
         if is_run(Path(root)):
             found.append(Path(root))
-            names.clear()  # what lies in a run is its own
+            names.clear()  # do not look for runs inside a run
     if not found:
         raise RunDirectoryError(
             f"{directory} holds no run; a run's directory has a config.yaml and a metrics.jsonl", code="missing_run"
@@ -88,12 +88,12 @@ def find_runs(directory: Path) -> list[Path]:
 
 
 def read_table(runs: Sequence[tuple[str, Path]], metric: str, mode: str = "max") -> list[RunRow]:
-    """A row for each run, with the settings that are not the same for all.
+    """Return a row for each run, with the settings in which the runs differ.
 
     Args:
-        runs: Name and directory of each.
-        metric: Whose final and best values are shown.
-        mode: max: more is better; min: less is.
+        runs: Name and directory of each run.
+        metric: Metric whose final and best values are shown.
+        mode: max if higher is better, min if lower is.
     """
     read = [_read_row(name, root, metric, min if mode == "min" else max) for name, root in runs]
     overridden = dict.fromkeys(key for row, overrides in read for key in overrides)
@@ -108,7 +108,7 @@ def read_table(runs: Sequence[tuple[str, Path]], metric: str, mode: str = "max")
 
 
 def metric_names(runs: Iterable[tuple[str, Path]]) -> list[str]:
-    """The names of all metrics that some run has, in alphabetical order; what cannot be read has none."""
+    """Return the names of all metrics that any run has, sorted; unreadable runs are skipped."""
     names: set[str] = set()
     for _, root in runs:
         with contextlib.suppress(RunDirectoryError):
@@ -118,12 +118,12 @@ def metric_names(runs: Iterable[tuple[str, Path]]) -> list[str]:
 
 
 def _pick(configured: Mapping[str, str], keys: Mapping[str, None]) -> dict[str, str]:
-    """Of a whole configuration the keys that other runs override; all where none overrides any."""
+    """Return the configured keys that other runs override; all of them if no run overrides any."""
     return {key: value for key, value in configured.items() if not keys or key in keys}
 
 
 def _differs(key: str, rows: Sequence[RunRow], settings: Sequence[Mapping[str, str]]) -> bool:
-    """Whether a setting is not the same for all; a run of which it cannot be known says nothing."""
+    """Return True if a setting differs between runs; runs whose setting is unknown do not count."""
     known = (
         _comparable(values.get(key))
         for row, values in zip(rows, settings, strict=True)
@@ -133,7 +133,7 @@ def _differs(key: str, rows: Sequence[RunRow], settings: Sequence[Mapping[str, s
 
 
 def _comparable(text: str | None) -> object:
-    """The same for two ways to write one value: `0` and `0.0`, `[1,1]` and `[1, 1]`."""
+    """Return an equal value for different spellings: `0` and `0.0`, `[1,1]` and `[1, 1]`."""
     if text is None:
         return None
     try:
@@ -144,7 +144,7 @@ def _comparable(text: str | None) -> object:
 
 
 def sort_table(rows: Iterable[RunRow], order: str, mode: str = "max") -> list[RunRow]:
-    """The rows by `name`, or by `final`, `best` (the better first) or `seconds`; those without it last."""
+    """Sort rows by `name`, `final`, `best` (better first) or `seconds`; rows without a value come last."""
     if order == "name":
         return sorted(rows, key=lambda row: _natural(row.name))
     sign = -1.0 if mode == "max" and order != "seconds" else 1.0
@@ -157,18 +157,18 @@ def sort_table(rows: Iterable[RunRow], order: str, mode: str = "max") -> list[Ru
 
 
 def format_table(rows: Sequence[RunRow], metric: str, form: str) -> str:
-    """The rows as text.
+    """Format the rows as text.
 
     Args:
-        rows: In the order wanted.
-        metric: Whose values they have.
+        rows: Rows in output order.
+        metric: Metric that the rows show.
         form: table (for a terminal), json (a list of objects) or csv.
     """
     if form == "json":
         return json.dumps([{**vars(row), "metric": metric} for row in rows], ensure_ascii=False, indent=2)
     keys = list(dict.fromkeys(key for row in rows for key in row.settings))
     if form == "table" and len(rows) == 1 and len(keys) > _FEW_KEYS:
-        keys = []  # there is nothing to tell it from
+        keys = []  # there is no other run to compare with
     if form == "csv":
         text = io.StringIO()
         names = [name for name in RunRow.__dataclass_fields__ if name != "settings"]
@@ -189,7 +189,7 @@ def _draw(rows: Sequence[RunRow], keys: Sequence[str], metric: str) -> str:
         numbers = [row.steps, row.final, row.best, row.best_step, row.reward_before, row.reward_after]
         lines.append([row.name, *(row.settings.get(key, "") for key in keys), row.status, *map(_cell, numbers), time])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = 2 + len(keys)  # the columns of words stand on the left, those of numbers on the right
+    texts = 2 + len(keys)  # text columns are left-aligned, numbers right-aligned
     drawn = [
         "  ".join(
             cell.ljust(width) if number < texts else cell.rjust(width)
@@ -211,14 +211,14 @@ def _cell(value: float | None) -> str:
 
 
 def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) -> tuple[RunRow, Mapping[str, str]]:
-    """A run's row with its overrides, or else its whole configuration; and the overrides alone."""
+    """Return a run's row, with its overrides or else its whole configuration, and its overrides alone."""
     outcome = read_outcome(root)
     status, detail = outcome.status, outcome.detail
     needed = ("step", metric, "rewards/total/mean", "time/step_s")
     rows: list[dict[str, Any]] = []
     problems = []
     try:
-        # Only what is shown: a long run has many metrics.
+        # Keep only the metrics that are shown: a long run has many.
         stored = iterate_metrics(root / "metrics.jsonl") if (root / "metrics.jsonl").exists() else iter(())
         rows.extend({key: row[key] for key in needed if key in row} for row in stored)
     except RunDirectoryError as error:
@@ -230,7 +230,7 @@ def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) 
     try:
         from agent_tunix.config.compose import check_yaml
 
-        # A run that failed as it started has none.
+        # A run that failed at startup has no config.yaml.
         if status is RunStatus.FINISHED or (root / "config.yaml").exists():
             settings = overrides or _read_config(root / "config.yaml")
             if overrides:
@@ -265,10 +265,10 @@ def _has_number(row: Mapping[str, Any], name: str) -> bool:
 
 
 def _read_config(path: Path) -> dict[str, str]:
-    """The whole configuration of a run.
+    """Return the whole configuration of a run.
 
     Raises:
-        ConfigError: It is missing or damaged.
+        ConfigError: The file is missing or damaged.
     """
     from agent_tunix.config.compose import from_yaml
 
@@ -290,6 +290,6 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
-    """A key by which 2 comes before 10."""
+    """Return a sort key by which 2 comes before 10."""
     parts = re.split(r"(\d+)", text)
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]

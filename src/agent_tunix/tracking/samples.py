@@ -1,4 +1,4 @@
-"""A few completions of a step, for people to read beside the curves: the best, the worst, and what failed."""
+"""A few completions of a step, shown beside the curves: the best, the worst, and unscored ones."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ class ShownSample:
 
     Attributes:
         rank: Why it is shown: `best`, `worst` or `unscored`.
-        rollout_id: Which completion of the run it is.
+        rollout_id: Identifies the completion within the run.
         prompt: The problem put to the model.
-        response: What the model wrote.
-        reference: The reference answer; "" for none.
-        total: Its reward; None where it has none.
+        response: The completion's text.
+        reference: The reference answer; "" without one.
+        total: Its reward; None if unscored.
         advantage: Its advantage.
-        components: Raw value of each component; None where one has no score.
-        outcome: What became of the attempt to score it.
-        detail: Why, for a person.
+        components: Raw value of each component; None for a component without a score.
+        outcome: Outcome of scoring it.
+        detail: The reason for the outcome, for people.
     """
 
     rank: str
@@ -44,23 +44,23 @@ class ShownSample:
 def choose_samples(
     samples: Sequence[Sample], scores: Sequence[Score], advantages: np.ndarray, num_samples: int
 ) -> list[ShownSample]:
-    """The completions of a step that tell the most.
+    """Choose the most informative completions of a step.
 
     Args:
-        samples: The step's completions.
-        scores: What the reward said of each.
-        advantages: The advantage of each.
-        num_samples: How many are shown at most.
+        samples: Completions of the step.
+        scores: Score of each completion.
+        advantages: Advantage of each completion.
+        num_samples: Maximum number of completions.
 
     Returns:
-        The best half, highest reward first, and the worst half, lowest first, the earliest of equals; unscored
-        completions where there are not enough scored ones. Longer texts are cut to `LONGEST_TEXT` characters.
+        The best half, highest reward first, and the worst half, lowest first; ties go to the earlier completion.
+        Unscored completions fill up if there are too few scored ones. Long texts are cut to `LONGEST_TEXT` characters.
     """
     scored = [(score.value, index) for index, score in enumerate(scores) if score.value is not None]
     ascending = [index for _, index in sorted(scored)]
     descending = [index for _, index in sorted(scored, key=lambda entry: (-entry[0], entry[1]))]
     best = descending[: -(-num_samples // 2)]
-    # Few completions, or many equal ones, may stand at both ends.
+    # With few completions, the same one can be among the best and the worst.
     worst = [index for index in ascending if index not in best][: num_samples - len(best)]
     failed = [index for index, score in enumerate(scores) if score.value is None]
     failed = failed[: num_samples - len(best) - len(worst)]
@@ -73,9 +73,9 @@ def choose_samples(
 
 
 def to_markdown(shown: Sequence[ShownSample]) -> str:
-    """Completions as one block of Markdown code, in which nothing that a model or a dataset wrote can act.
+    """Format completions as one Markdown code block, in which text from a model or a dataset has no effect.
 
-    Every line is indented, which makes a block that no text within it can end: markup, links and images stay letters.
+    Every line is indented. No text can end such a block, so markup, links and images are shown literally.
     """
     lines = [line for sample in shown for line in [*_lines(sample), ""]]
     return "\n".join(f"    {line}" for line in lines[:-1])
@@ -97,7 +97,7 @@ def _show(rank: str, sample: Sample, score: Score, advantage: float) -> ShownSam
 
 
 def _cut(text: str) -> str:
-    text = text.encode(errors="replace").decode()  # a lone surrogate fits in no file
+    text = text.encode(errors="replace").decode()  # a lone surrogate cannot be written to a file
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
@@ -122,5 +122,5 @@ def _number(value: float | None) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without characters that control a page or a terminal; a line stays a line."""
+    """Replace characters that control a page or a terminal, so that a line remains one line."""
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cc", "Cs") else c for c in text)

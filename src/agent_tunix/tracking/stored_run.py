@@ -1,6 +1,6 @@
-"""A run's directory as its parts, for whoever looks at it later or while it goes on; loads no JAX.
+"""A run's directory, read by part; loads no JAX.
 
-Nothing is held: each property reads what lies there now.
+Nothing is cached: each property reads the current files.
 """
 
 import json
@@ -15,7 +15,7 @@ from agent_tunix.tracking.rollouts import RolloutReader
 
 
 class StoredRun:
-    """The directory of a run that is going, has ended or was killed.
+    """The directory of a run that is in progress, has ended or was killed.
 
     Args:
         root: The directory.
@@ -41,7 +41,7 @@ class StoredRun:
 
     @property
     def config(self) -> Config:
-        """The configuration, as the run composed it.
+        """The configuration as the run composed it.
 
         Raises:
             ConfigError: config.yaml is damaged.
@@ -52,7 +52,7 @@ class StoredRun:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl, in order; what is no number in them is None. None where there is none yet.
+        """The rows of metrics.jsonl in order, empty without a file; a value that is not a metric is None.
 
         Raises:
             RunDirectoryError: The file is damaged.
@@ -62,7 +62,7 @@ class StoredRun:
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """What was diagnosed during the run, the lines of findings.jsonl; none where nothing was.
+        """The findings diagnosed during the run, lines of findings.jsonl; empty without a file.
 
         Raises:
             RunDirectoryError: The file is damaged.
@@ -71,12 +71,12 @@ class StoredRun:
 
     @property
     def rollouts(self) -> RolloutReader:
-        """The completions of its steps, as far as they are on the disk."""
+        """The completions of the run's steps, as far as they are on disk."""
         return self._rollouts
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Versions, devices and the reward.
+        """The run's environment: versions, devices and the reward.
 
         Raises:
             RunDirectoryError: environment.json is missing or damaged.
@@ -95,10 +95,10 @@ class StoredRun:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The reward's fingerprint, as `Fingerprint.to_data` gave it; `hash` is its short form.
+        """The reward's fingerprint from `Fingerprint.to_data`; `hash` is its short form.
 
         Raises:
-            RunDirectoryError: environment.json is missing or damaged, or has none.
+            RunDirectoryError: environment.json is missing or damaged, or has no fingerprint.
         """
         environment = self.environment
         stored = environment.get("reward_fingerprint")

@@ -1,4 +1,4 @@
-"""What a run came to: before against after, in a short table."""
+"""Summary of a run: values before and after, in a short table."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ PERCENTAGES = {
 
 
 def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | None], dict[str, float | None]]:
-    """What stood at the beginning of a run and what at its end.
+    """Compare the beginning and the end of a run.
 
     Args:
-        rows: The run's metrics, as `read_rows` gives them.
+        rows: Metrics of the run, from `read_rows`.
 
     Returns:
-        Two mappings from the same labels to values: the shares of the first and of the last evaluation, and the mean
-        reward, or of a supervised start the mean loss, of the first and of the last ten steps; None where nothing is
-        known, as in an evaluation that could judge no completion.
+        Two mappings from the same labels to values: the shares of the first and last evaluation, and the mean over the
+        first and last ten steps of the reward, or in a supervised start of the loss. None for an unknown value,
+        such as that of an evaluation that could judge no completion.
     """
     before: dict[str, float | None] = {}
     after: dict[str, float | None] = {}
@@ -49,14 +49,14 @@ def summary_table(
     num_steps: int,
     seconds: float,
 ) -> str:
-    """The table printed at the end of a run.
+    """Return the table printed at the end of a run.
 
     Args:
-        before: Values by label, as `compare_ends` gives them; labels with "accuracy" are shown in percent.
-        after: The same labels.
-        places: Where everything lies, by label.
+        before: Values by label, from `compare_ends`; labels with "accuracy" are shown in percent.
+        after: Values at the end, by the same labels.
+        places: Paths of the run's files, by label.
         num_steps: Steps done.
-        seconds: Time they took.
+        seconds: Duration of the steps.
     """
     lines = [("", "before", "after", "change")]
     for label, first in before.items():

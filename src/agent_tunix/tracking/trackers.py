@@ -1,7 +1,7 @@
-"""Who hears the metrics besides `metrics.jsonl`: TensorBoard, and Weights & Biases and MLflow where asked.
+"""Trackers of metrics besides `metrics.jsonl`: TensorBoard, and if configured Weights & Biases and MLflow.
 
-Only the latter two may use the network. A tracker that fails once the run is under way is reported and switched off: no
-run dies of its pictures.
+Only the latter two may use the network. A tracker that fails during the run is reported and switched off; the run
+continues.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """Takes the metrics of each step: numbers, histograms as `{"counts", "edges"}`, and None for what is unknown."""
+    """A receiver of the metrics of each step: numbers, histograms `{"counts", "edges"}`, and None if unknown."""
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Record the metrics of a step."""
@@ -34,28 +34,28 @@ class Tracker(Protocol):
         ...
 
     def flush(self) -> None:
-        """Make what was logged last; called before each checkpoint, since a resumed run logs only later steps."""
+        """Make logged data durable; called before each checkpoint, because a resumed run logs only later steps."""
         ...
 
     def close(self, failed: bool = False) -> None:
-        """Flush and let go.
+        """Flush and release resources.
 
         Args:
-            failed: Whether the run ended by an error.
+            failed: True if the run ended with an error.
         """
         ...
 
 
 class TensorBoardTracker:
-    """Writes TensorBoard events.
+    """A tracker that writes TensorBoard events.
 
-    Events are written by the calling thread: tensorboardX's own queue and thread would block the run for ever once
-    the disk is full.
+    The calling thread writes the events: tensorboardX's own queue and thread would block the run forever once the disk
+    is full.
 
     Args:
-        log_dir: Directory of the events; made if there is none.
-        flush_every_n_steps: Events reach the disk every so many logged steps.
-        resume_step: Last step that a resumed run keeps; events after it are hidden by TensorBoard.
+        log_dir: Directory of the events; created if it does not exist.
+        flush_every_n_steps: Number of logged steps after which events are flushed.
+        resume_step: Last step that a resumed run keeps; TensorBoard hides events after it.
 
     Raises:
         RunDirectoryError: The directory cannot be written.
@@ -71,7 +71,7 @@ class TensorBoardTracker:
         self._steps_to_flush = 0
         try:
             log_dir.mkdir(parents=True, exist_ok=True)
-            # The name has seconds; a run resumed within one must neither overwrite it nor be read before it.
+            # The name has seconds only; a run resumed within the same one needs another name, sorted later.
             self._writer = EventsWriter(str(log_dir / "events"), filename_suffix=f".{time.time_ns()}")
         except OSError as error:
             raise RunDirectoryError(
@@ -84,7 +84,7 @@ class TensorBoardTracker:
             self._write(resume_step + 1, session_log=start)
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Record numbers as scalars and histograms as such; anything else is left out."""
+        """Record numbers as scalars, and histograms; other values are left out."""
         for name, value in to_plain(metrics).items():
             if is_number(value):
                 self._write(step, summary=self._summary.scalar(name, value))
@@ -113,7 +113,7 @@ class TensorBoardTracker:
         self._writer.write_event(self._event(wall_time=time.time(), step=step, **content))
 
     def _histogram(self, name: str, value: Mapping[str, Any]) -> Any:
-        """TensorBoard's histogram; its sums, which are not known, are those of the middles of the bins."""
+        """Return a TensorBoard histogram; its sums are estimated from the middles of the bins."""
         counts, edges = np.asarray(value["counts"], float), np.asarray(value["edges"], float)
         middles = (edges[:-1] + edges[1:]) / 2
         return self._summary.histogram_raw(
@@ -129,13 +129,13 @@ class TensorBoardTracker:
 
 
 class WandbTracker:
-    """Sends metrics to Weights & Biases, or keeps them for `wandb sync` where WANDB_MODE=offline.
+    """A tracker that sends metrics to Weights & Biases, or keeps them for `wandb sync` if WANDB_MODE=offline.
 
-    A resumed run goes on in the same run of theirs, whose name stands in `wandb_run_id` of the run's directory.
+    A resumed run continues the same W&B run, whose id is in `wandb_run_id` of the run's directory.
 
     Args:
-        config: The run, shown beside its metrics.
-        run_dir: The run's directory.
+        config: The run's configuration, shown beside the metrics.
+        run_dir: Directory of the run.
 
     Raises:
         ConfigError: The package is missing, or no run can be opened (no key, no network).
@@ -170,7 +170,7 @@ class WandbTracker:
         self._histogram, self._table = wandb.Histogram, wandb.Table
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Record numbers and histograms; anything else is left out."""
+        """Record numbers and histograms; other values are left out."""
         values = {}
         for name, value in to_plain(metrics).items():
             if is_number(value):
@@ -180,7 +180,7 @@ class WandbTracker:
         self._run.log(values, step=step)
 
     def log_samples(self, step: int, samples: Sequence[ShownSample]) -> None:
-        """Record completions as the table `samples`, a row each, with a column for every component."""
+        """Record completions as the table `samples`, one row each, with a column for every component."""
         components = list(dict.fromkeys(name for sample in samples for name in sample.components))
         fields = [field.name for field in dataclasses.fields(ShownSample) if field.name != "components"]
         table = self._table(columns=["step", *fields, *(f"rewards/{name}" for name in components)])
@@ -190,7 +190,7 @@ class WandbTracker:
         self._run.log({"samples": table}, step=step)
 
     def flush(self) -> None:
-        """Nothing: their client writes from a process of its own, which outlives ours."""
+        """Do nothing: the client writes from its own process, which outlives this one."""
 
     def close(self, failed: bool = False) -> None:
         """Wait until everything is sent."""
@@ -198,7 +198,7 @@ class WandbTracker:
 
 
 class _Guarded:
-    """A tracker that reports its first failure loudly and is silent from then on."""
+    """A wrapper that logs the first failure of its tracker as an error, then switches the tracker off."""
 
     def __init__(self, tracker: Tracker, name: str) -> None:
         self._tracker: Tracker | None = tracker
@@ -222,7 +222,7 @@ class _Guarded:
             return
         try:
             action(self._tracker)
-        except Exception as error:  # Whatever a tracker's client raises, it is not the run's fault.
+        except Exception as error:  # a tracker's client may raise anything, and must not stop the run
             self._tracker = None
             logger.error(
                 "%s failed and is switched off; the run goes on, and metrics.jsonl has every row (%s: %s)",
@@ -233,16 +233,16 @@ class _Guarded:
 
 
 def open_trackers(config: Config, log_dir: Path, run_dir: Path, resume_step: int | None = None) -> list[Tracker]:
-    """The trackers that the configuration asks for.
+    """Open the trackers that the configuration asks for.
 
     Args:
-        config: `tracking.tensorboard`, `tracking.mlflow` and `wandb_disabled` decide.
-        log_dir: Where TensorBoard events go.
-        run_dir: The run's directory.
-        resume_step: Last step that a resumed run keeps; None for a new one.
+        config: Configuration with `tracking.tensorboard`, `tracking.mlflow` and `wandb_disabled`.
+        log_dir: Directory for TensorBoard events.
+        run_dir: Directory of the run.
+        resume_step: Last step that a resumed run keeps; None for a new run.
 
     Raises:
-        ConfigError: Weights & Biases or MLflow is asked for and cannot be used.
+        ConfigError: Weights & Biases or MLflow is configured and cannot be used.
         RunDirectoryError: The directory of the events cannot be written.
     """
     trackers: list[Tracker] = []

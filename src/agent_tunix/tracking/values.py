@@ -1,4 +1,4 @@
-"""Metric values as plain Python, which every tracker can take."""
+"""Metric values as plain Python, which every tracker accepts."""
 
 import math
 from collections.abc import Mapping
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def to_plain(value: Any) -> Any:
-    """A metric as JSON can hold it.
+    """Convert a metric to a value that JSON can hold.
 
-    Arrays and scalars of NumPy, JAX and the like become lists and numbers; what is not finite becomes None; mappings
-    and sequences are gone through.
+    Arrays and scalars of NumPy, JAX and similar libraries become lists and numbers. Non-finite floats become None.
+    Mappings, lists and tuples are converted recursively.
     """
     if hasattr(value, "tolist"):
         value = value.tolist()
@@ -23,7 +23,7 @@ def to_plain(value: Any) -> Any:
 
 
 def is_histogram(value: Any) -> bool:
-    """Whether a plain value is a histogram: `{"counts": [n], "edges": [n + 1]}`, all of them numbers."""
+    """Return True if a plain value is a histogram: `{"counts": [n], "edges": [n + 1]}`, all of them numbers."""
     return (
         isinstance(value, Mapping)
         and value.keys() == {"counts", "edges"}
@@ -33,12 +33,12 @@ def is_histogram(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a plain value is a number (or a truth value, which counts as 0 or 1)."""
+    """Return True if a plain value is a number, or a bool, which counts as 0 or 1."""
     return isinstance(value, int | float)
 
 
 def is_metric(value: Any) -> bool:
-    """Return True if a value of JSON is a finite number, or a histogram of such, as `to_plain` leaves them."""
+    """Return True if a JSON value is a finite number or a histogram of finite numbers, as `to_plain` makes them."""
     if is_number(value):
         return math.isfinite(value)
     if not isinstance(value, dict) or not all(isinstance(part, list) for part in value.values()):

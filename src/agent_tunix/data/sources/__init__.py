@@ -1,6 +1,6 @@
-"""Where rows come from: one file for each source, and their names.
+"""Sources of rows by name, one module each.
 
-Rows are read one at a time. A row that holds nothing usable is dropped and counted, never an exception.
+Rows are read one at a time. An unusable row is dropped and counted; it does not raise an exception.
 """
 
 import difflib
@@ -30,25 +30,25 @@ SOURCES: dict[str, Source] = {
 
 
 def read_rows(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """The rows of a split, as they are read.
+    """Read the rows of a split, one at a time.
 
     Args:
-        config: The run; `training.data_source` comes before `data.source`.
-        split: Training or held-out rows.
-        dropped: Counts the rows left out, while reading, and learns where they come from.
+        config: The run's configuration; `training.data_source` takes precedence over `data.source`.
+        split: Split to read.
+        dropped: Tally to which dropped rows and their origin are added while reading.
 
     Raises:
-        ConfigError: There is no source of that name.
+        ConfigError: The source is unknown.
         DataError: A file is missing or cannot be read.
     """
     return SOURCES[find_source(config, split)](config, split, dropped)
 
 
 def find_source(config: Config, split: Split) -> str:
-    """The name of the source of a split's rows, `auto` resolved.
+    """Return the name of the source of a split's rows, with `auto` resolved.
 
     Raises:
-        ConfigError: There is no source of that name.
+        ConfigError: The source is unknown.
         DataError: `auto` cannot be resolved.
     """
     name = config.data.source if config.training.data_source is None else config.training.data_source

@@ -1,4 +1,4 @@
-"""What a source of rows is."""
+"""Interface of a source of rows."""
 
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -9,6 +9,6 @@ from agent_tunix.data.examples import Row
 
 Split = Literal["train", "test"]
 
-# Reads the rows of a split one at a time. Rows that hold nothing usable are counted in the tally, whose `origin` says
-# where the rows come from; what concerns all rows, as a file that is missing, is a DataError that says what to do.
+# Reads the rows of a split one at a time. It counts unusable rows in the tally and sets the tally's `origin`. A problem
+# of the whole source, such as a missing file, raises a DataError that names the remedy.
 Source = Callable[[Config, Split, Dropped], Iterator[Row]]

@@ -1,10 +1,10 @@
-"""CSV files with a header; tab-separated ones where the name ends in `.tsv`.
+"""CSV files with a header; tab-separated if the name ends in `.tsv`.
 
-Every value is text, as it stands in the file: nothing becomes a number, a date or a null, and an empty field is "".
-Rows follow RFC 4180: quoted fields may hold separators, doubled quotes and line ends. A row that does not, that has
-more or fewer fields than the header, is not UTF-8, or is longer than `data.max_row_bytes` is dropped and counted under
-the line on which it begins. A quote that is never closed, or only where another row opens one, costs the line on which
-it stands: reading goes on at the next one.
+Every value is text, exactly as in the file: no number, date or null is inferred, and an empty field is "". Rows follow
+RFC 4180: quoted fields may contain separators, doubled quotes and line ends. A row is dropped and counted under its
+first line if it does not follow RFC 4180, has more or fewer fields than the header, is not UTF-8, or is longer than
+`data.max_row_bytes`. A quote that is never closed, or only by the opening quote of another row, costs just the line it
+is on: reading continues with the next line.
 """
 
 import collections
@@ -23,7 +23,7 @@ from agent_tunix.errors import DataError
 
 
 def read_csv(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """The rows of the split's files, by the columns of each one's header."""
+    """Yield the rows of the split's files; each file has its own header."""
     before = 0
     for path in find_files(config, split, "csv"):
         dropped.begin_file(path, before)
@@ -49,10 +49,10 @@ def _delimiter(path: Path) -> str:
 
 
 def _read_header(records: "_Records", path: Path) -> list[str]:
-    """Names of the columns; none of an empty file.
+    """Return the column names; an empty list for an empty file.
 
     Raises:
-        DataError: The first row cannot be one.
+        DataError: The first row is not a header.
     """
     try:
         header = records.next()
@@ -73,27 +73,27 @@ def _read_header(records: "_Records", path: Path) -> list[str]:
 
 
 class _Records:
-    """The records of a file, each read from one or more of its lines.
+    """The records of a file, each on one or more lines.
 
     Attributes:
-        line: The line on which the last record begins, from 1.
+        line: First line of the last record, from 1.
         lines_read: Lines read so far.
     """
 
     def __init__(self, file: BinaryIO, delimiter: str, limit: int) -> None:
         self.line = 0
         self.lines_read = 0
-        csv.field_size_limit(max(csv.field_size_limit(), limit))  # its own would end a long row that is allowed
+        csv.field_size_limit(max(csv.field_size_limit(), limit))  # the default would reject a long row that is allowed
         self._limit = limit
         self._size = 0
         self._lines = read_lines(file, limit)
-        self._again: collections.deque[tuple[int, bytes]] = collections.deque()  # lines to be parsed once more
-        self._held: list[tuple[int, bytes]] = []  # the lines of this record; no more than `limit` bytes and a line
+        self._again: collections.deque[tuple[int, bytes]] = collections.deque()  # lines to parse again
+        self._held: list[tuple[int, bytes]] = []  # lines of this record: at most `limit` bytes and one line
         self._delimiter = delimiter
         self._begin()
 
     def _begin(self) -> None:
-        """Parse from the next line on; after a fault, from the one that follows the first of the faulty record."""
+        """Start a parser at the next line; after a fault, at the second line of the faulty record."""
         again, self._held = self._held[1:], []
         if again:
             self._again.extendleft(reversed(again))
@@ -101,10 +101,10 @@ class _Records:
         self._reader = csv.reader(self._feed(), delimiter=self._delimiter, strict=True)
 
     def next(self) -> list[str] | None:
-        """The fields of the next record; None at the end of the file.
+        """Return the fields of the next record; None at the end of the file.
 
         Raises:
-            RowError: It is no record. Of one that is no CSV or is too long, only the first line is passed over.
+            RowError: The record is not valid. If it is not CSV or is too long, only its first line is skipped.
         """
         self.line, self._size, self._held = self.lines_read + 1, 0, []
         try:
@@ -124,7 +124,7 @@ class _Records:
         return fields
 
     def _feed(self) -> Iterator[str]:
-        """Lines as text, in which a byte that is not UTF-8 is half a surrogate pair."""
+        """Yield lines as text; a byte that is not UTF-8 becomes half a surrogate pair."""
         while (numbered := self._again.popleft() if self._again else next(self._lines, None)) is not None:
             number, line = numbered
             self.lines_read = number

@@ -1,4 +1,4 @@
-"""Files as streams of bytes: compressed ones unpacked on the way, long lines not held, faults as `DataError`."""
+"""Files as streams of bytes: decompression, bounded lines, and faults as `DataError`."""
 
 import contextlib
 import io
@@ -15,10 +15,10 @@ UTF8_BOM = b"\xef\xbb\xbf"
 
 @contextlib.contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """A file's content; of one named `.gz`, `.zst` or `.bz2`, what was compressed.
+    """Open a file for reading; one named `.gz`, `.zst` or `.bz2` is decompressed.
 
     Raises:
-        OSError: It cannot be opened, or, while it is read, what was compressed is damaged or cut off.
+        OSError: The file cannot be opened, or its compressed data turns out damaged or truncated while it is read.
     """
     with path.open("rb") as file:
         if not path.name.lower().endswith(COMPRESSIONS):
@@ -33,7 +33,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def faults_of(split: Split, path: Path) -> Iterator[None]:
-    """Turn what the system says of a file into a DataError.
+    """Turn an OSError about a file into a DataError.
 
     Raises:
         DataError: The file cannot be read.
@@ -50,7 +50,7 @@ def faults_of(split: Split, path: Path) -> Iterator[None]:
 
 
 def read_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers, from 1; of one longer than `limit` bytes only the first `limit + 1` are kept."""
+    """Yield lines with their numbers, from 1; a line longer than `limit` bytes is cut to `limit + 1`."""
     number = 0
     while line := file.readline(limit + 1):
         number += 1

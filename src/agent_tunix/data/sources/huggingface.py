@@ -1,7 +1,7 @@
-"""Datasets of the Hugging Face hub, and directories that the library `datasets` reads.
+"""Datasets of the Hugging Face hub, and local directories that the `datasets` library can read.
 
 Values are plain Python, as the library gives them: text, numbers, lists, dicts, `datetime`, None. A dataset is
-downloaded once into the library's own cache; with `data.streaming=true` its rows come as they are needed.
+downloaded once into the library's own cache; with `data.streaming=true` rows are fetched as they are needed.
 """
 
 import errno
@@ -22,10 +22,10 @@ from agent_tunix.hubs import huggingface as hub
 
 
 def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """The rows of a split.
+    """Yield the rows of a split.
 
     Raises:
-        DataError: The dataset cannot be had, or has no such subset or split.
+        DataError: The dataset cannot be loaded, or has no such subset or split.
     """
     dropped.unit = "row"
     place = find_place(config, split, "huggingface")
@@ -54,7 +54,7 @@ def _load_directory(
 
     if not any((directory / name).is_file() for name in ("dataset_dict.json", "state.json")):
         return _load(place, str(directory), split, streaming=streaming)
-    saved = datasets.load_from_disk(str(directory))  # What `save_to_disk` left.
+    saved = datasets.load_from_disk(str(directory))  # written by `save_to_disk`
     if isinstance(saved, datasets.Dataset):
         saved = {str(saved.split or "train"): saved}
     if place.split not in saved:
@@ -68,7 +68,7 @@ def _load_from_hub(place: RemoteLocation, commit: str, split: Split, streaming: 
 
 
 def _load_from_cache(place: RemoteLocation, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
-    """Of this commit alone: the library would ask the hub again for a minute, and then take the latest it has."""
+    """Load this commit from the cache; the library would retry the hub for a minute, then use its latest commit."""
     import datasets
     from datasets.naming import camelcase_to_snakecase
 
@@ -96,7 +96,7 @@ def _load_from_cache(place: RemoteLocation, commit: str, split: Split, streaming
 def _load(
     place: RemoteLocation, path: str, split: Split, *, streaming: bool, revision: str | None = None
 ) -> Iterable[Mapping[str, Any]]:
-    # Datasets that are programs are not run, whatever the version of the library.
+    # Never run a dataset's own code, whatever the version of the library.
     os.environ["HF_DATASETS_TRUST_REMOTE_CODE"] = "0"
     import datasets
 
@@ -118,10 +118,10 @@ def _load(
 
 
 def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
-    """Refuse a dataset whose description names files of this machine, or addresses, outside the dataset itself.
+    """Refuse a dataset whose description names local files or addresses outside the dataset itself.
 
     Raises:
-        DataError: It does.
+        DataError: It names such a file.
     """
     within: tuple[str, ...] = (f"hf://datasets/{path}@",)
     if os.path.isdir(path):
@@ -137,7 +137,7 @@ def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[
 
 
 def _below(error: BaseException) -> OSError | None:
-    """What the hub or the system said, which the library wraps in words of its own."""
+    """Return the hub's error, or the system's if the disk is full, that the library wrapped in its own."""
     from huggingface_hub.errors import HfHubHTTPError
 
     below = error.__cause__ or error.__context__
@@ -149,7 +149,7 @@ def _below(error: BaseException) -> OSError | None:
 
 
 def _refusal(place: RemoteLocation, split: Split, error: Exception) -> AgentTunixError:
-    """What the library says of a subset, a split or files that it cannot use."""
+    """Return the error for a subset, split or file that the library cannot use."""
     said = " ".join(str(error).split())
     if names := re.search(r"(?:BuilderConfig '.*' not found\. Available: |available configs: )\[([^\]]*)\]", said):
         return place.request.refuse(

@@ -1,8 +1,7 @@
-"""Files with one JSON object a line.
+"""Files with one JSON object per line.
 
-A line that holds no usable object is dropped and counted, never an exception: not UTF-8, not JSON, not an object,
-empty, or longer than `data.max_row_bytes` (which is skipped without being held in memory).
-A `.json` file that is an array is refused.
+A line is dropped and counted if it is not UTF-8, not JSON, not an object, empty, or longer than `data.max_row_bytes`
+(such a line is not held in memory). A `.json` file that contains an array is refused.
 """
 
 import json
@@ -20,7 +19,7 @@ from agent_tunix.errors import DataError
 
 
 def read_jsonl(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """The lines of the split's files, one JSON object each."""
+    """Yield the rows of the split's files, one JSON object per line."""
     files = find_files(config, split, "jsonl")
     before, limit = 0, config.data.max_row_bytes
     for path in files:
@@ -42,7 +41,7 @@ def read_jsonl(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
 
 
 def _refuse_array(path: Path, first_line: bytes) -> None:
-    """Refuse a `.json` file that is one array, of which every line would count as damaged."""
+    """Refuse a `.json` file that contains an array, because each of its lines would be dropped."""
     if first_line.lstrip().startswith(b"["):
         name = uncompressed(path.name)
         raise DataError(
@@ -59,7 +58,7 @@ def _parse_row(line: bytes, limit: int) -> dict[str, Any]:
         raise RowError("empty line")
     try:
         row = json.loads(line.decode("utf-8"))
-        if b"\\u" in line:  # An escape may stand for half a surrogate pair, which is no text.
+        if b"\\u" in line:  # an escape may stand for half a surrogate pair, which is not valid text
             json.dumps(row, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
         raise RowError("not UTF-8", f"byte {error.start + 1} is 0x{line[error.start]:02x}") from error
@@ -67,7 +66,7 @@ def _parse_row(line: bytes, limit: int) -> dict[str, Any]:
         raise RowError("not Unicode", "an escape stands for half a surrogate pair") from error
     except json.JSONDecodeError as error:
         raise RowError("not JSON", f"{error.msg} at column {error.colno}") from error
-    except (ValueError, RecursionError) as error:  # A number of thousands of digits; brackets nested too deep.
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits; brackets nested too deep
         raise RowError("not JSON", str(error)) from error
     if not isinstance(row, dict):
         raise RowError("not a JSON object", f"it is {type(row).__name__}")

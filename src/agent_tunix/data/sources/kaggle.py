@@ -1,4 +1,4 @@
-"""Datasets of Kaggle: downloaded, and then read as the files that they are."""
+"""Kaggle datasets, downloaded and then read as files."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from agent_tunix.hubs import kaggle
 
 
 def read_kaggle(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """The rows of the files that are named as the split, as `data.test_split=main_test` for main_test.csv.
+    """Read the rows of the files named after the split; `data.test_split=main_test` selects main_test.csv.
 
     Raises:
-        DataError: The dataset cannot be had, or has no such file.
+        DataError: The dataset cannot be downloaded, or has no such file.
     """
     place = find_place(config, split, "kaggle")
     handle = f"{place.name}/versions/{place.revision}" if place.revision else place.name

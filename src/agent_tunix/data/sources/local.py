@@ -1,4 +1,4 @@
-"""Rows of files on the disk."""
+"""Sources that read files on disk."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ FILE_SOURCES: dict[str, Source] = {"jsonl": read_jsonl, "csv": read_csv, "parque
 
 
 def read_files(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Read the rows of a split from files whose names say what kind they are.
+    """Read the rows of a split from files whose suffixes determine their format.
 
     Raises:
         DataError: A file is missing or cannot be read.

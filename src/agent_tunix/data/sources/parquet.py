@@ -1,9 +1,9 @@
 """Parquet files, read a few hundred rows at a time.
 
 Values are plain Python: integers, floats, text, bytes, lists, a dict for a struct, `datetime`, `Decimal`, None. Times
-finer than a microsecond, which Python's own lack, are cut to it. A column of 16- or 32-bit floats has the shortest
-numbers that round to them, 0.1 rather than 0.10000000149011612. A row whose text is not UTF-8, that holds a date out of
-Python's range, or that is longer than `data.max_row_bytes` is dropped and counted.
+are truncated to microseconds, Python's resolution. A 16- or 32-bit float becomes the shortest number that rounds to it:
+0.1, not 0.10000000149011612. A row is dropped and counted if its text is not UTF-8, if it has a date out of Python's
+range, or if it is longer than `data.max_row_bytes`.
 """
 
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ from agent_tunix.data.sources.paths import find_files
 from agent_tunix.errors import DataError
 
 ROWS_AT_ONCE = 256
-# Read ahead in a column; without it a whole row group would be in memory.
+# Bytes read ahead in a column; without this a whole row group would be in memory.
 READ_AHEAD_BYTES = 1 << 20
 
 
 def read_parquet(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """The rows of the split's files.
+    """Yield the rows of the split's files.
 
     Raises:
-        DataError: A file is no whole Parquet file, or is damaged.
+        DataError: A file is not a complete Parquet file, or is damaged.
     """
     dropped.unit = "row"
     before = 0
@@ -79,7 +79,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
 
 
 def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]] | RowError]]:
-    """Stretches of a batch: the number of the first row, from 1, and the rows, or why its one row cannot be used."""
+    """Yield parts of a batch: number of the first row, from 1, and the rows, or why a single row cannot be used."""
     stretches = [(0, batch.num_rows)]
     while stretches:
         start, end = stretches.pop()
@@ -102,7 +102,7 @@ def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]]
 
 
 def _shortest(schema: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with what short floats stand for; those within lists and structs stay what they are."""
+    """Return the rows with short floats in their shortest form; those within lists and structs are unchanged."""
     from pyarrow import types
 
     for field in schema:
@@ -115,10 +115,10 @@ def _shortest(schema: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _plain_schema(schema: Any) -> Any:
-    """The schema in whose types Python can say every value; None if it is already.
+    """Return the schema with types that Python can represent; None if nothing needs to change.
 
-    Times of nanoseconds are cut to microseconds, however deep they stand, and dictionaries are written out: a slice of
-    a batch with a dictionary has all of it, which would count in the size of each row.
+    Nanosecond times become microseconds at any depth. Dictionary columns are expanded: a slice of a batch carries the
+    whole dictionary, which would count towards the size of each row.
     """
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Which files hold the rows of a split, and which source reads them."""
+"""The files with the rows of a split, and the source that reads them."""
 
 import glob
 import itertools
@@ -11,22 +11,22 @@ from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.errors import DataError
 
-# The sources that read files, and how the names of theirs end.
+# File suffixes by source.
 SUFFIXES = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "csv": (".csv", ".tsv"),
     "parquet": (".parquet",),
 }
-# Text may be compressed besides.
+# Compression suffixes of text files.
 COMPRESSIONS = (".gz", ".zst", ".bz2")
 NAMES_SHOWN = 5
 
 
 def source_of_path(config: Config, split: Split) -> str:
-    """The source that `data.source=auto` means: what the suffixes of the files say, `synthetic` without any path.
+    """Return the source that `data.source=auto` stands for: decided by file suffixes, or `synthetic` without a path.
 
     Raises:
-        DataError: The suffix is of no known kind, or a directory has files of no kind or of several.
+        DataError: The suffix is unknown, or a directory has files of no known kind or of several kinds.
     """
     key, given, path = _given(config, split)
     if path is None:
@@ -59,21 +59,21 @@ def source_of_path(config: Config, split: Split) -> str:
 
 
 def find_files(config: Config, split: Split, source: str) -> list[Path]:
-    """The files with the rows of a split, in the order in which they are read.
+    """Return the files with the rows of a split, in reading order.
 
-    `training.train_data_dir` and `training.test_data_dir` come before `data.path`. Each may be one file, a pattern
-    (`part-*.jsonl`, in alphabetical order) or a directory, in which a file `train.jsonl`, or numbered ones as
-    `train-00000-of-00002.jsonl`, hold the split of that name. A `data.path` that is no directory holds training rows
-    only: held-out rows must come from elsewhere.
+    `training.train_data_dir` and `training.test_data_dir` take precedence over `data.path`. Each may be a file, a
+    pattern (`part-*.jsonl`, in alphabetical order) or a directory. In a directory, the split is in a file
+    `train.jsonl`, or in numbered files such as `train-00000-of-00002.jsonl`. A `data.path` that is not a directory
+    holds training rows only: held-out rows must come from elsewhere.
 
     Args:
-        config: The run.
-        split: Training or held-out rows.
-        source: Decides how the names of files in a directory end.
+        config: The run's configuration.
+        split: Split to find.
+        source: Source that will read the files; it decides their suffixes in a directory.
 
     Raises:
-        DataError: No path is given, there is no such file, or of `train-00000-of-00004.jsonl` and the like some are
-            missing.
+        DataError: No path is given, no such file exists, or numbered files such as `train-00000-of-00004.jsonl` are
+            incomplete.
     """
     key, given, path = _given(config, split)
     name = _split_name(config, split)
@@ -116,7 +116,7 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
 
 
 def _given(config: Config, split: Split) -> tuple[str, str | None, Path | None]:
-    """The key that names the path, its value, and the path."""
+    """Return the key that gives the path, its value, and the expanded path."""
     override = config.training.train_data_dir if split == "train" else config.training.test_data_dir
     key = f"training.{split}_data_dir" if override is not None else "data.path"
     given = config.data.path if override is None else override
@@ -128,14 +128,14 @@ def _split_name(config: Config, split: Split) -> str:
 
 
 def _matches(path: Path) -> list[Path]:
-    """The file itself, or the files that a pattern means, in alphabetical order."""
+    """Return the file itself, or the files that match a pattern in alphabetical order."""
     if glob.has_magic(str(path)) and not os.path.lexists(path):
         return [Path(name) for name in sorted(glob.glob(str(path), recursive=True)) if os.path.isfile(name)]
     return [path]
 
 
 def _files_of_split(directory: Path, name: str, source: str) -> list[Path]:
-    """`train.jsonl` and the like, and numbered ones, in alphabetical order."""
+    """Return the file of a split, such as `train.jsonl`, and its numbered files, in alphabetical order."""
     files = sorted(file for file in directory.iterdir() if source_of_name(file.name) == source)
     return [file for file in files if _stem(file.name) == name or _is_numbered(file.name, name)]
 
@@ -145,7 +145,7 @@ def _is_numbered(file_name: str, name: str) -> bool:
 
 
 def _check_shards(where: str, files: list[Path], name: str) -> None:
-    """Refuse files that say of how many they are one, if they are not all there is."""
+    """Refuse numbered files `train-00000-of-00004.jsonl` if they are incomplete or from different sets."""
     matches = [re.match(re.escape(name) + r"([-_.])(\d+)-of-(\d+)(?=\.)", file.name) for file in files]
     shards = [match for match in matches if match]
     if not shards:
@@ -184,20 +184,20 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
 
 
 def _some(names: list[str], count: int) -> str:
-    """The first few of so many names."""
+    """Return the first few names; the rest of the `count` are given as a number."""
     shown = ", ".join(names[:NAMES_SHOWN])
     return shown if count <= NAMES_SHOWN else f"{shown} and {count - NAMES_SHOWN} more"
 
 
 def source_of_name(name: str) -> str | None:
-    """The source that reads files of such a name; None if the name does not tell."""
+    """Return the source that reads files with this suffix; None if it is unknown."""
     bare = uncompressed(name).lower()
     source = next((source for source, suffixes in SUFFIXES.items() if bare.endswith(suffixes)), None)
     return None if source == "parquet" and bare != name.lower() else source
 
 
 def uncompressed(name: str) -> str:
-    """The name without the suffix of a compression."""
+    """Return the name without a compression suffix."""
     return name.rpartition(".")[0] if name.lower().endswith(COMPRESSIONS) else name
 
 

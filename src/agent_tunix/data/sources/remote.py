@@ -1,4 +1,4 @@
-"""What a source that is no file on this disk is asked for."""
+"""The dataset and split that a source outside the local disk reads."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from agent_tunix.data.sources.base import Split
 from agent_tunix.errors import DataError
 from agent_tunix.hubs.request import HubRequest
 
-# How `data.path` may begin, and the source that this means where `data.source` is `auto`.
+# Schemes of `data.path`, and the source each one selects if `data.source` is `auto`.
 SCHEMES = {"hf": "huggingface", "kaggle": "kaggle", "tfds": "tfds"}
 _SCHEME = re.compile(r"([a-z]+)://(.*)")
 
@@ -18,12 +18,12 @@ class RemoteLocation:
     """A split of a dataset on a hub.
 
     Attributes:
-        key: The key that names the dataset.
-        path: Its value.
+        key: Configuration key that names the dataset.
+        path: Value of that key.
         name: The value without `hf://` and without `@revision`.
-        revision: `data.revision`, or what stands after `@`.
+        revision: `data.revision`, or the part after `@`.
         subset: `data.subset`.
-        split: What the dataset calls the split.
+        split: The dataset's own name for the split.
     """
 
     key: str
@@ -35,27 +35,28 @@ class RemoteLocation:
 
     @property
     def request(self) -> HubRequest:
-        """For the messages of errors."""
+        """The request to a hub, for error messages."""
         return HubRequest(f"{self.key}={self.path}", "set data.path to files on this disk", DataError)
 
 
 def source_of_scheme(path: str) -> str | None:
-    """The source that a path of `hf://…` means; None where it begins otherwise."""
+    """Return the source that a path such as `hf://…` selects; None if it has no scheme or an unknown one."""
     match = _SCHEME.fullmatch(path)
     return SCHEMES.get(match[1]) if match else None
 
 
 def find_place(config: Config, split: Split, source: str, *, may_be_overridden: bool = True) -> RemoteLocation:
-    """Which dataset, and which split of it.
+    """Return the dataset and the split to read.
 
     Args:
-        config: The run.
-        split: Training or held-out rows.
-        source: That of `data.source`.
-        may_be_overridden: Whether `training.train_data_dir` and `training.test_data_dir` come before `data.path`.
+        config: The run's configuration.
+        split: Split to read.
+        source: Name of the source.
+        may_be_overridden: True if `training.train_data_dir` and `training.test_data_dir` take precedence over
+            `data.path`.
 
     Raises:
-        DataError: None is given.
+        DataError: No dataset is given, or it belongs to another source.
     """
     override = config.training.train_data_dir if split == "train" else config.training.test_data_dir
     if not may_be_overridden:
@@ -84,7 +85,7 @@ def find_place(config: Config, split: Split, source: str, *, may_be_overridden: 
 
 
 def no_such_split(place: RemoteLocation, split: Split, splits: object) -> DataError:
-    """The error for a split that the dataset does not have."""
+    """Return the error for a split that the dataset does not have."""
     remedy = f"name one of them with data.{split}_split"
     if split == "test":
         remedy += ", or set training.train_fraction=0.9 to hold some training rows out"

@@ -1,4 +1,4 @@
-"""Problems made by code."""
+"""Source of generated problems."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from agent_tunix.data.sources.base import Split
 
 
 def read_synthetic(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Word problems made by code; the training and the held-out ones have none in common."""
+    """Yield generated word problems; the training and held-out splits share none."""
     from agent_tunix.data.word_problems import make_problems
 
     count = config.data.num_train if split == "train" else config.data.num_test

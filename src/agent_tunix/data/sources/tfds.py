@@ -1,8 +1,8 @@
 """Datasets of TensorFlow Datasets, read without TensorFlow.
 
-They are prepared in ArrayRecord, whose rows can be read in any order by NumPy alone; values are plain Python. A dataset
-that was prepared before is taken as it is, from `TFDS_DATA_DIR` (by default `~/tensorflow_datasets`) or the directory
-of `training.train_data_dir` and `training.test_data_dir`.
+Datasets are prepared in the ArrayRecord format, whose rows NumPy alone can read in any order. Values are plain Python.
+A dataset that is already prepared is used unchanged, from `TFDS_DATA_DIR` (by default `~/tensorflow_datasets`) or from
+the directory in `training.train_data_dir` and `training.test_data_dir`.
 """
 
 import difflib
@@ -23,10 +23,10 @@ from agent_tunix.data.sources.remote import find_place, no_such_split
 
 
 def read_tfds(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """The rows of a split, in the order in which they were prepared.
+    """Yield the rows of a split, in the order in which they were prepared.
 
     Raises:
-        DataError: There is no such dataset or split, or it cannot be prepared.
+        DataError: The dataset or split does not exist, or the dataset cannot be prepared.
     """
     dropped.unit = "row"
     for number, example in enumerate(_open(config, split, dropped), start=1):
@@ -37,7 +37,7 @@ def read_tfds(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
 
 
 def _open(config: Config, split: Split, dropped: Dropped) -> Iterator[Mapping[str, Any]]:
-    # TensorFlow, if anything should load it, says nothing below an error.
+    # If something loads TensorFlow, it logs errors only.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow_datasets as tfds
 
@@ -80,14 +80,14 @@ def _open(config: Config, split: Split, dropped: Dropped) -> Iterator[Mapping[st
 
 
 def _register(name: str) -> None:
-    """Make the library know a dataset that it ships and does not list; GSM8K is one."""
+    """Import a dataset that the library ships but does not list, such as GSM8K."""
     module = f"tensorflow_datasets.text.{name}"
     if name.isidentifier() and importlib.util.find_spec(module) is not None:
         importlib.import_module(module)
 
 
 def _to_python(value: Any) -> Any:
-    """Text for bytes, and for what is NumPy's the nearest of Python's own, however deep it stands."""
+    """Convert bytes to text and NumPy values to plain Python, recursively."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, bytes):

@@ -1,8 +1,8 @@
-"""Isolation of processes that run code of others: what the system must offer, and how a process locks itself in.
+"""Isolation of processes that run untrusted code: system requirements, and the isolation itself.
 
-problems()            reasons why such code cannot be isolated here; [] if it can
-require_isolation()   the same as an error
-lock(…)               isolates the process that calls it, for good
+problems()            returns the reasons why code cannot be isolated here; [] if it can
+require_isolation()   raises them as an error
+lock(…)               isolates the calling process irreversibly
 """
 
 from agent_tunix.execution.isolation.libraries import library_paths, module_directories, standard_paths

@@ -1,4 +1,4 @@
-"""The files that an isolated process can open, by rules of Landlock."""
+"""Restriction of the files that a process can open, by Landlock rules."""
 
 import ctypes
 import os
@@ -6,38 +6,39 @@ import struct
 
 from agent_tunix.execution.isolation import kernel
 
-# The calls have one number everywhere.
+# These calls have the same numbers on all architectures.
 _CREATE_RULES, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ASK_VERSION, _BENEATH = 1, 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_DEVICE_OR_SOCKET = 1 << 6 | 1 << 9 | 1 << 11
 _TRUNCATE = 1 << 14
-# Rights that each version can deny: all of the first, then moving to another directory, truncating, `ioctl` of devices.
+# Rights that each version can deny: 1 most, 2 moving to another directory, 3 truncating, 5 `ioctl` of devices.
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NETWORK_SINCE, _NETWORK = 4, 0b11  # bind and connect over TCP
-_SCOPES_SINCE, _SCOPES = 6, 0b11  # abstract UNIX sockets of others, signals to others
-# What is denied to this process, and to those that it restricts further, is not written to the system's audit log.
+_SCOPES_SINCE, _SCOPES = 6, 0b11  # abstract UNIX sockets of other processes, signals to other processes
+# Denied access of this process, and of those that it restricts further, is not written to the system's audit log.
 _UNLOGGED_SINCE, _UNLOGGED = 7, 1 << 0 | 1 << 2
 
 WRITABLE_DEVICE = "/dev/null"
 
 
 def landlock_version() -> int:
-    """Return the kernel's version of Landlock; 0 where it has none, or was started without it."""
+    """Return the kernel's Landlock version; 0 if it is missing or disabled."""
     if not kernel.is_linux():
         return 0
     return max(0, kernel.syscall(_CREATE_RULES, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)))
 
 
 def restrict_files(readable: tuple[str, ...], writable: str | None) -> None:
-    """Leave these files and what is beneath these directories to this process. It needs `PR_SET_NO_NEW_PRIVS`.
+    """Restrict this process to the given files and to the content of the given directories.
 
-    Where the kernel can, it also loses TCP, abstract UNIX sockets of others, and signals to others.
+    It needs `PR_SET_NO_NEW_PRIVS`. If the kernel can, it also denies TCP, abstract UNIX sockets of other processes, and
+    signals to other processes.
 
     Args:
-        readable: To be read; those that do not exist are skipped.
-        writable: The one directory in which files can be made, changed and removed; None: there is none.
+        readable: Paths that it may read; missing ones are skipped.
+        writable: Directory in which it may create, change and remove files; None for no such directory.
 
     Raises:
         OSError: The kernel refused.

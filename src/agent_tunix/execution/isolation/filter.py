@@ -1,21 +1,21 @@
-"""The system calls that an isolated process may make: a seccomp filter, which holds until the process ends.
+"""System calls that an isolated process may make, enforced by a seccomp filter until the process ends.
 
-The filter is a list of what is allowed, by number and by argument. It leaves computing, files (which Landlock and the
-process's own root bound), threads, pairs of sockets between the process's own threads (an event loop has one), and
-reading and writing descriptors that are open. A call that is not listed fails with EPERM. A call that was unknown when
-the list was written fails with ENOSYS, as on an older kernel.
+The filter is a list of allowed calls, by number and arguments. It allows computing, files (restricted by Landlock and
+the process's own root), threads, socket pairs between the process's own threads (an event loop has one), and reading
+and writing open descriptors. A call that is not listed fails with EPERM. A call newer than the list fails with ENOSYS,
+as on an older kernel.
 
-What the arguments decide:
+Restrictions on arguments:
 
-- `clone` makes threads and nothing else; `clone3`, whose arguments a filter cannot read, is unknown;
-- `fcntl` and `ioctl` set no owner, signal, lease or notice for a file, and ask nothing of devices;
-- `prctl` sets names; so the signal on the parent's death stays set;
-- `prlimit64` and `sched_getaffinity` read, and only of the process itself;
-- `open` takes no O_PATH, O_TMPFILE, O_SYNC, O_ASYNC or O_DIRECT, and does not empty a file that it opens for reading;
-  nor does `fcntl` set such flags later;
-- `fallocate` takes no room that a file's size does not show; clocks are the system's, and no other process's;
-- sockets take no address and no out-of-band data, and do not say who is at the other end;
-- `mmap` takes no huge pages; `futex` has no priority inheritance; `pipe2` makes no watch queue.
+- `clone` creates only threads; `clone3`, whose arguments a filter cannot read, fails with ENOSYS;
+- `fcntl` and `ioctl` cannot set an owner, signal, lease or notification for a file, or query devices;
+- `prctl` only sets and reads names, so the signal on the parent's death stays set;
+- `prlimit64` and `sched_getaffinity` only read, and only about the process itself;
+- `open` cannot use O_PATH, O_TMPFILE, O_SYNC, O_ASYNC or O_DIRECT, or truncate a file opened for reading; `fcntl`
+  cannot set such flags later;
+- `fallocate` cannot reserve space beyond a file's size; clocks are the system's, not another process's;
+- sockets take no address or out-of-band data, and do not reveal who is at the other end;
+- `mmap` cannot use huge pages; `futex` has no priority inheritance; `pipe2` cannot create a watch queue.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ import struct
 
 from agent_tunix.execution.isolation import kernel
 
-# Classic BPF, as seccomp takes it: operation, jump if true, jump if false, operand.
+# Classic BPF, as used by seccomp: operation, jump if true, jump if false, operand.
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _EPERM, _ENOSYS, _KILL = 0x7FFF0000, 0x00050001, 0x00050000 | 38, 0x80000000
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
@@ -35,10 +35,10 @@ _ALL_BITS = 0xFFFFFFFF
 
 Instruction = tuple[int, int, int, int]
 
-# The architectures, as `uname` and as the kernel's audit numbers them; the place of each in the tables below.
+# Architectures by their `uname` name: number in the kernel's audit, and column in the tables below.
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
-# Number of each call on x86-64 and on 64-bit ARM; None where it does not exist.
+# Number of each call on x86-64 and on 64-bit ARM; None if it does not exist.
 _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     # descriptors and files
     "read": (0, 63), "write": (1, 64), "close": (3, 57), "lseek": (8, 62), "pread64": (17, 67), "pwrite64": (18, 68),
@@ -73,12 +73,12 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
 
 _CLONE3 = (435, 435)
 
-# What makes a thread, with and without a flag that has no effect any more.
+# Flags of `clone` for a thread, without and with a flag that no longer has an effect.
 _THREAD = (0x003D0F00, 0x007D0F00)
-# Copies, flags and locks of a descriptor.
+# Copying, flags and locks of a descriptor.
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _F_SETFL = 4
-# What is asked of files and terminals: their attributes, size, how much can be read, whether to block or be inherited.
+# Requests about files and terminals: attributes, size, readable bytes, blocking, inheritance.
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 _PRCTL = (kernel.PR_SET_NAME, kernel.PR_GET_NAME, kernel.PR_SET_VMA)
 _MMAP = 0x0013D873
@@ -88,11 +88,11 @@ _FUTEX_OPERATION = 0x7F
 _AF_UNIX = 1
 _SOL_SOCKET, _SOCKET_OPTIONS = 1, (3, 4, 7, 8, 30, 38, 39)
 _MSG_SEND, _MSG_RECEIVE = 0x4040, 0x4000_0162
-# Advice that does not throw out of memory what others read too.
+# Advice, except the one that evicts pages that other processes read too.
 _FADVISE = (0, 1, 2, 3, 5)
-# The clocks that are no process's.
+# Clocks that do not belong to a process.
 _CLOCKS = tuple(range(12))
-# The number of O_LARGEFILE on either architecture; on the other one it is that of O_NOFOLLOW.
+# O_LARGEFILE of both architectures; each is O_NOFOLLOW on the other.
 _O_LARGEFILE = 0o100000 | 0o400000
 _OPEN = (
     os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK
@@ -107,7 +107,7 @@ def can_filter() -> bool:
 
 
 def restrict_calls() -> None:
-    """Set the filter for this process; there is no way back. It needs `PR_SET_NO_NEW_PRIVS`.
+    """Set the filter for this process irreversibly. It needs `PR_SET_NO_NEW_PRIVS`.
 
     Raises:
         OSError: The kernel refused, or the architecture has no filter.
@@ -121,7 +121,7 @@ def restrict_calls() -> None:
 
 
 def make_program(machine: str) -> list[Instruction]:
-    """Return the filter for an architecture, as `uname` names it."""
+    """Return the filter program for an architecture, by its `uname` name."""
     audit, place = _ARCHITECTURES[machine]
     program: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
@@ -145,7 +145,7 @@ def make_program(machine: str) -> list[Instruction]:
 
 
 def _conditional() -> list[tuple[tuple[int | None, int | None], list[Instruction]]]:
-    """Return calls of which the arguments decide, each with what must be true of these."""
+    """Return the calls whose arguments are restricted, each with the conditions on them."""
     opening = _OPEN | _O_LARGEFILE
     return [
         ((56, 220), _among(0, _THREAD)),
@@ -154,7 +154,7 @@ def _conditional() -> list[tuple[tuple[int | None, int | None], list[Instruction
         ((9, 222), _within(3, _MMAP)),
         ((28, 233), _among(2, _MADVISE)),
         ((202, 98), _among(1, _FUTEX, _FUTEX_OPERATION)),
-        # The flags of F_SETFL are the third argument, as are numbers and addresses of the other commands.
+        # The third argument of F_SETFL is flags; that of other commands is a number or an address.
         ((72, 25), _among(1, _FCNTL) + _skip_unless(1, _F_SETFL, _within(2, _SETFL | _O_LARGEFILE))),
         ((16, 29), _among(1, _IOCTL)),
         ((157, 167), _among(0, _PRCTL)),
@@ -166,7 +166,7 @@ def _conditional() -> list[tuple[tuple[int | None, int | None], list[Instruction
         ((47, 212), _within(2, _MSG_RECEIVE)),  # recvmsg
         ((55, 209), _among(1, (_SOL_SOCKET,)) + _among(2, _SOCKET_OPTIONS)),  # getsockopt
         ((293, 59), _within(1, os.O_CLOEXEC | os.O_NONBLOCK)),  # pipe2
-        ((285, 47), _among(1, (0,))),  # fallocate, which may take no room beyond the end of a file
+        ((285, 47), _among(1, (0,))),  # fallocate, without the mode that reserves space beyond the end of a file
         ((221, 223), _among(3, _FADVISE)),
         ((327, 286), _among(5, (0,))),  # preadv2 and pwritev2
         ((328, 287), _among(5, (0,))),
@@ -189,7 +189,7 @@ def _runs(numbers: list[int | None]) -> list[tuple[int, int]]:
     return runs
 
 
-# Conditions: instructions that refuse the call, or go on with what follows.
+# Conditions: instructions that refuse the call, or continue with those that follow.
 
 
 def _load(argument: int, half: int = 0) -> Instruction:

@@ -1,7 +1,7 @@
-"""Calls of the kernel that Python has no functions for.
+"""System calls that Python has no functions for.
 
-This module and those that lock a process in import next to nothing: they are the first thing that a sandboxed program's
-process runs, and it starts for every completion.
+This module and those that isolate a process import very little: they run first in the process of every sandboxed
+program, which is started for every completion.
 """
 
 import ctypes
@@ -10,13 +10,13 @@ import sys
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_GET_NAME = 1, 4, 15, 16
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
-PR_SET_VMA = 0x53564D41  # by which the allocator names its memory
+PR_SET_VMA = 0x53564D41  # the memory allocator names its mappings with this
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, argument: int, second: int = 0) -> None:
-    """Set something about this process.
+    """Change an attribute of this process.
 
     Raises:
         OSError: The kernel refused.
@@ -25,19 +25,19 @@ def prctl(option: int, argument: int, second: int = 0) -> None:
 
 
 def syscall(number: int, *args: object) -> int:
-    """Make a call by its number.
+    """Make a system call by number.
 
     Returns:
-        What the kernel gives; -1 where it refused, with the reason in `ctypes.get_errno()`.
+        The kernel's result; -1 on failure, with the reason in `ctypes.get_errno()`.
     """
     return int(LIBC.syscall(ctypes.c_long(number), *args))
 
 
 def check(result: int, what: str) -> int:
-    """Return the result of a call, if it is no refusal.
+    """Return the result of a call, or raise if it failed.
 
     Raises:
-        OSError: With the reason of the kernel.
+        OSError: The call failed; the error has the kernel's reason.
     """
     if result < 0:
         number = ctypes.get_errno()

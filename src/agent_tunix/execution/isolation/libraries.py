@@ -1,4 +1,4 @@
-"""Libraries that isolated processes can read: Python's own, those of the system that these load, installed packages."""
+"""Libraries that isolated processes may read: Python's, the system libraries they load, and installed packages."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ _SYSTEM_FILES = ("/etc/localtime", "/etc/ld.so.cache", "/dev/urandom", "/dev/nul
 
 @cache
 def standard_paths() -> tuple[str, ...]:
-    """Return the directories and files with the standard library and what it loads."""
+    """Return the directories and files of the standard library and the libraries that it loads."""
     return _existing(
         [*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")), f"{sys.base_prefix}/lib", *_SYSTEM_LIBRARIES]
     )
@@ -27,13 +27,13 @@ def library_paths() -> tuple[str, ...]:
 
 
 def module_directories(path: Iterable[str]) -> list[str]:
-    """Return the entries of `sys.path` that hold installed modules, without the user's own directories."""
+    """Return the entries of a module path that hold installed modules, without the user's own directories."""
     library = os.path.realpath(sysconfig.get_path("stdlib"))
     return [entry for entry in path if entry and _holds_modules(os.path.realpath(entry), library)]
 
 
 def _existing(paths: list[str]) -> tuple[str, ...]:
-    # By either name: what is loaded through a link is looked for where the link leads.
+    # Both names: a path that is loaded through a link is looked up at the link's target.
     known = {path for name in (*paths, *_SYSTEM_FILES) for path in (os.path.abspath(name), os.path.realpath(name))}
     return tuple(sorted(path for path in known if os.path.exists(path)))
 

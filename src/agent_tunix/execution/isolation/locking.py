@@ -1,8 +1,8 @@
-"""The steps by which a process gives up all that code of others must not have, before the first byte of it is read.
+"""The steps by which a process gives up its rights before it reads untrusted code.
 
-    root and user of its own  →  no new privileges  →  Landlock  →  limits  →  seccomp
+    own root and user  →  no new privileges  →  Landlock  →  limits  →  seccomp
 
-Nothing of it can be undone. If any part that is required fails, the process ends without having run anything.
+The steps are irreversible. If a required one fails, the process exits without running anything.
 """
 
 import os
@@ -15,7 +15,7 @@ from agent_tunix.execution.isolation.filter import restrict_calls
 from agent_tunix.execution.isolation.root import WORKING, drop_capabilities, enter_own_namespaces, enter_own_root
 
 MOST_DESCRIPTORS = 64
-# Numbers of users that nobody has been given, one for each process: no two isolated processes are the same user.
+# User ids that are assigned to nobody, one per process: no two isolated processes share a user.
 _FIRST_USER = 0x7000_0000
 _NOBODY = 65534
 
@@ -32,21 +32,21 @@ def lock(
     disk_bytes: int = 0,
     most_files: int = 0,
 ) -> None:
-    """Isolate this process, which must have one thread.
+    """Isolate this process, which must have only one thread.
 
     Args:
-        readable: Absolute paths that it can read.
-        place: A directory at which its own root can be mounted: an empty one, its own, if it may write.
-        parent: The process with which it is to end.
+        readable: Absolute paths that it may read.
+        place: Mount point for its own root: its own empty directory if it may write.
+        parent: Id of the process with which it must end.
         keep: Descriptors that stay open, besides 0, 1 and 2.
-        limits: Of resources, by their number in `resource`, besides those that are the same for all.
-        most_threads: Its threads, where it has a user of its own.
-        most_tasks: Processes and threads of its user, where it does not; None: not known.
-        disk_bytes: What it may write to its working directory; 0: it can write no file at all.
-        most_files: How many files it may make there.
+        limits: Resource limits by their number in `resource`, in addition to the common ones.
+        most_threads: Maximum number of threads, if it gets its own user.
+        most_tasks: Maximum number of processes and threads of its user, if it does not; None for no limit.
+        disk_bytes: Bytes that it may write to its working directory; 0 if it may not write at all.
+        most_files: Number of files that it may create there.
 
     Raises:
-        OSError: The system refused something that is required; the process must end.
+        OSError: The system refused a required step; the process must exit.
         ValueError: A limit is out of range.
     """
     _close_others(keep)
@@ -59,7 +59,7 @@ def lock(
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     drop_capabilities()
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # which a change of user has undone
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has reset this
     if os.getppid() != parent:
         raise OSError("the process that keeps this one is gone")
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -76,7 +76,7 @@ def lock(
 
 
 def _take_root(readable: tuple[str, ...], place: str, user: int, disk_bytes: int, most_files: int) -> str:
-    """Return the directory to work in: in a root of its own where the system gives one."""
+    """Return the working directory, which is in a root of its own if the system allows one."""
     try:
         enter_own_namespaces()
         enter_own_root(place, readable, disk_bytes, most_files, user)
@@ -90,7 +90,7 @@ def _take_root(readable: tuple[str, ...], place: str, user: int, disk_bytes: int
 
 
 def _free_user() -> int:
-    """Return the number of a user without rights: of this process alone, or `nobody` if the system has no such."""
+    """Return an unprivileged user id: unique to this process, or that of `nobody` if unique ids are not available."""
     user = _FIRST_USER + os.getpid()
     with open("/proc/self/uid_map") as file:
         known = [tuple(map(int, line.split())) for line in file]
@@ -98,7 +98,7 @@ def _free_user() -> int:
 
 
 def _check_reach(writable: str | None) -> None:
-    """Raise OSError if the process's user is kept from what it needs."""
+    """Raise OSError if the process's user cannot access what it needs."""
     needed = [(os.path.dirname(os.__file__), os.R_OK | os.X_OK)]
     if writable is not None:
         needed.append((writable, os.R_OK | os.W_OK | os.X_OK))
@@ -121,7 +121,7 @@ def _limit(limits: dict[int, int]) -> None:
 
 
 def _close_others(keep: tuple[int, ...]) -> None:
-    """Close every descriptor that was inherited by accident."""
+    """Close every inherited descriptor except those to keep."""
     start = 3
     highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     for kept in sorted(keep):

@@ -1,4 +1,4 @@
-"""Requirements of isolation on the system."""
+"""System requirements of isolation."""
 
 import ctypes
 import errno
@@ -22,7 +22,7 @@ REMEDY_FOR_UPLOADS = (
 
 
 def problems() -> list[str]:
-    """Return the reasons why code cannot be isolated here, a sentence each; [] if it can."""
+    """Return the reasons why code cannot be isolated here, one sentence each; [] if it can."""
     if not kernel.is_linux():
         return [f"isolation needs Linux, and this is {sys.platform}"]
     if not can_filter():
@@ -40,14 +40,14 @@ def problems() -> list[str]:
 
 
 def require_isolation(what: str, remedy: str = REMEDY) -> None:
-    """Make sure that code can be isolated.
+    """Check that code can be isolated.
 
     Args:
-        what: The code that is to run, for the message.
-        remedy: What the user can do where it cannot.
+        what: The code to run, for the message.
+        remedy: The remedy if it cannot.
 
     Raises:
-        SandboxUnavailableError: It cannot; with the reasons and the remedy.
+        SandboxUnavailableError: It cannot; the message has the reasons and the remedy.
     """
     if found := problems():
         raise unavailable(what, "; ".join(found), remedy)
@@ -59,7 +59,7 @@ def unavailable(what: str, why: str, remedy: str = REMEDY) -> SandboxUnavailable
 
 
 def _has_seccomp() -> bool:
-    """Ask for a filter that lies nowhere: a bad address if filters are known, and a bad argument if not."""
+    """Return True if seccomp filters are supported: setting one at a null address fails with EFAULT, not EINVAL."""
     asked = [ctypes.c_ulong(value) for value in (_SECCOMP_MODE_FILTER, 0, 0, 0)]
     kernel.LIBC.prctl(ctypes.c_int(kernel.PR_SET_SECCOMP), *asked)
     return ctypes.get_errno() == errno.EFAULT
@@ -88,7 +88,7 @@ def _problems_of_root() -> list[str]:
 
 
 def effective_capabilities() -> int:
-    """Return the capabilities of this process, a bit each."""
+    """Return the effective capabilities of this process as a bit mask."""
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "CapEff":

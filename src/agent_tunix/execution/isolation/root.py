@@ -1,7 +1,7 @@
-"""A root directory of a process's own: libraries to read, and a small directory in memory to work in.
+"""A root directory for one process: libraries to read, and a small directory in memory to work in.
 
-Made with namespaces of Linux, which root can always have, and others where the system lets users make them. Where
-it cannot be had, the process keeps the system's root, in which Landlock alone decides what it opens.
+It uses Linux namespaces. Root can always create these, other users only if the system allows it. Without them, the
+process keeps the system's root, and only Landlock decides which files it opens.
 """
 
 import ctypes
@@ -18,15 +18,15 @@ _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITIES_VERSION = 0x20080522
 _MOUNT_SETATTR, _BENEATH, _READ_ONLY = 442, 0x8000, 1
 
-# The directory to work in lies there in such a root.
+# The working directory in such a root.
 WORKING = "/scratch"
 
 
 def enter_own_namespaces() -> None:
-    """Part from the system's mounts, network, names and shared memory; what is mounted now is seen here alone.
+    """Leave the system's mounts, network, host name and shared memory; new mounts are visible only here.
 
     Raises:
-        OSError: This system does not let this user.
+        OSError: The system does not allow this to the user.
     """
     user, group = os.geteuid(), os.getegid()
     namespaces = _NEW_MOUNTS | _NEW_NETWORK | _NEW_IPC | _NEW_NAMES
@@ -41,14 +41,14 @@ def enter_own_namespaces() -> None:
 
 
 def enter_own_root(place: str, readable: tuple[str, ...], size_bytes: int, most_files: int, owner: int) -> None:
-    """Make a root of these paths and the directory `WORKING`, and enter it. Everything else in it is read-only.
+    """Create and enter a root with the given paths and the directory `WORKING`. Everything else in it is read-only.
 
     Args:
-        place: A directory that holds none of the paths; it is hidden here, and nothing is left in it.
-        readable: Absolute paths of what is seen in the new root, each where it was.
-        size_bytes: What files in `WORKING` may take together, in memory.
-        most_files: How many there may be.
-        owner: Number of the user to whom it belongs.
+        place: Mount point that contains none of the paths; it is hidden here, and nothing is left in it.
+        readable: Absolute paths that are visible in the new root, under the same names.
+        size_bytes: Total size of files in `WORKING`, in memory.
+        most_files: Maximum number of files there.
+        owner: Id of the user who owns `WORKING`.
 
     Raises:
         OSError: The kernel refused.
@@ -59,9 +59,9 @@ def enter_own_root(place: str, readable: tuple[str, ...], size_bytes: int, most_
         _show(path, place + path)
     working = place + WORKING
     os.mkdir(working)
-    if not os.path.lexists(f"{place}/tmp"):  # for code that has the name of it written out
+    if not os.path.lexists(f"{place}/tmp"):  # for code with a hard-coded /tmp
         os.symlink(WORKING, f"{place}/tmp")
-    # A page and an entry are the directory's own.
+    # One page and one inode are for the directory itself.
     _mount(
         "none",
         working,
@@ -80,7 +80,7 @@ def enter_own_root(place: str, readable: tuple[str, ...], size_bytes: int, most_
 
 
 def drop_capabilities() -> None:
-    """Keep none of the capabilities that making namespaces has given.
+    """Drop all capabilities, including those gained by creating namespaces.
 
     Raises:
         OSError: The kernel refused.
@@ -100,7 +100,7 @@ def _show(path: str, at: str) -> None:
 
 
 def _make_read_only(place: str) -> None:
-    """Let nothing beneath be changed, except in the directory to work in."""
+    """Make the root read-only, except for the working directory."""
     for path, flags, attributes in ((place, _BENEATH, (_READ_ONLY, 0)), (place + WORKING, 0, (0, _READ_ONLY))):
         asked = ctypes.create_string_buffer(struct.pack("=4Q", *attributes, 0, 0), 32)
         done = kernel.syscall(

@@ -1,4 +1,4 @@
-"""The directories of isolated workers: measured while they live, and removed whatever is in them."""
+"""Working directories of isolated workers: measured during use, and removed whatever they contain."""
 
 import contextlib
 import logging
@@ -8,17 +8,17 @@ from pathlib import Path
 
 logger = logging.getLogger("agent_tunix.rewards")
 
-# Deeper than this nobody needs; and deeper still no path has a name.
+# Deepest allowed nesting. Far deeper, a path becomes too long for the system.
 _DEEPEST = 32
 
 
 def holds_more(directory: str, size_bytes: int, most_files: int) -> bool:
-    """Whether the files in a directory take more, or are more, or lie deeper than any should."""
+    """Return True if the files in a directory exceed a total size, a number or the allowed depth."""
     size = count = 0
     waiting = [(directory, 0)]
     while waiting:
         path, depth = waiting.pop()
-        with contextlib.suppress(OSError), os.scandir(path) as entries:  # it goes on changing
+        with contextlib.suppress(OSError), os.scandir(path) as entries:  # the worker may change it meanwhile
             for entry in entries:
                 count += 1
                 with contextlib.suppress(OSError):
@@ -32,7 +32,7 @@ def holds_more(directory: str, size_bytes: int, most_files: int) -> bool:
 
 
 def remove(directory: str) -> None:
-    """Remove a directory that nobody uses any more, however deep and with whatever modes; links are not followed."""
+    """Remove a directory that is no longer used, of any depth and with any modes; links are not followed."""
     try:
         _empty(Path(directory))
         os.rmdir(directory)
@@ -41,26 +41,26 @@ def remove(directory: str) -> None:
 
 
 def _empty(top: Path) -> None:
-    # Each directory's directories are moved to the top, so that no path grows long.
+    # Subdirectories are moved to the top, so that no path grows too long.
     number = 0
     directories = _take_files(top, top)
     while directories:
         directory = directories.pop()
-        with contextlib.suppress(OSError):  # what is left is told of in the end
+        with contextlib.suppress(OSError):  # `remove` logs what is left
             for inner in _take_files(directory, top):
                 number += 1
                 target = top / f".{number}"
                 while target.exists():
                     number += 1
                     target = top / f".{number}"
-                os.chmod(inner, 0o700)  # a directory that its owner cannot write to cannot be given another parent
+                os.chmod(inner, 0o700)  # moving a directory requires write access to it
                 inner.rename(target)
                 directories.append(target)
             directory.rmdir()
 
 
 def _take_files(directory: Path, top: Path) -> list[Path]:
-    """Remove the files of a directory; the directories in it."""
+    """Remove the files of a directory, and return its subdirectories."""
     if directory != top:
         os.chmod(directory, 0o700)
     inner = []
@@ -69,6 +69,6 @@ def _take_files(directory: Path, top: Path) -> list[Path]:
             if entry.is_dir(follow_symlinks=False):
                 inner.append(Path(entry.path))
             else:
-                with contextlib.suppress(OSError):  # the others are removed all the same
+                with contextlib.suppress(OSError):  # go on with the other files
                     os.unlink(entry.path)
     return inner

@@ -1,14 +1,14 @@
-"""Programs that a model wrote, run in a process that can do nothing but compute.
+"""Programs written by a model, run in a process that can do nothing but compute.
 
-Each program gets a Python of its own, isolated from this environment (`-I -S`: the standard library alone). Before its
-first line runs, the process locks itself in (`agent_tunix.execution.isolation`), and ends if any part of that is
-refused. It has no network, no other process or thread, no file to write to, none to read but the standard library's,
-and limits on memory and processor time; from outside, a limit on time.
+Each program gets its own Python without this environment's packages (`-I -S`: the standard library alone). Before the
+program's first line runs, the process isolates itself (`agent_tunix.execution.isolation`); if any part of that is
+refused, it exits. It has no network, no other process or thread, no file to write and none to read but the standard
+library's. Its memory and processor time are limited from inside, and its wall time from outside.
 
-Tests run in a second such process and call the program's functions from there (`checker`, `program`): the program sees
-the arguments of the calls and nothing of what is expected of them, and cannot say itself that a test passed.
+Tests run in a second such process and call the program's functions from there (`checker`, `program`). The program sees
+the arguments of the calls but not the expected results, and cannot report itself that a test passed.
 
-What a program prints is cut at a megabyte. Both processes end with the one that started them, and leave no file.
+A program's output is cut at a megabyte. Both processes end with the process that started them, and leave no files.
 """
 
 import marshal
@@ -32,7 +32,7 @@ from agent_tunix.visible_text import one_line
 
 __all__ = ["ProgramRun", "run_program"]
 
-# The modules of this package are imported without the packages around them, which would load much.
+# The modules of this package are imported without their parent packages, which would load much more.
 BOOT = """
 import sys
 for name in ("", ".execution", ".execution.isolation", ".execution.sandbox"):
@@ -48,13 +48,13 @@ _MOST_OUTPUT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
-    """Result of a program.
+    """The result of a program.
 
     Attributes:
-        ended: It came to its own end, without an exception, within its limits.
-        output: Its standard output, up to a megabyte.
-        passed: For each check, True if it passed; one that was not reached did not.
-        problem: The reason why it did not end, or what the first check that failed raised; "" if all went well.
+        ended: True if it ended by itself, without an exception and within its limits.
+        output: Standard output, up to a megabyte.
+        passed: For each check, True if it passed; False if it failed or was not reached.
+        problem: Why the program did not end, or the exception of the first failed check; "" without a problem.
     """
 
     ended: bool
@@ -66,17 +66,17 @@ class ProgramRun:
 def run_program(
     code: str, *, stdin: str = "", checks: Sequence[str] = (), timeout_s: float = 5.0, memory_mb: int = 256
 ) -> ProgramRun:
-    """Run a Python program and then, in another process that can call its functions, some checks.
+    """Run a Python program, then run checks in another process that can call its functions.
 
     Args:
-        code: The program.
-        stdin: What it may read.
-        checks: Statements such as `assert f(2) == 4`; each passes if it raises nothing.
-        timeout_s: For the program and all checks together.
-        memory_mb: Memory it may use, its interpreter included.
+        code: Source of the program.
+        stdin: Text on its standard input.
+        checks: Statements such as `assert f(2) == 4`; a check passes if it raises nothing.
+        timeout_s: Wall time for the program and all checks together.
+        memory_mb: Memory limit, including the interpreter.
 
     Raises:
-        SandboxUnavailableError: This system cannot isolate it; nothing was run.
+        SandboxUnavailableError: This system cannot isolate the program; nothing was run.
     """
     require_isolation(_WHAT)
     limits = {
@@ -99,22 +99,22 @@ def run_program(
         with _Child({**program_job, "role": "program"}, (asked[0], answered[1])) as program:
             tests_job = {**limits, "stdin": "", "role": "tests", "checks": list(checks)}
             with _Child(tests_job, (answered[0], asked[1])) as tests:
-                ends.close()  # so that each notices when the other has ended
+                ends.close()  # so that each process notices if the other ends
                 timed_out = tests.wait_until(deadline)
     return _judge(program, tests, len(checks), timed_out)
 
 
 class _Child:
-    """A process at its job. Leaving the context ends it and all that it started; what it said is then known.
+    """A process with a job. Leaving the context kills it and all that it started, and makes its output available.
 
     Args:
-        job: What `child` is to do.
-        line: Descriptors of the line to another such process, to read from and to write to.
+        job: The job for `child`.
+        line: Descriptors for messages to another such process: one to read, one to write.
 
     Attributes:
-        said: What it reported.
-        printed: What it printed.
-        status: How it ended; None if it was still at it.
+        said: Lines that it reported.
+        printed: Its standard output.
+        status: Exit status; None if it was still running.
     """
 
     def __init__(self, job: dict[str, Any], line: tuple[int, ...] = ()) -> None:
@@ -151,18 +151,18 @@ class _Child:
 
     def __exit__(self, *_: object) -> None:
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        with suppress(ProcessLookupError):  # not waited for yet, so the number is still its own
+        with suppress(ProcessLookupError):  # the process is not reaped yet, so its id cannot be reused
             os.killpg(self._process.pid, signal.SIGKILL)
         status = self._process.wait()
         self.status = status if ended else None
         with self._report, self._output:
             self.said = self._report.read(_MOST_OUTPUT).decode(errors="replace").splitlines()
-            with suppress(OSError):  # whatever the program has done to its file is not the trainer's fault
+            with suppress(OSError):  # the program may have done anything to its output file
                 self._output.seek(0)
                 self.printed = self._output.read(_MOST_OUTPUT).decode(errors="replace")
 
     def wait_until(self, deadline: float) -> bool:
-        """Wait for its end; return True if time ran out before."""
+        """Wait for the process to end; return True if time ran out first."""
         watched = os.pidfd_open(self._process.pid)
         try:
             poll = select.poll()
@@ -172,10 +172,10 @@ class _Child:
             os.close(watched)
 
     def reports(self, timed_out: bool) -> list[str]:
-        """Return what it reported after it was isolated.
+        """Return the lines that it reported after it was isolated.
 
         Raises:
-            SandboxUnavailableError: It could not be isolated, and did nothing.
+            SandboxUnavailableError: The process could not be isolated, and did nothing.
         """
         first, *rest = self.said or [""]
         if first != LOCKED.decode().strip() and not (timed_out and not first):

@@ -1,12 +1,12 @@
-"""The side of the tests: they run here, and reach the program's functions and objects through the other process.
+"""The tests' side of the connection: tests run here and use the program's functions and objects in the other process.
 
-What decides is computed here, by this process's own Python. A value that the program gives is plain data, or a handle
-that equals no plain data, whatever the program's class says of it; nor is the program told what a handle is compared
-with or added to. Calling a handle calls the program's function in the program's process. Of the names that the program
-sends, those of built-in exceptions are looked up in one table; the others are labels.
+All decisions are computed by this process's own Python. A value from the program is plain data, or a handle. A handle
+equals no plain data, whatever the program's class says, and the program is not told what a handle is compared with or
+added to. Calling a handle calls the program's function in the program's process. Among names from the program, only
+those of built-in exceptions are looked up, in one table; others are labels.
 
-What the program sends and no honest one would (a message that is no answer, a value of the wrong type) ends it: the
-check that ran and all that follow fail, whatever they catch.
+A message that an honest program would not send (not an answer, or a value of the wrong type) ends the connection: the
+current check and all later ones fail, whatever they catch.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _NOTHING = object()
 _EXCEPTIONS = {
     name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
 }
-# Raised by a function, they would end a loop or a generator of the tests early, and with it what these would assert.
+# Raised by a function, these would silently end a loop or generator of the tests, and skip its assertions.
 _ENDS_OF_LOOPS = (StopIteration, StopAsyncIteration, GeneratorExit)
-# What tests can pass of the operator and functools modules, and what these are made of.
+# Objects of the operator and functools modules that tests can pass; they are rebuilt from their parts.
 _MADE = (functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _MOST_NAMES = 10_000
 _LONGEST_NAME = 200
 
 
 class Lost(BaseException):
-    """The program's process has ended, or has sent what is no answer."""
+    """The loss of the program's process, which has ended or sent an invalid message."""
 
 
 class ProgramClient:
-    """Asks the program's process.
+    """Client of the program's process.
 
     Args:
-        line: To that process.
+        line: Connection to that process.
 
     Attributes:
-        lost: Reason why the program's process cannot be asked any more; "" as long as it can.
-        refuted: What a test's own function asserted in vain when the program called it; "" if nothing.
+        lost: Reason why the process cannot be used any more; "" while it can.
+        refuted: Failed assertion in a test's own function that the program called; "" without one.
     """
 
     def __init__(self, line: Line) -> None:
@@ -64,7 +64,7 @@ class ProgramClient:
         self._own: list[Any] = []
 
     def greet(self) -> tuple[dict[str, Any], set[str], str]:
-        """Return the names that the program defines, those that it imported, and what went wrong with it, or ""."""
+        """Return the names that the program defines, those it imported, and its problem or an empty string."""
         said = self._receive()
         if "problem" in said:
             return {}, set(), str(said["problem"])[:_LONGEST_NAME]
@@ -80,7 +80,7 @@ class ProgramClient:
         )
 
     def ask(self, args: list[Any], named: dict[str, Any] | None = None, special: str = "") -> Any:
-        """Have the program's process call the first argument with the others, or do something special to it."""
+        """Call the first argument with the others in the program's process, or apply a special operation to it."""
         named = named or {}
         self._number += 1
         number = self._number
@@ -97,12 +97,12 @@ class ProgramClient:
         return self._decode(said.get("value"))
 
     def plain_of(self, handle: Remote) -> Any:
-        """Return the present content of an object of a class derived from a list, dict or the like."""
+        """Return the current content of an object whose class is derived from a list, dict or similar type."""
         value = self.ask([handle], special="plain")
         return value if type(value) in MUTABLE else _NOTHING
 
     def expect(self, kind: type, args: list[Any], special: str) -> Any:
-        """Do something special to a handle, of which the result has a certain type."""
+        """Apply a special operation to a handle; the result must have the given type."""
         value = self.ask(args, special=special)
         if type(value) is not kind:
             raise self._lose(f"{special} is not of type {kind.__name__}")
@@ -119,7 +119,7 @@ class ProgramClient:
             raise Lost(self.lost)
         try:
             return self._line.receive()
-        except Exception as error:  # whatever reading nonsense may raise
+        except Exception as error:  # reading invalid data may raise anything
             raise self._lose(f"it sent no message: {str(error)[:_LONGEST_NAME]}") from None
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ class ProgramClient:
             raise self._lose(f"it sent no value: {str(error)[:_LONGEST_NAME]}") from None
 
     def _refill(self, given: list[Any], changed: Any) -> None:
-        """Make of each container what the program made of its copy."""
+        """Update each container to match the program's changed copy."""
         if type(changed) is not list or len(changed) != len(given):
             raise self._lose("it did not say which arguments changed")
         for container, data in zip(given, changed, strict=True):
@@ -155,7 +155,7 @@ class ProgramClient:
     # --- what the program asks ---------------------------------------------------------------------------------------
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Answer what the program asks of an object that a test passed to it."""
+        """Answer the program's request about an object that a test passed to it."""
         place, action = asked.get("place"), asked.get("ask")
         args, named = asked.get("args"), asked.get("named")
         if type(place) is not int or not 0 <= place < len(self._own) or type(args) is not list:
@@ -222,7 +222,7 @@ class ProgramClient:
         return known
 
     def _exception_class(self, data: dict[str, Any]) -> type[BaseException]:
-        """Return the class that stands here for one of the program's: only what the program raises is of it."""
+        """Return the local class for one of the program's exceptions; only what the program raises is an instance."""
         kind = self._mirror(_EXCEPTIONS[data["exception"]])
         for name, place in reversed(data["own"]):
             if place not in self._exceptions:
@@ -248,20 +248,20 @@ class ProgramClient:
             return RuntimeError(f"a function raised {kind.__name__}")
         try:
             return kind(*args)
-        except Exception:  # one that wants more than it was made of, or something else
+        except Exception:  # its constructor needs other arguments, for example
             error = kind.__new__(kind)
             error.args = tuple(args)
             return error
 
 
 class Remote:
-    """A handle on a function, class or object of the program's.
+    """A handle on a function, class or object of the program.
 
     Args:
-        client: Asks the program.
-        place: Where the program keeps it.
-        plain: The plain data that it is equal to, as a named tuple is to a tuple.
-        mutable: It is of a class derived from a list, dict or the like.
+        client: Client of the program's process.
+        place: The program's index of the object.
+        plain: Plain data that the object equals, as a named tuple equals a tuple.
+        mutable: True if its class is derived from a list, dict or similar type.
     """
 
     __slots__ = ("__client", "__mutable", "__place", "__plain")
@@ -274,7 +274,7 @@ class Remote:
         return self.__client.ask([self, *args], named)
 
     def __getattr__(self, name: str) -> Any:
-        # A named tuple may have a field `count`; whatever else such a class is derived from has its own methods.
+        # A named tuple may have a field `count`; other classes derived from plain types keep the type's own methods.
         if not isinstance(self.__plain, tuple) and self.__plain is not _NOTHING and hasattr(self.__plain, name):
             return getattr(self.__plain, name)
         return self.__client.ask([self, name], special="getattr")
@@ -364,7 +364,7 @@ class Remote:
 
 
 def place_of(handle: Remote) -> int:
-    """Return where the program keeps it."""
+    """Return the program's index of the object behind a handle."""
     return object.__getattribute__(handle, "_Remote__place")  # type: ignore[no-any-return]
 
 
@@ -403,18 +403,18 @@ for _name in ("lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv"
 def _equals_everything(value: Any) -> bool:
     try:
         return bool(value == object())
-    except Exception:  # it compares with its own kind alone
+    except Exception:  # its comparison accepts only its own type
         return False
 
 
 def _is_of_tests(kind: type) -> bool:
-    """Return True for a class that the tests define, from nothing but other such classes."""
+    """Return True for a class that the tests define, with only such classes as bases."""
     bases = [one.__dict__.get("__module__") for one in kind.__mro__[:-1]]
     return bool(bases) and bases[0] == "__main__" and set(bases) <= {"__main__", "abc", "typing"}
 
 
 def _may_call(target: Any) -> bool:
-    """Return True for what the tests wrote themselves, and for what only fills their containers and mocks."""
+    """Return True for functions and classes that the tests define, and for methods of their containers and mocks."""
     if isinstance(target, types.FunctionType):
         return target.__code__.co_filename == TEST_FILE
     if isinstance(target, types.MethodType):
@@ -430,7 +430,7 @@ def _may_call(target: Any) -> bool:
 
 
 def _attribute(target: Any, name: str) -> Any:
-    """Return an attribute of an instance of a class of the tests'. Nothing leads from it to the tests' variables."""
+    """Return an attribute of an instance of a test's class. It never leads to the tests' variables."""
     kind = type(target)
     if not name.startswith("__") and _is_of_tests(kind):
         if name in vars(target):
@@ -444,7 +444,7 @@ def _attribute(target: Any, name: str) -> Any:
 
 
 def _set_attribute(target: Any, name: str, value: Any) -> None:
-    """Set an attribute of such an instance, but none in place of a method."""
+    """Set an attribute of such an instance; replacing a method is refused."""
     kind = type(target)
     written = next((one.__dict__[name] for one in kind.__mro__ if name in one.__dict__), None)
     if name.startswith("__") or not _is_of_tests(kind) or callable(written) or hasattr(written, "__get__"):
@@ -453,7 +453,7 @@ def _set_attribute(target: Any, name: str, value: Any) -> None:
 
 
 def _library_name(value: Any) -> list[str] | None:
-    """Return the module of the standard library, and the names in it, that lead to a value."""
+    """Return the standard library module and the names in it that lead to a value; None if there are none."""
     if isinstance(value, types.ModuleType):
         return [value.__name__] if value.__name__.partition(".")[0] in sys.stdlib_module_names else None
     module = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", None)

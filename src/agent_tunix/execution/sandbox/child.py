@@ -1,6 +1,6 @@
-"""The process that a program runs in, or the tests of one. It isolates itself before it does anything else.
+"""Main function of the process that runs a program or its tests; it isolates itself first.
 
-What it imports before that is little: it starts for every completion.
+It imports little before that, because it starts for every completion.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Its root is mounted where nothing lies that it may read.
+# Mount point of the process's own root; it contains nothing that the process may read.
 _PLACE = "/proc"
 LOCKED = b"locked\n"
 _SIDES = {"program": "program", "tests": "checker"}
 
 
 def main(report: int, line: list[int]) -> None:
-    """Read the job, isolate, do it, and report line by line."""
+    """Read the job, isolate the process, do the job, and report line by line."""
     with open(0, "rb", closefd=False) as given:
         job: dict[str, Any] = marshal.load(given)
     work = {"dialogue": _run, "program": _run_and_serve, "tests": _test}[job["role"]]
     _give_input(job["stdin"])
-    if line:  # what is ours, and cannot be read any more once this process is isolated
+    if line:  # load our module now: once isolated, this process cannot read it
         importlib.import_module(f"agent_tunix.execution.sandbox.{_SIDES[job['role']]}")
     for name, module in sys.modules.items():
         if name.startswith("agent_tunix") and hasattr(module, "__path__"):
@@ -66,7 +66,7 @@ def _run(job: dict[str, Any], report: int, _: list[int]) -> int:
 
 
 def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
-    """Run a program whose functions are called from the tests' process. It has no way to report anything itself."""
+    """Run a program and serve calls of its functions from the tests' process. It cannot report anything itself."""
     from agent_tunix.execution.sandbox.exchange import Line
     from agent_tunix.execution.sandbox.program import Server
 
@@ -126,12 +126,12 @@ def _namespace() -> dict[str, Any]:
 
 
 def _attempt(code: str, file: str, namespace: dict[str, Any], exit_is_fine: bool) -> str:
-    """Run it; return what went wrong, in a line, or ""."""
+    """Run code; return the problem in one line, or an empty string."""
     try:
         exec(compile(code, file, "exec", dont_inherit=True), namespace)
         sys.stdout.flush()
     except SystemExit as leaving:
-        try:  # noqa: SIM105  (contextlib would be imported for this alone)
+        try:  # noqa: SIM105  (contextlib would be imported only for this)
             sys.stdout.flush()
         except Exception:
             pass
@@ -149,7 +149,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _give_input(text: str) -> None:
-    """Let standard input hold the text, for `input()` and for file descriptor 0 alike."""
+    """Put a text on standard input, for both `input()` and file descriptor 0."""
     memory = os.memfd_create("input")
     os.write(memory, text.encode(errors="replace"))
     os.lseek(memory, 0, os.SEEK_SET)

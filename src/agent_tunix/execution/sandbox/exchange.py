@@ -1,9 +1,9 @@
-"""Messages between a program's process and the process of its tests: lines of JSON, in which plain data go by value.
+"""Messages between a program's process and its tests' process: lines of JSON, with plain data passed by value.
 
-The two run in processes of their own, so that a program can neither read what its tests expect nor decide whether they
-pass. Numbers, texts, containers and a few plain types of the standard library arrive as what they are, made anew from
-their parts; everything else arrives as a handle. Reading a message runs no code of the other side and looks up none of
-its names but in the tables here.
+Separate processes prevent a program from reading what its tests expect and from deciding whether they pass. Numbers,
+texts, containers and a few plain types of the standard library arrive as equal values, rebuilt from their parts;
+everything else arrives as a handle. Reading a message runs no code of the other side, and looks up names only in the
+tables here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import collections
 import json
 import os
 
-TYPE_CHECKING = False  # what only annotations need is not worth its time at every start
+TYPE_CHECKING = False  # importing typing only for annotations would slow every start
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE_BYTES = 2**24
 _SMALL = 2**53
 
-# Types that change when a function changes its argument; and those that do not, from which classes can be derived.
+# Types that a function can change in an argument, and immutable types that classes can be derived from.
 MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.OrderedDict)
 IMMUTABLE = (str, int, float, tuple, frozenset, bytes)
 
@@ -37,7 +37,7 @@ def _iso(value: Any) -> list[Any]:
     return [value.isoformat()]
 
 
-# Types whose parts are values again, by their names: their parts, and what makes one of a list of them.
+# Types whose parts are values themselves, by name: a function to get the parts, and one to rebuild from a list of them.
 _CONTAINERS: dict[str, tuple[Callable[[Any], list[Any]], Callable[[Any], Any]]] = {
     "builtins.tuple": (list, tuple),
     "builtins.set": (list, set),
@@ -64,7 +64,7 @@ _PARTS: dict[str, Callable[[Any], list[Any]]] = {
 
 
 def _make(name: str, parts: list[Any]) -> Any:
-    """Make one of the types in `_PARTS`."""
+    """Return a value of one of the types in `_PARTS`, made from its parts."""
     import datetime
     import decimal
     import fractions
@@ -87,17 +87,17 @@ def _make(name: str, parts: list[Any]) -> Any:
 
 
 def encode(value: Any, reference: Callable[[Any], Any]) -> Any:
-    """Return a value as JSON has it.
+    """Return a value as JSON data.
 
     Args:
-        value: Anything.
-        reference: Makes a mapping of what is not plain data.
+        value: Any value.
+        reference: Returns a mapping for a value that is not plain data.
     """
     kind = type(value)
     if value is None or kind in (bool, float, str):
         return value
     if kind is int:
-        return value if -_SMALL < value < _SMALL else {"int": hex(value)}  # decimals of any length would be refused
+        return value if -_SMALL < value < _SMALL else {"int": hex(value)}  # int() limits the length of decimals only
     if kind is list:
         return [encode(item, reference) for item in value]
     name = f"{kind.__module__}.{kind.__qualname__}"
@@ -109,14 +109,14 @@ def encode(value: Any, reference: Callable[[Any], Any]) -> Any:
 
 
 def decode(data: Any, dereference: Callable[[dict[str, Any]], Any]) -> Any:
-    """Return the value that JSON stands for.
+    """Return the value that JSON data represents.
 
     Args:
-        data: What `encode` gave, or anything at all.
-        dereference: Makes a value of a mapping that stands for no plain data.
+        data: Data from `encode`, or invalid data.
+        dereference: Returns the value for a mapping that is not plain data.
 
     Raises:
-        ValueError, TypeError, LookupError, ArithmeticError, RecursionError: It stands for nothing.
+        ValueError, TypeError, LookupError, ArithmeticError, RecursionError: The data is not valid.
     """
     if isinstance(data, list):
         return [decode(item, dereference) for item in data]
@@ -133,11 +133,11 @@ def decode(data: Any, dereference: Callable[[dict[str, Any]], Any]) -> Any:
 
 
 class Line:
-    """Messages to and from the other process, one a line.
+    """Connection to the other process, one message per line.
 
     Args:
-        reading: File descriptor that is read from.
-        writing: File descriptor that is written to.
+        reading: File descriptor to read from.
+        writing: File descriptor to write to.
     """
 
     def __init__(self, reading: int, writing: int) -> None:
@@ -148,8 +148,8 @@ class Line:
         """Send a message.
 
         Raises:
-            OSError: No one reads.
-            ValueError: It is too long.
+            OSError: The other end is closed.
+            ValueError: The message is too long.
         """
         data = json.dumps(message).encode() + b"\n"
         if len(data) > LONGEST_MESSAGE_BYTES:
@@ -161,8 +161,8 @@ class Line:
         """Return the next message.
 
         Raises:
-            EOFError: There is none to come.
-            ValueError, RecursionError: It is no message.
+            EOFError: The other process has ended, or its message is too long.
+            ValueError, RecursionError: The line is not a message.
         """
         line = self._reading.readline(LONGEST_MESSAGE_BYTES)
         if not line.endswith(b"\n"):

@@ -1,6 +1,6 @@
-"""Names of the standard library that tests may use without importing them, because programs do.
+"""Standard library names that tests may use without importing them, because programs import them.
 
-The tests' process has these objects of its own. A program that gives such a name to something else decides nothing.
+The tests' process uses its own objects for these names. A program that rebinds one has no effect on the tests.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Modules that a name stands for whatever a test does with it. Every other module of the standard library stands for
-# itself where a test uses one of its attributes.
+# Modules that are always available by name. Every other standard library module is available if a test uses one of its
+# attributes.
 TEST_MODULES = frozenset(
     {
         "cmath",
@@ -29,7 +29,7 @@ TEST_MODULES = frozenset(
     }
     | {"random", "re", "statistics", "sys", "typing", "unittest"}
 )
-# What tests use without the module's name, by module. Names that programs often give to functions of their own, such as
+# Names that tests use without the module's name, by module. Names that programs often give their own functions, such as
 # `add` and `count`, are left out.
 _NAMES = {
     "abc": "ABC abstractmethod",
@@ -64,7 +64,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 
 
 def is_library(name: str, value: Any) -> bool:
-    """Return True if a program's name has the library's own value: that of the module, or of the table."""
+    """Return True if a program's name has the library's own value: the module, or the object listed in `_NAMES`."""
     if name in sys.stdlib_module_names and value is sys.modules.get(name):
         return True
     module = sys.modules.get(_MODULE_OF.get(name, ""))
@@ -72,17 +72,17 @@ def is_library(name: str, value: Any) -> bool:
 
 
 def is_known(name: str) -> bool:
-    """Return True if the name can stand for something of the library."""
+    """Return True if the name can refer to something in the library."""
     return name in _MODULE_OF or name in sys.stdlib_module_names
 
 
 def find(name: str, uses: set[str]) -> tuple[Any, bool]:
-    """Return what a name stands for in tests, or None; and True if that is a module.
+    """Return the library object that a name refers to in tests, or None; and True if it is a module.
 
     Args:
         name: A name that the tests do not define.
         uses: Attributes that the tests read from it, and `__call__` if they call it. `datetime` is the module
-            where `datetime.date` is read, and the class where it is called.
+            if `datetime.date` is read, and the class if it is called.
     """
     module = _import(name) if name in sys.stdlib_module_names else None
     place = _MODULE_OF.get(name)
@@ -96,6 +96,6 @@ def find(name: str, uses: set[str]) -> tuple[Any, bool]:
 def _import(name: str) -> Any:
     try:
         __import__(name)
-    except Exception:  # for another system, or for a later one
+    except Exception:  # the module is for another system, or missing here
         return None
     return sys.modules[name]

@@ -1,4 +1,4 @@
-"""The names that the tests of a program see, besides their own: those of the library, and those of the program."""
+"""Names that a program's tests see besides their own: names of the library and of the program."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# By which the code of the tests is known from that of the standard library.
+# File name of the tests' code, which tells it from the standard library's.
 TEST_FILE = "<test>"
-# Built-ins that decide what a test says, or lead to its variables, and are not what a program is asked to write.
+# Built-ins that decide the result of a test or give access to its variables; no task asks a program to write them.
 _NEVER_REPLACED = frozenset(
     {"exec", "eval", "compile", "globals", "locals", "vars", "getattr", "setattr", "__import__", "isinstance", "all"}
     | {"any"}
 )
-# By these a test may use names that its text does not show.
+# With these, a test may use names that its source does not show.
 _HIDE_NAMES = frozenset({"exec", "eval", "compile", "globals", "locals", "vars", "__import__"})
 _ONLY_AST = 0x400
 
 
 class Names:
-    """The names that tests may see without defining them.
+    """Names that tests may see without defining them.
 
-    A program that redefines `abs`, `isclose` or `datetime` must not decide what a test of something else says. So names
-    of the library stand for the library's own objects, and built-in names for the built-ins. A program's own `abs` or
-    `isclose` is seen only where the tests use nothing else of the program's, and a test that uses two such names fails:
-    one may be what is tested, the other what decides. A module is never the program's.
+    A program that redefines `abs`, `isclose` or `datetime` must not affect a test of something else. So library names
+    refer to the library's own objects, and built-in names to the built-ins. A program's own `abs` or `isclose` is
+    visible only if the tests use nothing else of the program. A test that uses two such names fails, because one may be
+    under test while the other decides. A module is never the program's.
 
     Args:
-        names: The names that the program defines, with their values.
-        imported: The names that the program says it has imported from the library.
+        names: Names that the program defines, with their values.
+        imported: Names that the program reports as imported from the library.
         checks: The tests, each a few statements.
     """
 
@@ -59,7 +59,7 @@ class Names:
         """Return the names that a test may see.
 
         Raises:
-            NameError: It uses several names of built-ins or of the library that the program replaces.
+            NameError: The test uses several names of built-ins or of the library that the program replaces.
         """
         used = uses_in(check).keys() & self._replaced.keys()
         if len(used) > 1:
@@ -68,9 +68,9 @@ class Names:
 
 
 def uses_in(check: str) -> dict[str, set[str]]:
-    """Return the names that statements use, each with the attributes that they read, and `__call__` for a call.
+    """Return the names that statements use, each with the attributes that are read, and `__call__` for a call.
 
-    Statements that are none use nothing, of which running them will tell.
+    Invalid statements use no names; running them reports the error.
     """
     try:
         waiting: list[Any] = [compile(check, TEST_FILE, "exec", _ONLY_AST)]

@@ -1,6 +1,6 @@
-"""The side of a program: it has run, and its functions and objects are now called from the tests' process.
+"""The program's side of the connection: it has run, and the tests' process now calls its functions and objects.
 
-Names of the standard library that the tests send are looked up here, where only the program's own process is at stake.
+Standard library names that the tests send are looked up here, where only the program's own process is at risk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# What tests may do to an object, besides calling it and reading, setting and deleting its attributes.
+# Operations on an object, besides calling it and reading, setting and deleting its attributes.
 SPECIALS: dict[str, Callable[..., Any]] = {
     "len": len, "iter": iter, "next": next, "str": str, "repr": repr, "bool": bool, "hash": hash, "int": int,
     "float": float, "abs": abs, "getitem": operator.getitem, "setitem": operator.setitem,
@@ -36,11 +36,11 @@ SPECIALS: dict[str, Callable[..., Any]] = {
 
 
 class Server:
-    """Answers what the tests' process asks.
+    """A server for the requests of the tests' process.
 
     Args:
-        line: To that process.
-        namespace: The program's, after it has run.
+        line: Connection to that process.
+        namespace: The program's namespace, after it has run.
     """
 
     def __init__(self, line: Line, namespace: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class Server:
         self._places: dict[int, int] = {}
 
     def serve(self) -> None:
-        """Answer until no one asks any more."""
+        """Answer requests until the connection closes."""
         names = {name: value for name, value in self._namespace.items() if not name.startswith("__")}
         imported = [name for name, value in names.items() if is_library(name, value)]
         defined = {name: self._encode(value) for name, value in names.items() if name not in imported}
@@ -79,7 +79,7 @@ class Server:
         self._line.send({"id": asked["id"], "printed": printed.getvalue(), **answer})
 
     def _state(self, value: Any) -> Any:
-        """Return what tells if a call changed an argument that tests see go by value."""
+        """Return data that shows if a call changed an argument that is passed by value."""
         return json.loads(json.dumps(self._encode(value))) if type(value) in MUTABLE else None
 
     def _encode(self, value: Any) -> Any:
@@ -133,7 +133,7 @@ class Server:
         return found
 
     def ask(self, action: str, place: int, args: list[Any], named: dict[str, Any] | None = None) -> Any:
-        """Ask the tests' process about an object of its own, while it waits for an answer."""
+        """Ask the tests' process about one of its objects, while it waits for an answer."""
         asked = {"args": [self._encode(arg) for arg in args]}
         given = {name: self._encode(arg) for name, arg in (named or {}).items()}
         self._line.send({"ask": action, "place": place, **asked, "named": given})
@@ -145,7 +145,7 @@ class Server:
 
 
 class _Foreign:
-    """An object of the tests': it can be called, and its attributes read and set."""
+    """An object of the tests, which can be called and whose attributes can be read and set."""
 
     def __init__(self, server: Server, place: int) -> None:
         self.__dict__.update(_server=server, _place=place)

@@ -1,4 +1,4 @@
-"""What Alembic runs: in the transaction of `migrating.migrate`, or on its own command line."""
+"""Entry point for Alembic, in the transaction of `migrating.migrate` or from its own command line."""
 
 from alembic import context
 from sqlalchemy import Connection

@@ -1,4 +1,4 @@
-"""The pictures of a run: a page that needs nothing but a browser, the same charts as PNG, and the data behind them."""
+"""Report of a run: a self-contained HTML page, the same charts as PNG, and their data."""
 
 from agent_tunix.tracking.report.writing import write_analysis, write_report
 

@@ -1,6 +1,6 @@
-"""Which charts a run has: built once from its metrics, drawn twice, in the browser and as PNG.
+"""The charts of a run, built once from its metrics and drawn twice, in the browser and as PNG.
 
-A chart without any value is left out, and so is a section without charts.
+A chart without values is left out, and so is a section without charts.
 """
 
 import itertools
@@ -19,11 +19,11 @@ LAST_ROWS_SHARE = 0.25
 
 
 def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
-    """Everything that is drawn of a run.
+    """Return all charts of a run.
 
     Args:
-        rows: Gives the metrics of the run, row after row; called several times.
-        order: In which components come; those that it does not name follow.
+        rows: Returns the metrics of the run row by row; called several times.
+        order: Order of the components; those it does not name come last.
     """
     first = next((row for row in rows() if components_of(row)), {})
     curves = curves_for(first)
@@ -33,9 +33,9 @@ def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
 
 
 def curves_for(row: Mapping[str, Any]) -> Curves:
-    """What takes in the rows of a run, of which one with components is this.
+    """Return empty curves for a run; `row` is one of its rows that has components.
 
-    Of a mixture of very many components each gets fewer points, so that what is drawn of it stays small.
+    With very many components each gets fewer points, so that the report stays small.
     """
     return Curves(num_points=max(30, min(200, 40_000 // (10 * len(components_of(row)) + 40))))
 
@@ -45,12 +45,12 @@ def draw_curves(
     order: Sequence[str] = (),
     heats_of: Callable[[Sequence[str]], Mapping[str, Chart]] = lambda charted: {},
 ) -> Pictures:
-    """What is drawn of a run's curves.
+    """Return the charts of a run's curves.
 
     Args:
-        curves: Filled with the run's rows.
-        order: In which components come; those that it does not name follow.
-        heats_of: Gives the histograms of components, by name.
+        curves: Curves filled with the run's rows.
+        order: Order of the components; those it does not name come last.
+        heats_of: Returns heat maps of components, by name.
     """
     found = components_of(dict.fromkeys(curves.names()))
     components = sorted(found, key=lambda name: list(order).index(name) if name in order else len(order))
@@ -109,7 +109,7 @@ def draw_curves(
 
 
 def components_of(row: Mapping[str, Any]) -> list[str]:
-    """The reward's components, of which a row has metrics."""
+    """Return the names of the reward's components that a row has metrics of."""
     return [
         name.removeprefix("rewards/").removesuffix("/weight")
         for name in row
@@ -119,7 +119,7 @@ def components_of(row: Mapping[str, Any]) -> list[str]:
 
 @dataclass
 class _Shop:
-    """Makes the charts' lines out of the curves."""
+    """Builder of the charts' lines from curves."""
 
     curves: Curves
     components: Sequence[str]
@@ -129,7 +129,7 @@ class _Shop:
         self._x = self.curves.steps
 
     def line(self, label: str, metric: str, colour: int = 0, *, spread: bool = False) -> list[PlotLine]:
-        """A line, in a list; an empty one where the metric has no value. `spread`: band of what a point stands for."""
+        """Return a list with one line, or empty without values; `spread` adds the range of merged steps as a band."""
         curve = self.curves.get(metric)
         if curve is None:
             return []
@@ -137,7 +137,7 @@ class _Shop:
         return self._without_gaps(label, curve, curve.low if merged else (), curve.high if merged else (), colour)
 
     def banded(self, title: str, prefix: str, colour: int, *, note: str = "", wide: bool = False) -> Chart:
-        """The mean, between the tenth and the ninetieth percentile where those are known."""
+        """Return a chart of the mean, with a band between the 10th and 90th percentile if they are known."""
         mean = self.curves.get(f"{prefix}/mean")
         if mean is None:
             return Chart(title)
@@ -146,7 +146,7 @@ class _Shop:
         return Chart(title, note, lines=lines, wide=wide)
 
     def each(self, leaf: str) -> list[PlotLine]:
-        """The same metric of every component."""
+        """Return one line per component for the same metric."""
         return [
             line
             for index, name in enumerate(self.components)
@@ -161,7 +161,7 @@ class _Shop:
         high: Sequence[float | None],
         colour: int,
     ) -> list[PlotLine]:
-        """Points without a value are left out, so that a metric of every tenth step makes a line all the same."""
+        """Leave out points without a value, so that a metric recorded every tenth step still makes a line."""
         there = [index for index, value in enumerate(curve.y) if value is not None]
 
         def pick(values: Sequence[Any]) -> list[Any]:
@@ -311,14 +311,14 @@ def _time_charts(shop: _Shop) -> list[Chart]:
 
 
 def _present(charts: Iterable[Chart]) -> list[Chart]:
-    """Those in which there is something to see."""
+    """Return the charts that have something to show."""
     return [chart for chart in charts if chart.heat is not None or any(line.y for line in chart.lines)]
 
 
 def _conflicts(curves: Curves, components: Sequence[str]) -> list[tuple[str, str, float]]:
-    """Mean over the last quarter of the run of every pair's share of conflicts, greatest first."""
+    """Return every pair's mean share of conflicts over the last quarter of the run, largest first."""
     pairs = []
-    # A component's name may hold a slash, so that the metric's name alone does not tell where the first one ends.
+    # A component's name may contain a slash, so the metric's name alone does not determine the pair.
     for first, second in itertools.permutations(components, 2):
         curve = curves.get(f"rewards/conflicts/{first}/{second}")
         if curve is None:

@@ -1,4 +1,4 @@
-"""The scalar metrics of a run as curves of bounded length, in memory that does not grow with the run."""
+"""Scalar metrics of a run as curves of bounded length, in memory that does not grow with the run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Curve:
     """A metric over the steps; None where it has no value.
 
     Attributes:
-        y: Mean over each stretch of steps.
-        low: Least value of each stretch.
-        high: Greatest value of each stretch.
+        y: Mean of each stretch of steps.
+        low: Minimum of each stretch.
+        high: Maximum of each stretch.
     """
 
     y: list[float | None]
@@ -29,13 +29,13 @@ class Curve:
 
 
 class Curves:
-    """Takes in rows of metrics one after the other, and gives back every scalar as a curve.
+    """An accumulator of rows of metrics that returns every scalar as a curve.
 
-    As long as the rows are few, each is a point. When there are twice `num_points` of them, neighbours are merged in
-    pairs, and from then on a point stands for twice as many rows; and so on.
+    At first each row is a point. When there are `2 * num_points` points, neighbours are merged in pairs, and each point
+    then stands for twice as many rows. This repeats as rows are added.
 
     Args:
-        num_points: Curves have at most twice as many points.
+        num_points: Half the maximum number of points of a curve.
     """
 
     def __init__(self, num_points: int = 200) -> None:
@@ -47,21 +47,21 @@ class Curves:
 
     @property
     def num_rows(self) -> int:
-        """How many rows were taken in."""
+        """Number of rows added."""
         return self._num_rows
 
     @property
     def rows_per_point(self) -> int:
-        """How many rows a point stands for, at most."""
+        """Maximum number of rows behind a point."""
         return self._rows_per_point
 
     @property
     def steps(self) -> list[int]:
-        """The last step of each point's stretch."""
+        """Last step of each point's stretch."""
         return [int(step) for step in self._steps[: self._num_points]]
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Take in the next row; what is no number is passed over."""
+        """Add the next row; values that are not numbers are ignored."""
         if self._num_rows == self._capacity * self._rows_per_point:
             self._merge_neighbours()
         place = self._num_rows // self._rows_per_point
@@ -78,11 +78,11 @@ class Curves:
                 column[_HIGH, place] = max(column[_HIGH, place], value)
 
     def names(self) -> list[str]:
-        """Every metric that has a value somewhere, in the order of appearance."""
+        """Return every metric that has a value, in order of appearance."""
         return list(self._table)
 
     def get(self, name: str) -> Curve | None:
-        """The curve of a metric; None if no row has a value of it."""
+        """Return the curve of a metric; None if no row has a value of it."""
         column = self._table.get(name)
         if column is None:
             return None
@@ -92,7 +92,7 @@ class Curves:
         return Curve(*(_or_none(values, present) for values in (mean, column[_LOW], column[_HIGH])))
 
     def span(self, name: str) -> tuple[float, float] | None:
-        """The least and the greatest value of a metric over the run."""
+        """Return the minimum and maximum of a metric over the run; None if it has no value."""
         column = self._table.get(name)
         return None if column is None else (float(column[_LOW].min()), float(column[_HIGH].max()))
 

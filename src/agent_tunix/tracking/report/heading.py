@@ -1,4 +1,4 @@
-"""What stands at the top of a report: which run it is, how far it came, and what became better."""
+"""Top of a report: the run's identity, progress and improvement."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Tile:
     """A figure in large type.
 
     Attributes:
-        label: What it is.
-        value: The figure.
-        note: What it is to be compared with; "" for nothing.
+        label: Name of the figure.
+        value: The figure, formatted.
+        note: The value to compare it with; "" without one.
         tone: `good`, `bad`, or "".
     """
 
@@ -35,12 +35,12 @@ class Heading:
     """The top of the page.
 
     Attributes:
-        place: The run's directory.
+        place: Directory of the run.
         reward: The components, in short.
-        composition: How the reward is made up, a line for each component.
-        facts: Labels and values, in small type.
+        composition: Description of the reward, one line per component.
+        facts: Labels and values in small type.
         tiles: Figures in large type.
-        no_findings: What to say where there are none.
+        no_findings: Text to show if there are no findings.
     """
 
     place: str
@@ -52,7 +52,7 @@ class Heading:
 
 
 class Ends:
-    """What a heading needs of the rows: their first and last figures, kept as the rows pass by."""
+    """Summary of the rows for a heading: first and last figures, steps and time."""
 
     def __init__(self) -> None:
         self._first: dict[str, list[dict[str, Any]]] = {name: [] for name in _FIRST_AND_LAST}
@@ -61,7 +61,7 @@ class Ends:
         self.seconds = 0.0
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Take in the next row."""
+        """Add the next row."""
         self.num_steps = max(self.num_steps, row["step"])
         self.seconds += row.get("time/step_s") or 0.0
         for name in _FIRST_AND_LAST:
@@ -73,7 +73,7 @@ class Ends:
                     self._last[name] = [*self._last[name], only][-STEPS_AVERAGED:]
 
     def compare(self) -> tuple[dict[str, float | None], dict[str, float | None]]:
-        """Before and after, as `compare_ends` has them."""
+        """Return the values before and after, as `compare_ends` does."""
         return compare_ends([row for name in _FIRST_AND_LAST for row in (*self._first[name], *self._last[name])])
 
 
@@ -88,18 +88,18 @@ def make_heading(
     num_completions: int,
     failed_share: float,
 ) -> Heading:
-    """The heading of a run.
+    """Return the heading of a run.
 
     Args:
-        place: The run's directory.
-        config: The run's.
-        environment: Its environment.json, or what there is of it.
-        fingerprint: Short hash of the reward; "" where it is not known.
+        place: Directory of the run.
+        config: The run's configuration.
+        environment: Content of environment.json; empty if it is missing.
+        fingerprint: Short hash of the reward; "" if unknown.
         components: Names of the reward's components.
-        ends: Filled with its rows.
-        planned_steps: Steps that the run was to take, where that is known.
-        num_completions: How many completions are stored.
-        failed_share: Share of these that were not scored, as far as they were looked at.
+        ends: Summary of the run's rows.
+        planned_steps: Planned number of steps; None if unknown.
+        num_completions: Number of stored completions.
+        failed_share: Share of the completions read that were not scored.
     """
     of = f"of {planned_steps:,}" if planned_steps and planned_steps != ends.num_steps else ""
     tiles = [*_compared(ends), Tile("Steps", f"{ends.num_steps:,}", of)]
@@ -132,7 +132,7 @@ def _facts(config: Config, environment: Mapping[str, Any], fingerprint: str) -> 
 
 
 def _counted(devices: Iterable[Any]) -> list[str]:
-    """`8 × TPU v5` rather than eight times the same."""
+    """Group equal devices: `8 × TPU v5`."""
     names = [str(device) for device in devices]
     return [f"{names.count(name)} × {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
 

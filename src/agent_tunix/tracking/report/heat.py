@@ -1,4 +1,4 @@
-"""Histograms over time: those of single steps, brought onto common bins and set side by side."""
+"""Histograms over time: histograms of single steps on common bins, side by side."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ HEAT_COLUMNS = 100
 
 
 def heat_maps(rows: Rows, curves: Curves, components: Sequence[str]) -> dict[str, Chart]:
-    """The histograms of the total and of each component, by name; thinned out to a number of columns that is small."""
+    """Return heat maps of the total and each component, by name, thinned out to a limited number of columns."""
     edges = {}
     for name in ("total", *components):
         low, high = curves.span(f"rewards/{name}/min"), curves.span(f"rewards/{name}/max")
@@ -45,7 +45,7 @@ def heat_maps(rows: Rows, curves: Curves, components: Sequence[str]) -> dict[str
 
 
 def _equal_as_one(row: Mapping[str, Any], name: str) -> Any:
-    """A histogram; where all values are equal, which NumPy surrounds with a range, a single bin without width."""
+    """Return a histogram; if all values are equal, as a single bin without NumPy's added width."""
     histogram = row[f"rewards/{name}/histogram"]
     low, high = row.get(f"rewards/{name}/min"), row.get(f"rewards/{name}/max")
     if histogram is not None and low is not None and low == high:
@@ -54,17 +54,17 @@ def _equal_as_one(row: Mapping[str, Any], name: str) -> Any:
 
 
 def rebin(histograms: Sequence[Mapping[str, Any] | None], edges: NDArray[np.float64]) -> list[list[float] | None]:
-    """Histograms with edges of their own, as shares of common bins.
+    """Convert histograms with their own edges to shares of common bins.
 
-    A bin that reaches over several common ones is divided among them by its overlap; a bin without width, which holds
-    equal values, goes to the one it lies in.
+    A bin that overlaps several common ones is divided among them in proportion to the overlap. A bin without width,
+    which holds equal values, goes to the common bin that contains it.
 
     Args:
         histograms: Each `{"counts": [n], "edges": [n + 1]}`, or None.
-        edges: Of the common bins, of shape [m + 1], increasing.
+        edges: [m + 1] increasing edges of the common bins.
 
     Returns:
-        For each histogram its m shares, which sum to 1; None where there is none or it is empty.
+        For each histogram, m shares that sum to 1; None if there is none or it is empty.
     """
     return [None if histogram is None else _rebin_one(histogram, edges) for histogram in histograms]
 

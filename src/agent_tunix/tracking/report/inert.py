@@ -1,11 +1,11 @@
-"""JSON that can stand inside a page and do nothing there."""
+"""JSON that is safe inside an HTML page."""
 
 import json
 from typing import Any
 
 
 def to_inert_json(value: Any) -> str:
-    """JSON for `<script type="application/json">`: without `<`, nothing in it ends the element or begins another.
+    """Return JSON for `<script type="application/json">`; without `<`, it cannot end the element or start another.
 
     Half a surrogate pair, which UTF-8 cannot hold, becomes a question mark.
     """

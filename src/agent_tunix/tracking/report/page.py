@@ -1,8 +1,8 @@
-"""`report.html`: one file with everything in it, which loads nothing and runs nothing but its own script.
+"""`report.html`: a single self-contained file that loads nothing and runs only its own script.
 
-Two things keep what a model wrote from acting as a page: the data is JSON without a `<`, which the script shows as text
-and never as markup; and the page's policy names its one script and its one style by their hashes, so that nothing else
-could run even if it got in.
+Two measures keep a model's text from acting as part of the page. The data is JSON without `<`, which the script shows
+as text and never as markup. The page's content security policy allows its one script and one style by hash, so that no
+other code runs even if it gets in.
 """
 
 import base64
@@ -25,13 +25,13 @@ SCRIPTS = ("base.js", "data.js", "charts.js", "rollouts.js", "main.js")
 def render_page(
     heading: Heading, findings: Sequence[Mapping[str, Any]], pictures: Pictures, chosen: Chosen, shown: str
 ) -> str:
-    """The page.
+    """Return the HTML of the report.
 
     Args:
-        heading: What stands at its top.
-        findings: As `Finding.to_data` gives them, most severe first.
+        heading: Top of the page.
+        findings: Findings from `Finding.to_data`, most severe first.
         pictures: The charts.
-        chosen: The rollouts of the table.
+        chosen: Rollouts of the table.
         shown: A sentence that says which rollouts these are.
     """
     style = _asset("report.css")
@@ -47,7 +47,7 @@ def render_page(
     ids = {record["id"] for record in chosen.records}
     page = environment.from_string(_asset("report.html")).render(
         policy=_policy(style, script),
-        # These three the template takes as they are. None holds what would end its element: a test sees to the assets.
+        # The template inserts these three unescaped. None can end its element; a test checks the assets.
         style=style,
         script=script,
         data=to_inert_json(data),
@@ -67,7 +67,7 @@ def render_page(
 
 
 def _policy(style: str, script: str) -> str:
-    """A content security policy under which this script and this style are all that works."""
+    """Return a content security policy that allows only this script and this style."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -88,7 +88,7 @@ def _asset(name: str) -> str:
     return (importlib.resources.files("agent_tunix.tracking.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-# --- what the page is given -------------------------------------------------------------------------------------------
+# --- template data ----------------------------------------------------------------------------------------------------
 
 
 def _finding(finding: Mapping[str, Any], shown_ids: set[str]) -> dict[str, Any]:

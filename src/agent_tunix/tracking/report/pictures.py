@@ -1,4 +1,4 @@
-"""What a report draws, as plain values: a chart knows its lines, and not whether a browser or Matplotlib draws it."""
+"""Charts of a report as plain values, independent of what draws them: a browser or Matplotlib."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ class PlotLine:
     """One curve of a chart.
 
     Attributes:
-        name: What it shows.
-        x: Steps, of shape [n].
-        y: Values, of shape [n]; None where there is none.
-        low: Lower edge of the band around it, of shape [n]; empty: no band.
-        high: Upper edge.
-        colour: Number of its colour, so that a component has the same one in every chart.
+        name: Label of the curve.
+        x: [n] steps.
+        y: [n] values; None where there is none.
+        low: [n] lower edge of the band around it; empty for no band.
+        high: [n] upper edge.
+        colour: Index of its colour; a component has the same one in every chart.
     """
 
     name: str
@@ -33,9 +33,9 @@ class Heat:
     """Histograms side by side.
 
     Attributes:
-        x: The last step of each column, of shape [n].
-        edges: Of the bins, of shape [m + 1].
-        shares: Share of the completions of a column that lie in a bin, of shape [n, m]; None where there is none.
+        x: [n] last step of each column.
+        edges: [m + 1] edges of the bins.
+        shares: [n, m] share of a column's completions in each bin; None for a column without data.
     """
 
     x: Sequence[int]
@@ -45,14 +45,14 @@ class Heat:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture with one axis of steps.
+    """A picture with steps on its x axis.
 
     Attributes:
-        title: What it shows.
-        note: How to read it, in a sentence or two; "" where the title says all.
-        kind: `line`, `stack` (areas upon each other) or `heat`.
+        title: Title of the chart.
+        note: How to read it, in a sentence or two; "" if the title is enough.
+        kind: `line`, `stack` (stacked areas) or `heat`.
         unit: `number`, `percent` (values are shares) or `seconds`.
-        wide: Whether it takes a row of its own.
+        wide: True if it has a row of its own.
     """
 
     title: str
@@ -69,10 +69,10 @@ class Section:
     """Charts under one heading.
 
     Attributes:
-        key: For links and for the PNG's name.
+        key: Anchor in the page, and name of the PNG.
         title: The heading.
-        note: What the section answers.
-        charts: At least one.
+        note: The question that the section answers.
+        charts: At least one chart.
     """
 
     key: str
@@ -83,14 +83,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Pictures:
-    """All that is drawn of a run.
+    """All charts of a run.
 
     Attributes:
-        sections: In the order of the page.
-        components: Names, in the mixture's order.
-        components_left_out: How many components have no chart of their own, there being too many.
-        conflicts: Pairs of components and the share of completions on which they pull apart, greatest first.
-        rows_per_point: How many steps a point of a curve stands for, at most.
+        sections: Sections in page order.
+        components: Names in the mixture's order.
+        components_left_out: Number of components beyond the limit, which have no chart of their own.
+        conflicts: Pairs of components and the share of completions on which they pull apart, largest first.
+        rows_per_point: Maximum number of steps behind a point of a curve.
     """
 
     sections: Sequence[Section]
@@ -101,7 +101,7 @@ class Pictures:
 
 
 def chart_to_data(chart: Chart) -> dict[str, Any]:
-    """A chart as JSON says it to `charts.js`."""
+    """Return a chart as JSON data for `charts.js`."""
     return {
         "title": chart.title,
         "note": chart.note,
@@ -130,5 +130,5 @@ def _heat(heat: Heat) -> dict[str, Any]:
 
 
 def _rounded(values: Sequence[float | None]) -> list[float | None]:
-    """As exact as anyone can see, and half as long."""
+    """Round to the precision that a chart can show, which halves the size."""
     return [None if value is None else float(f"{value:.{SIGNIFICANT}g}") for value in values]

@@ -1,4 +1,4 @@
-"""The charts of a run as PNG files, drawn with Matplotlib; imported only where plots are written."""
+"""Charts of a run as PNG files, drawn with Matplotlib; imported only when plots are written."""
 
 import io
 import warnings
@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agent_tunix.tracking.report.pictures import Chart, PlotLine, Section
 
-# After Okabe and Ito: told apart whatever one's colour vision.
+# After Okabe and Ito: distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a17400", "#3a9bd8", "#6b4fa0", "#5c5c5c")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (10, 3)))
 HEAT = LinearSegmentedColormap.from_list("heat", ["#ffffff", "#9cc9e8", "#0072b2", "#062a45"])
@@ -24,7 +24,7 @@ MAX_CHARTS = 24
 
 
 def draw_section(section: Section) -> bytes:
-    """A PNG with the charts of a section, two beside each other; of very many, the first."""
+    """Return a PNG with the first `MAX_CHARTS` charts of a section, two per row."""
     charts = section.charts[:MAX_CHARTS]
     columns = min(COLUMNS, len(charts))
     rows = -(-len(charts) // columns)
@@ -32,7 +32,7 @@ def draw_section(section: Section) -> bytes:
         figsize=(WIDTH * columns, HEIGHT * rows),
         dpi=DPI,
     )
-    # Margins in inches, the same for every chart; Matplotlib's own layout takes longer than all the drawing.
+    # Margins in inches, the same for every chart; Matplotlib's own layout takes longer than the drawing.
     figure.subplots_adjust(
         left=0.7 / (WIDTH * columns),
         right=1 - 0.15 / (WIDTH * columns),
@@ -48,7 +48,7 @@ def draw_section(section: Section) -> bytes:
         place.remove()
     png = io.BytesIO()
     with warnings.catch_warnings():
-        # A component may be named in a script that the font lacks.
+        # The font may lack the glyphs of a component's name.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(png, format="png", metadata={"Software": None}, pil_kwargs={"compress_level": 4})
     return png.getvalue()
@@ -85,7 +85,7 @@ def _draw_lines(lines: Sequence[PlotLine], axes: Axes) -> None:
         colour = COLOURS[line.colour % len(COLOURS)]
         marker = "o" if len(line.x) < 3 else None
         dash = DASHES[line.colour // len(COLOURS) % len(DASHES)]
-        # An underscore at the start would hide a line from the legend.
+        # Matplotlib hides a label that starts with an underscore from the legend.
         axes.plot(
             line.x,
             _floats(line.y),
@@ -101,7 +101,7 @@ def _draw_lines(lines: Sequence[PlotLine], axes: Axes) -> None:
 
 
 def _draw_stack(lines: Sequence[PlotLine], axes: Axes) -> None:
-    """Areas upon each other, the negative ones below zero."""
+    """Draw stacked areas, negative ones below zero."""
     x = sorted({step for line in lines for step in line.x})
     above, below = np.zeros(len(x)), np.zeros(len(x))
     for line in lines:

@@ -1,6 +1,6 @@
-"""Which rollouts a report shows: all of a short run, and of a long one those worth looking at.
+"""Choice of the rollouts in a report: all of a short run, the most informative of a long one.
 
-The rollouts pass by once, a step at a time; what is kept is bounded whatever the length of the run.
+The rollouts are read once, a step at a time, and the number kept is bounded whatever the length of the run.
 """
 
 import hashlib
@@ -30,13 +30,13 @@ Rank = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rollouts that are shown.
+    """The rollouts that a report shows.
 
     Attributes:
-        records: Ready for JSON, oldest first; `prompt` is a place in `prompts`.
-        prompts: Each prompt once, with the row of the dataset as JSON.
-        num_seen: How many rollouts there are in all.
-        num_failed: How many of these were not scored.
+        records: Records for JSON, oldest first; `prompt` is an index into `prompts`.
+        prompts: Distinct prompts, each with its dataset row as JSON.
+        num_seen: Number of rollouts read.
+        num_failed: Number of these that were not scored.
     """
 
     records: list[Record]
@@ -59,19 +59,20 @@ class _Best:
             heapq.heapreplace(self.heap, (rank, number, record.get()))
 
     def records(self) -> Iterator[tuple[int, Record]]:
-        """The number and the record of each, highest rank first."""
+        """Yield the number and the record of each, highest rank first."""
         for _, number, record in sorted(self.heap, key=lambda entry: entry[:2], reverse=True):
             yield number, record
 
 
 class Chooser:
-    """Keeps the rollouts of highest and lowest total, of most disagreement between components, the newest failures,
-    the newest of all, those that findings name, and a uniform sample of whole groups.
+    """A selection of rollouts: extreme totals, most disagreement, newest, newest failures, named, random whole groups.
+
+    Disagreement is between components. Named rollouts are those that findings refer to.
 
     Args:
-        components: Names, in the order in which a record lists them; of very many the first.
-        spans: The least and the greatest value of each component over the run, which disagreement is measured by.
-        wanted: Ids of rollouts to keep in any case.
+        components: Names, in the order in which a record lists them; cut to `MAX_COMPONENTS`.
+        spans: Minimum and maximum of each component over the run, the scale for disagreement.
+        wanted: Ids of rollouts that are always kept.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Chooser:
         self._num_failed = 0
 
     def add(self, samples: Iterable[Sample], scores: Iterable[Score], advantages: Iterable[float]) -> None:
-        """Take in the rollouts of a step."""
+        """Add the rollouts of a step."""
         for sample, score, advantage in zip(samples, scores, advantages, strict=True):
             number = self._num_seen
             self._num_seen += 1
@@ -108,7 +109,7 @@ class Chooser:
             self._uniform.offer(_draw(sample), number, record)
 
     def choose(self, limit_bytes: int = ROLLOUTS_BYTES) -> Chosen:
-        """What fits into so many bytes of JSON: named by findings first, then some of each kind in turn."""
+        """Choose what fits into a number of bytes of JSON: rollouts named by findings, then each kind in turn."""
         kinds = (self._highest, self._lowest, self._disagreeing, self._failed, self._newest)
         in_turn = chain.from_iterable(zip_longest(*(kind.records() for kind in kinds)))
         chosen: dict[int, Record] = {}
@@ -128,9 +129,9 @@ class Chooser:
         return Chosen(records, list(prompts), self._num_seen, self._num_failed)
 
     def _disagreement(self, score: Score) -> float | None:
-        """How far apart two components lie, 0 to 1, each on the scale of its own values over the run.
+        """Return the distance between the two furthest components, 0 to 1, each scaled to its range over the run.
 
-        A component of negative weight is turned round. None with fewer than two components that vary.
+        A component of negative weight is inverted. None if fewer than two components vary.
         """
         places = []
         for name, value in score.components.items():
@@ -144,7 +145,7 @@ class Chooser:
 
 @dataclass
 class _Lazy:
-    """A rollout, made a record only where it is kept."""
+    """A rollout that becomes a record only if it is kept."""
 
     sample: Sample
     score: Score
@@ -174,7 +175,7 @@ class _Lazy:
             "advantage": self.advantage if math.isfinite(self.advantage) else None,
             "disagreement": self.disagreement,
             "outcome": score.outcome.value,
-            # Of a total that there is, the components' own details say it all.
+            # If there is a total, the details of the components say everything.
             "detail": "" if score.parts and score.value is not None else cut(score.detail, LONGEST_NOTE),
             "tokens": sample.num_tokens,
             "ended": sample.ended,
@@ -184,7 +185,7 @@ class _Lazy:
         }
 
     def _part(self, name: str) -> list[Any] | None:
-        """Value, weight, what was weighed, whether the gate was shut, outcome, detail; None where it did not run."""
+        """Return value, weight, weighed value, gate shut, outcome and detail; None if the component did not run."""
         score = self.score
         term, part = score.terms.get(name), score.parts.get(name)
         if term is None and name not in score.components:
@@ -202,12 +203,12 @@ class _Lazy:
 
 
 def size_of(value: Any) -> int:
-    """Bytes that a value takes in the page."""
+    """Return the number of bytes of a value in the page."""
     return len(to_inert_json(value).encode())
 
 
 def cut(text: str, longest: int) -> str:
-    """A text of at most about so many characters, told how many were left out; the end, where answers stand, stays."""
+    """Cut a text to about `longest` characters, noting how many were left out; the end, with the answer, is kept."""
     if len(text) <= longest:
         return text
     tail = longest // 3
@@ -222,6 +223,6 @@ def _short_json(value: Mapping[str, Any]) -> str:
 
 
 def _draw(sample: Sample) -> Rank:
-    """A number drawn for the rollout's group: equal for its members, and the same whenever it is drawn."""
+    """Return a random rank for the rollout's group: reproducible, and equal for all members of the group."""
     digest = hashlib.blake2b(f"{sample.step}/{sample.group_id}".encode(), digest_size=6).digest()
     return (float(int.from_bytes(digest)), sample.step, sample.group_id)

@@ -1,7 +1,7 @@
-"""From a run's directory to its report: `report.html`, `plots/*.png`, and the data behind them as files.
+"""Writing of a run's report: `report.html`, `plots/*.png`, and the data behind them.
 
-Rows and rollouts pass by one step at a time, so that a run of any length is reported in the same memory. A run that is
-still going, or that was killed, is reported as far as it came.
+Rows and rollouts are read one step at a time, so memory does not grow with the length of the run. A run that is in
+progress or was killed is reported as far as it came.
 """
 
 import contextlib
@@ -25,25 +25,22 @@ from agent_tunix.tracking.report.pictures import Pictures
 from agent_tunix.tracking.report.sampling import Chooser, Chosen
 from agent_tunix.tracking.stored_run import StoredRun
 
-# Rollouts that are looked through: more would take longer than a minute.
+# Most rollouts that are read: more would take longer than a minute.
 MAX_READ = 200_000
 SEVERITIES = ("error", "warning", "info")
 
 
 def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config: Config | None = None) -> Path:
-    """Write `report.html` and `plots/`, each file whole or not at all.
+    """Write `report.html` and `plots/`, each file atomically.
 
     Args:
-        run: As it lies on the disk now.
-        directory: Where they go; made if it does not exist.
-        plots: Whether the charts are drawn as pictures too, which takes longer than all else.
-        config: The run's, for who has it; None: as it lies on the disk.
+        run: The run, as it is on disk now.
+        directory: Output directory; created if it does not exist.
+        plots: True to draw the charts as PNG too, which takes most of the time.
+        config: The run's configuration; None to read it from disk.
 
     Returns:
-        The page.
-
-    Raises:
-        RunDirectoryError: The run cannot be read, or the directory cannot be written.
+        Path of the page.
     """
     config, rows = config or run.config, _rows_of(run)
     findings = latest_findings(run.findings)
@@ -53,7 +50,7 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config:
         ends.add(row)
         _widen(spans, row)
     first = next(run.rollouts.iterate(), None)
-    # Rows have the components by their names; scores have them as the mixture does.
+    # Rows name the components in alphabetical order; scores keep the mixture's order.
     order = list(first.scores[0].terms) if first and first.scores else []
     pictures = draw_up(rows, order)
     wanted = {str(name) for finding in findings for name in finding["rollout_ids"]}
@@ -86,16 +83,16 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config:
 def write_analysis(run: StoredRun, directory: Path) -> Path:
     """Write the data behind the report: `reward_analysis.json` and `curves.csv`.
 
-    The first holds mean, variance and skew of the total and of each component over every stored rollout of the run,
-    what earned the most and the least, failures by outcome, the findings, and `covers`, which says of how many
-    completions all this is. The second holds every number of metrics.jsonl, one row a step.
+    The first has mean, variance and skew of the total and each component over every stored rollout of the run, the
+    rollouts with the highest and lowest rewards, failures by outcome, the findings, and `covers`, the number of
+    completions behind all this. The second has every number of metrics.jsonl, one row per step.
 
     Args:
-        run: As it lies on the disk now.
-        directory: Where they go; made if it does not exist.
+        run: The run, as it is on disk now.
+        directory: Output directory; created if it does not exist.
 
     Returns:
-        The JSON file.
+        Path of the JSON file.
 
     Raises:
         RunDirectoryError: The run cannot be read, or the directory cannot be written.
@@ -115,13 +112,13 @@ def write_analysis(run: StoredRun, directory: Path) -> Path:
 
 
 def latest_findings(findings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each finding what was said last, most severe first, then the earliest."""
+    """Return the latest version of each finding, most severe first, then earliest first."""
     latest = {(finding["name"], finding.get("subject", "")): dict(finding) for finding in findings}
     return sorted(latest.values(), key=lambda finding: (SEVERITIES.index(finding["severity"]), finding["step"]))
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; its directory is made if it does not exist.
+    """Write a file atomically; its directory is created if it does not exist.
 
     Raises:
         RunDirectoryError: The disk is full or the directory cannot be written.
@@ -146,7 +143,7 @@ def _rows_of(run: StoredRun) -> Rows:
 
 
 def _or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a run that was killed in its first second may not have written yet."""
+    """Return what `read` gives, or an empty dict if a run killed early did not write it."""
     try:
         return read()
     except (RunDirectoryError, ConfigError):
@@ -154,7 +151,7 @@ def _or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _widen(spans: dict[str, tuple[float, float]], row: Mapping[str, Any]) -> None:
-    """Take a row into the least and the greatest value of each component."""
+    """Extend the minimum and maximum of each component by a row."""
     for name in row:
         if name.startswith("rewards/") and name.endswith("/weight"):
             component = name.removeprefix("rewards/").removesuffix("/weight")
@@ -165,7 +162,7 @@ def _widen(spans: dict[str, tuple[float, float]], row: Mapping[str, Any]) -> Non
 
 
 def _steps_to_read(run: StoredRun, num_stored: int, wanted: Iterable[str]) -> set[int] | None:
-    """Of a very long run every so many steps, those of the rollouts wanted, and the last; None: all of them."""
+    """Return the steps to read of a very long run: every n-th, those of wanted rollouts, and the last; else None."""
     if num_stored <= MAX_READ:
         return None
     steps = run.rollouts.steps()
@@ -204,13 +201,13 @@ def _write_plots(pictures: Pictures, directory: Path) -> None:
         path = directory / f"{section.key}.png"
         write_whole(path, draw_section(section))
         written.add(path)
-    with contextlib.suppress(OSError):  # Those of an earlier report, which this run no longer has.
+    with contextlib.suppress(OSError):  # remove plots of an earlier report
         for stale in set(directory.glob("*.png")) - written:
             stale.unlink()
 
 
 def _write_curves(rows: Rows, path: Path) -> None:
-    """Every number of the rows, a column for each metric."""
+    """Write every number of the rows, one column per metric."""
     names: dict[str, None] = {}
     for row in rows():
         names |= dict.fromkeys(name for name, value in row.items() if _is_number(value))

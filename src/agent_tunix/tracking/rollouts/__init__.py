@@ -1,4 +1,4 @@
-"""Every completion of every step, in Parquet: written beside the run, read back to the bit."""
+"""Storage of completions in Parquet files, written in the background and restored bit for bit."""
 
 from agent_tunix.tracking.rollouts.encoding import Opaque
 from agent_tunix.tracking.rollouts.reader import RolloutReader

@@ -1,8 +1,7 @@
-"""Lists as Arrow arrays, without pandas.
+"""Construction of Arrow arrays from lists without pandas.
 
-`pyarrow.array` imports pandas wherever that is installed, to ask whether what it was given is of pandas: a third of a
-second of every run, in which no other thread gets on. Here an array is put together from its buffers, as Arrow's format
-lays them out.
+`pyarrow.array` imports an installed pandas to check the type of its input. That takes a third of a second of every
+run, during which no other thread runs. Here arrays are built from buffers in Arrow's memory layout.
 """
 
 import itertools
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def make_array(values: Sequence[Any] | np.ndarray, kind: "pa.DataType") -> "pa.Array":
-    """The array of some values, each of which may be None.
+    """Return an array of values, each of which may be None.
 
     Args:
-        values: Strings, truth values or numbers, as the type asks.
+        values: Strings, bools or numbers, matching the type.
         kind: string, bool, int32, float32 or float64.
 
     Raises:
-        AttributeError, TypeError: A value is of another type.
+        AttributeError, TypeError: A value has another type.
         OverflowError: A number is out of the type's range.
         UnicodeEncodeError: A string is not valid Unicode.
     """
@@ -39,7 +38,7 @@ def make_array(values: Sequence[Any] | np.ndarray, kind: "pa.DataType") -> "pa.A
         buffers = [pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
     else:
         present = [0 if value is None else value for value in values] if num_missing else values
-        # Unlike NumPy it refuses what its type cannot hold.
+        # Unlike NumPy, `array` refuses numbers that its type cannot hold.
         numbers = array({"bool": "b", "int32": "i", "float": "f", "double": "d"}[str(kind)], present)
         buffers = [_bits(np.frombuffer(numbers, np.int8)) if pa.types.is_boolean(kind) else pa.py_buffer(numbers)]
     return pa.Array.from_buffers(kind, len(values), [validity, *buffers], num_missing)

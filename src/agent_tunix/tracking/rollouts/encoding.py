@@ -1,22 +1,22 @@
-"""Values of any kind as JSON text and back: dataset columns, extras and whatever else users fill.
+"""Encoding of arbitrary values as JSON text and back: dataset columns, extras and other values from users.
 
-What JSON has (null, booleans, integers, finite numbers, text, lists, objects with text keys) stands for itself. All
-else is an object with the key `$type`:
+JSON's own types (null, booleans, integers, finite numbers, text, lists, objects with text keys) are encoded as
+themselves. Everything else becomes an object with the key `$type`:
 
-| `$type` | What it was | Other keys |
+| `$type` | Value | Other keys |
 | --- | --- | --- |
 | `float` | a number that is not finite | `value`: `nan`, `inf` or `-inf` |
 | `int` | an integer of more than 4096 bits | `hex` |
 | `bytes` | bytes | `base64` |
-| `tuple`, `set`, `frozenset` | the collection | `items` |
+| `tuple`, `set`, `frozenset` | that collection | `items` |
 | `mapping` | a mapping with keys that are not text, or with the key `$type` | `items`: pairs |
-| `scalar` | a NumPy number | `dtype`, `value` |
-| `array` | a NumPy array, or one of a library that turns into it | `dtype`, `shape`, `values` (flat) |
-| `datetime`, `date`, `decimal` | of Python's standard library | `value` |
+| `scalar` | a NumPy scalar | `dtype`, `value` |
+| `array` | a NumPy array, or an array that converts to one | `dtype`, `shape`, `values` (flat) |
+| `datetime`, `date`, `decimal` | that type of Python's standard library | `value` |
 | `response` | in `messages`: the text of the column `response` | |
-| `opaque` | anything else, of which only a description is left | `class`, `text` |
+| `opaque` | anything else, reduced to a description | `class`, `text` |
 
-Text that is no valid Unicode (a lone surrogate) is kept, escaped as `\\ud800`.
+Text that is not valid Unicode (a lone surrogate) is kept, escaped as `\\ud800`.
 """
 
 import base64
@@ -40,7 +40,7 @@ _LARGEST_INT_BITS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """What is left of a value that could not be stored.
+    """The description of a value that could not be stored.
 
     Attributes:
         kind: Its class, with the module.
@@ -52,32 +52,32 @@ class Opaque:
 
 
 class _Response:
-    """Stands in messages for the response, which has a column of its own."""
+    """Placeholder in messages for the response, which has its own column."""
 
 
 RESPONSE: Final = _Response()
 
 
 def encode(value: Any) -> str:
-    """A value as JSON text, of valid Unicode; never raises on account of the value."""
+    """Return a value as JSON text in valid Unicode; never raises because of the value."""
     text = json.dumps(_Tagging().tag(value, 0), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            # As ASCII, a lone surrogate is an escape like any other.
+            # In ASCII output a lone surrogate is escaped like any other character.
             return json.dumps(json.loads(text), separators=(",", ":"))
     return text
 
 
 def decode(text: str) -> Any:
-    """The value that `encode` was given.
+    """Return the value that `encode` was given.
 
-    Arrays of other libraries are NumPy's, subclasses of built-in types are the types themselves, and what could not be
-    stored is an `Opaque`.
+    Arrays of other libraries come back as NumPy arrays, subclasses of built-in types as the built-in types, and values
+    that could not be stored as `Opaque`.
 
     Raises:
-        ValueError: The text is not what `encode` wrote.
+        ValueError: The text was not written by `encode`.
     """
     try:
         return json.loads(text, object_hook=_untag)
@@ -89,14 +89,14 @@ def decode(text: str) -> Any:
 
 
 class _Tagging:
-    """One value on its way to what JSON has; remembers where it is, so that circles and giants end."""
+    """A converter of one value to JSON types; tracks depth, size and enclosing objects to stop at cycles."""
 
     def __init__(self) -> None:
         self._above: set[int] = set()
         self._left = _MOST_VALUES
 
     def tag(self, value: Any, depth: int) -> Any:
-        """The value, or what stands for it."""
+        """Return the value, or an object that represents it."""
         self._left -= 1
         kind = type(value)
         if value is None or kind is bool or kind is str:
@@ -110,7 +110,7 @@ class _Tagging:
         self._above.add(id(value))
         try:
             return self._tag_other(value, depth + 1)
-        except Exception:  # a user's object may do anything when it is looked at
+        except Exception:  # a user's object may raise anything when it is inspected
             return _describe(value)
         finally:
             self._above.discard(id(value))
@@ -130,7 +130,7 @@ class _Tagging:
         if isinstance(value, np.generic):
             array = _storable(np.asarray(value))
             return {_TAG: "scalar", "dtype": array.dtype.str, "value": self.tag(array.item(), depth)}
-        if isinstance(value, str):  # a subclass: StrEnum and the like
+        if isinstance(value, str):  # a subclass, such as StrEnum
             return str.__str__(value)
         if isinstance(value, int | float):
             return self.tag(int.__int__(value) if isinstance(value, int) else float.__float__(value), depth)
@@ -158,10 +158,10 @@ class _Tagging:
 
 
 def _storable(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """The array, if `tolist` loses nothing of it.
+    """Return the array if `tolist` represents it without loss.
 
     Raises:
-        TypeError: It does.
+        TypeError: It does not.
     """
     if array.dtype.kind not in "biufU" or (array.dtype.itemsize > 8 and array.dtype.kind == "f"):
         raise TypeError(array.dtype)
@@ -181,7 +181,7 @@ def _describe(value: Any) -> dict[str, str]:
 
 
 def _untag(stored: dict[str, Any]) -> Any:
-    """What an object of the JSON text stands for; those inside it have been through here."""
+    """Return the value that a JSON object represents; objects inside it are converted already."""
     return _READERS[stored[_TAG]](stored) if _TAG in stored else stored
 
 

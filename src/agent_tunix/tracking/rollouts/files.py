@@ -1,11 +1,11 @@
-"""The files of a run's rollouts: their names, and how one comes to be whole or not at all.
+"""Files of a run's rollouts: their names, and how they are written atomically.
 
     rollouts/
       step_000001-000020.parquet     one row group for each step
       step_000021-000040.parquet
-      .step_000041.partial           being written; of no use to anyone until it has its name
+      .step_000041.partial           in progress; not readable until renamed
 
-A file gets its name when it is complete and on the disk, so that whoever finds one can read all of it.
+A file gets its final name when it is complete and on disk, so any file with such a name can be read in full.
 """
 
 import contextlib
@@ -29,13 +29,7 @@ _NAME = re.compile(r"step_(\d+)-(\d+)\.parquet")
 
 @dataclass(frozen=True, order=True, slots=True)
 class RolloutFile:
-    """A whole file.
-
-    Attributes:
-        first: Its first step.
-        last: Its last step.
-        path: Where it lies.
-    """
+    """A complete file, with its first and last step."""
 
     first: int
     last: int
@@ -43,7 +37,7 @@ class RolloutFile:
 
 
 def list_files(directory: Path) -> list[RolloutFile]:
-    """The whole files of a directory, which need not exist, by their steps."""
+    """Return the complete files of a directory, which need not exist, sorted by step."""
     found = []
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(directory):
@@ -56,9 +50,9 @@ class FileInProgress:
     """A file that is being written.
 
     Args:
-        directory: Where; made if it does not exist.
-        schema: Of the tables that `add` will get.
-        first: The first step.
+        directory: Directory of the file; created if it does not exist.
+        schema: Schema of the tables that `add` will get.
+        first: Number of the first step.
 
     Raises:
         OSError: The disk is full, or the directory cannot be written.
@@ -81,7 +75,7 @@ class FileInProgress:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes so far."""
+        """Bytes written so far."""
         return self._file.tell()
 
     def add(self, step: int, table: "pa.Table") -> None:
@@ -91,10 +85,10 @@ class FileInProgress:
         self.num_rows += table.num_rows
 
     def finish(self) -> Path:
-        """Bring the file to the disk and give it its name.
+        """Flush the file to disk and give it its final name.
 
         Raises:
-            OSError: The disk is full; the file is gone then.
+            OSError: The disk is full; the file has been removed.
         """
         final = self._directory / f"step_{self._first:06d}-{self._last:06d}.parquet"
         try:
@@ -110,7 +104,7 @@ class FileInProgress:
         return final
 
     def discard(self) -> None:
-        """Remove what was written; never fails."""
+        """Remove the unfinished file; never fails."""
         with contextlib.suppress(Exception):
             self._writer.close()
         with contextlib.suppress(OSError):
@@ -120,13 +114,13 @@ class FileInProgress:
 
 
 def cut_after(directory: Path, step: int) -> None:
-    """Remove the rollouts of later steps, and what a killed run left unfinished.
+    """Remove the rollouts of later steps, and the unfinished files of a killed run.
 
-    A file that has earlier steps too is replaced by one that has only these. Killed in between, both are there, with
-    the same rows for the same steps; a reader takes each step once, and cutting again leaves one.
+    A file that also has earlier steps is replaced by one with only these. If the process is killed in between, both
+    files exist, with the same rows for the same steps. A reader takes each step once, and the next cut leaves one.
 
     Args:
-        directory: Of the rollouts; nothing is done if there is none.
+        directory: Directory of the rollouts; it need not exist.
         step: Last step to keep; -1 removes everything.
 
     Raises:
@@ -162,20 +156,20 @@ def _keep_until(file: RolloutFile, step: int) -> None:
 
 
 def read_row_group(file: "pq.ParquetFile", row_group: int, columns: Sequence[str] | None = None) -> "pa.Table":
-    """Columns of a row group, all of them for None, read in this thread.
+    """Read columns of a row group in this thread; None reads all of them.
 
-    Of PyArrow's own threads one that begins as the process ends, or on a damaged file, may end it with SIGABRT.
+    A thread of PyArrow's own may end the process with SIGABRT, if it starts at exit or the file is damaged.
     """
     return file.read_row_group(row_group, None if columns is None else list(columns), use_threads=False)
 
 
 def step_of(file: "pq.ParquetFile", row_group: int) -> int:
-    """The step that a row group holds, read off its rows.
+    """Return the step of a row group, read from its rows.
 
-    The footer's statistics would tell too; but where they are damaged, PyArrow ends the process.
+    The footer's statistics also have it, but if they are damaged, PyArrow ends the process.
 
     Raises:
-        ValueError: It is not of one step.
+        ValueError: The row group does not hold exactly one step.
     """
     found = read_row_group(file, row_group, ["step"])["step"].unique().to_pylist()
     if len(found) != 1 or not isinstance(found[0], int) or found[0] < 0:
@@ -185,7 +179,7 @@ def step_of(file: "pq.ParquetFile", row_group: int) -> int:
 
 @contextlib.contextmanager
 def opened(path: Path) -> "Iterator[pq.ParquetFile]":
-    """A file, open for reading."""
+    """Open a file for reading."""
     import pyarrow.parquet as pq
 
     with open_regular(path) as stream, pq.ParquetFile(stream) as file:
@@ -194,10 +188,10 @@ def opened(path: Path) -> "Iterator[pq.ParquetFile]":
 
 @contextlib.contextmanager
 def explained(path: Path, verb: str) -> Iterator[None]:
-    """Say which file it was, and what to do.
+    """Turn an error about a file into one that names the file and the remedy.
 
     Raises:
-        RunDirectoryError: The body raised what a damaged, full or forbidden file raises.
+        RunDirectoryError: The block raised an error that a damaged, full or forbidden file causes.
     """
     import pyarrow as pa
 

@@ -1,7 +1,7 @@
-"""Rollouts from the disk, one step at a time: of a run that ended, was killed, or is still going.
+"""Reading of rollouts, one step at a time, from a run that has ended, was killed or is in progress.
 
-A file is found by its name and each step in it by the footer; nothing else is read until it is asked for. A run that is
-still going adds files, and one that is resumed replaces some: every call looks at what lies there now.
+Files are found by name. Opening one reads its footer and its column of steps; other data is read on request. A run in
+progress adds files, and a resumed run replaces some, so every call lists the directory again.
 """
 
 import itertools
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a step lies."""
+    """Position of a step on disk."""
 
     path: Path
     row_group: int
@@ -30,10 +30,10 @@ class _Place:
 
 
 class RolloutReader:
-    """Reads the rollouts of a run.
+    """A reader of the rollouts of a run.
 
     Args:
-        directory: `rollouts/` of the run's directory; it need not exist, and then holds no steps.
+            directory: `rollouts/` of the run's directory; if it does not exist, there are no steps.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -41,7 +41,7 @@ class RolloutReader:
         self._footers: dict[tuple[Path, int, int], dict[int, _Place]] = {}
 
     def steps(self) -> list[int]:
-        """The steps that can be read, in order.
+        """Return the steps that can be read, in order.
 
         Raises:
             RunDirectoryError: A file is damaged, or of a later version.
@@ -49,7 +49,7 @@ class RolloutReader:
         return sorted(self._index())
 
     def num_completions(self) -> int:
-        """Completions of all steps.
+        """Return the number of completions of all steps.
 
         Raises:
             RunDirectoryError: A file is damaged, or of a later version.
@@ -57,10 +57,10 @@ class RolloutReader:
         return sum(place.num_rows for place in self._index().values())
 
     def read_step(self, step: int) -> StoredStep:
-        """The completions of a step.
+        """Return the completions of a step.
 
         Raises:
-            RunDirectoryError: The step is not there, or its file is damaged or of a later version.
+                RunDirectoryError: The step is not stored, or its file is damaged or of a later version.
         """
         index = self._index()
         if step not in index:
@@ -80,18 +80,18 @@ class RolloutReader:
         groups: Collection[int] | None = None,
         rollout_ids: Collection[str] | None = None,
     ) -> Iterator[StoredStep]:
-        """Steps in order, one in memory at a time.
+        """Yield steps in order, one in memory at a time.
 
         Args:
-            steps: Only these; None for all.
-            groups: Of each step only these groups.
-            rollout_ids: Only these completions; a step of which none is left is passed over.
+            steps: Steps to read; None for all.
+            groups: Groups to keep of each step; None for all.
+            rollout_ids: Completions to keep; None for all. A step without any is skipped.
 
         Raises:
             RunDirectoryError: A file is damaged, or of a later version.
         """
         if rollout_ids is not None:
-            # "<step>_<prompt>_<generation>": other steps need not be read.
+            # Ids are "<step>_<prompt>_<generation>", so other steps need not be read.
             named = {int(first) for first in (name.partition("_")[0] for name in rollout_ids) if first.isdecimal()}
             steps = named if steps is None else named & set(steps)
         wanted = [place for step, place in sorted(self._index().items()) if steps is None or step in steps]
@@ -109,7 +109,7 @@ class RolloutReader:
             yield stored
 
     def tables(self, columns: Sequence[str] | None = None) -> "Iterator[pa.Table]":
-        """The table of each step, in order; only some columns, which is much faster than whole rollouts.
+        """Yield the table of each step in order; reading only some columns is much faster.
 
         Args:
             columns: Names of `schema.COLUMNS`, or `components.list.element.value` and the like; None for all.
@@ -121,7 +121,7 @@ class RolloutReader:
             yield table
 
     def _index(self) -> dict[int, _Place]:
-        """Step → where it lies."""
+        """Return the position of each step."""
         index: dict[int, _Place] = {}
         footers: dict[tuple[Path, int, int], dict[int, _Place]] = {}
         for found in list_files(self.directory):
@@ -130,9 +130,9 @@ class RolloutReader:
                     status = found.path.stat()
                     key = (found.path, status.st_ino, status.st_mtime_ns)
                     footers[key] = self._footers[key] if key in self._footers else _read_footer(found.path)
-                except FileNotFoundError:  # a run that resumes has just cut it
+                except FileNotFoundError:  # a resuming run has just removed it
                     continue
-            # A step that two files have is the same in both: cutting one in two was interrupted.
+            # If two files have the same step, its rows are equal in both: a cut was interrupted.
             index = footers[key] | index
         self._footers = footers
         return index
@@ -146,7 +146,7 @@ def _read_steps(places: Iterable[_Place]) -> Iterator[StoredStep]:
 
 
 def _read_tables(places: Iterable[_Place], columns: Sequence[str] | None) -> "Iterator[tuple[_Place, pa.Table]]":
-    """The tables of some steps, each file opened once as long as its steps follow each other."""
+    """Yield the tables of some steps; a file is opened once for consecutive steps."""
     for path, of_file in itertools.groupby(places, key=lambda place: place.path):
         with explained(path, "read"), opened(path) as file:
             for place in of_file:

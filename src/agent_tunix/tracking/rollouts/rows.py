@@ -1,6 +1,6 @@
-"""A step's samples and scores as the columns of a table, and back to the last bit.
+"""Conversion of a step's samples and scores to the columns of a table and back, bit for bit.
 
-Columns are made whole, one list at a time: rows of dicts would cost several times as much.
+Whole columns are built, one list at a time: rows of dicts would cost several times as much.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def to_table(stored: StoredStep) -> "pa.Table":
-    """The table of a step, in the order of `COLUMNS`."""
+    """Return the table of a step, with columns in the order of `COLUMNS`."""
     import pyarrow as pa
 
     samples, scores = stored.samples, stored.scores
@@ -65,7 +65,7 @@ def to_table(stored: StoredStep) -> "pa.Table":
         "groups_in_step": [stored.groups_in_step] * len(samples),
         "components": _components(scores, texts),
     }
-    # Last, when every text has been through `texts`.
+    # Encoded last, after every text has been cleaned.
     columns["exact"] = [encode(texts.exact[row]) if row in texts.exact else None for row in range(len(samples))]
     schema = arrow_schema(stored.settings)
     arrays = []
@@ -76,21 +76,21 @@ def to_table(stored: StoredStep) -> "pa.Table":
 
 
 class _Texts:
-    """Makes valid Unicode of texts, and keeps those that were not.
+    """A cleaner of invalid Unicode that keeps the original texts.
 
     Attributes:
-        exact: Row → where the text stood → the text as it was.
+        exact: Row → place in the row → original text.
     """
 
     def __init__(self) -> None:
         self.exact: defaultdict[int, dict[str, str]] = defaultdict(dict)
 
     def of_column(self, column: str, texts: Sequence[str]) -> Sequence[str]:
-        """A column's texts, one for each row, with � for a lone surrogate."""
+        """Return a column's texts, one for each row, with � for lone surrogates."""
         return self.clean(texts, lambda row: (row, column))
 
     def clean(self, texts: Sequence[Any], place_of: Callable[[int], tuple[int, str]]) -> Sequence[Any]:
-        """Texts, or None, of which the i-th stands at a row and a place within it."""
+        """Return texts (or None) with � for lone surrogates; `place_of` gives the row and the place of the i-th."""
         if all(text is None or text.isascii() for text in texts):
             return texts
         cleaned = []
@@ -112,7 +112,7 @@ def _tokens(samples: Sequence[Sample]) -> "pa.Array":
 
 
 def _encode_shared(values: Sequence[Any]) -> list[str]:
-    """JSON of each; the completions of a group share theirs."""
+    """Return the JSON of each value; a value shared by a group is encoded once."""
     known: dict[int, str] = {}
     for value in values:
         if id(value) not in known:
@@ -121,7 +121,7 @@ def _encode_shared(values: Sequence[Any]) -> list[str]:
 
 
 def _encode_messages(samples: Sequence[Sample]) -> list[str]:
-    """JSON of each conversation, without the text that is the response's; the same for a whole group."""
+    """Return the JSON of each conversation, without the response's text; a group's is encoded once."""
     known: dict[tuple[int, ...], str] = {}
     encoded = []
     for sample in samples:
@@ -141,7 +141,7 @@ def _encode_messages(samples: Sequence[Sample]) -> list[str]:
 
 
 def _shares_extras(score: Score, name: str) -> bool:
-    """Whether a component's extras are those under its name in the total's, as a mixture gives them."""
+    """Return True if a component's extras are the same object as those under its name in the total's."""
     return name in score.extras and score.extras[name] is score.parts[name].extras
 
 
@@ -174,7 +174,7 @@ def _encode_logged(score: Score) -> str:
 def _components(scores: Sequence[Score], texts: _Texts) -> "pa.Array":
     import pyarrow as pa
 
-    stored: list[tuple[Any, ...]] = []  # in the order of COMPONENT_FIELDS
+    stored: list[tuple[Any, ...]] = []  # fields in the order of COMPONENT_FIELDS
     places: list[tuple[int, int]] = []  # row, position
     offsets = [0]
     for row, score in enumerate(scores):
@@ -214,7 +214,7 @@ def _names(score: Score) -> list[str]:
 
 
 def _encode_more(part: Score, *, with_extras: bool) -> str | None:
-    """What of a component's score has no field of its own; None for nothing."""
+    """Return the parts of a component's score that have no field of their own; None if there are none."""
     more: dict[str, Any] = {}
     if part.components:
         more["components"] = part.components
@@ -228,7 +228,7 @@ def _encode_more(part: Score, *, with_extras: bool) -> str | None:
 
 
 def _data_of(said: Score | Term) -> dict[str, Any]:
-    """The fields of a score or a term, and of those inside it; what users put there stays as it is."""
+    """Return the fields of a score or term, recursively; values from users are unchanged."""
     data = {field.name: getattr(said, field.name) for field in dataclasses.fields(said)}
     for inside in ("parts", "terms"):
         if inside in data:
@@ -240,10 +240,10 @@ def _data_of(said: Score | Term) -> dict[str, Any]:
 
 
 def from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
-    """The step that `to_table` was given; its groups may have been filtered since.
+    """Return the step that `to_table` was given; its rows may have been filtered.
 
     Raises:
-        ValueError: A column holds what no writer put there.
+        ValueError: A column holds a value that no writer produces.
     """
     columns: dict[str, list[Any]] = {name: table[name].to_pylist() for name in table.column_names}
     decode_once = _Decoder()
@@ -272,7 +272,7 @@ _Text = Callable[[str, str], str]
 
 
 class _Decoder:
-    """Reads the JSON text that a whole group shares once."""
+    """A decoder that decodes JSON text shared by a group only once."""
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {"{}": {}}

@@ -1,7 +1,7 @@
-"""What a rollout is on disk: the columns of a Parquet file, and what its metadata says of all of its rows.
+"""Schema of stored rollouts: the columns of a Parquet file and its metadata.
 
-The version counts changes that an older reader would misread; a file of a later version is refused. PyArrow is imported
-where a file is written or read, and nowhere else.
+The version increases with changes that an older reader would misread; a file of a later version is refused. PyArrow is
+imported only when a file is written or read.
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ _SETTINGS_KEY = b"agent_tunix.settings"
 
 @dataclass(frozen=True, slots=True)
 class ScoringSettings:
-    """How the totals and advantages of a file came about; with the rows, enough to compute them again.
+    """Settings behind the totals and advantages of a file; with the rows, enough to recompute them.
 
     Attributes:
-        num_generations: G, the completions of a group.
+        num_generations: G, the completions per group.
         advantage_scaling: `grpo.advantage_scaling`.
         on_failure: `rewards.on_failure`.
-        fingerprint: The short hash of the reward.
+        fingerprint: Short hash of the reward.
     """
 
     num_generations: int
@@ -41,17 +41,17 @@ class ScoringSettings:
 
 @dataclass(frozen=True)
 class StoredStep:
-    """The completions of one step, the N rows in the order in which they were scored, groups side by side.
+    """The completions of one step: N rows in scoring order, with the rows of a group together.
 
     Attributes:
-        step: From 1.
-        samples: What rewards were given.
-        scores: What the mixture said of each.
-        advantages: [N] float32, as they trained.
-        logprobs: [N] float32, the sum over a completion's tokens of their log-probabilities under the policy that
-            sampled them, at the sampling temperature and before top-k, top-p and min-p; NaN where it is not known.
-        settings: How totals and advantages follow from the scores.
-        groups_in_step: Groups that the step had; more than are here where `rollouts.share` left some out.
+        step: Number of the step, from 1.
+        samples: Samples that rewards were given.
+        scores: The mixture's score of each sample.
+        advantages: [N] float32 advantages that trained.
+        logprobs: [N] float32, the sum of a completion's token log-probabilities under the policy that sampled it, at
+            the sampling temperature and before top-k, top-p and min-p; NaN if unknown.
+        settings: Settings by which totals and advantages follow from the scores.
+        groups_in_step: Number of groups of the step, including those that `rollouts.share` left out.
     """
 
     step: int
@@ -69,11 +69,11 @@ class StoredStep:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every completion of the step is here, which an advantage scaled over the batch needs."""
+        """True if every completion of the step is here, which advantages scaled over the batch require."""
         return len(self.samples) == self.groups_in_step * self.settings.num_generations
 
     def select(self, rows: Sequence[int]) -> "StoredStep":
-        """The same step with some of its rows."""
+        """Return the step with only the given rows."""
         return dataclasses.replace(
             self,
             samples=[self.samples[row] for row in rows],
@@ -88,10 +88,10 @@ class Column:
     """A column of the file, or a field of `components`.
 
     Attributes:
-        name: Its name.
-        type: Of `_TYPES`; `json` is a string that `encoding.decode` reads.
-        help: What it holds, in one sentence.
-        nullable: Whether it may be null.
+        name: Name of the column.
+        type: A type name of `arrow_type`; `json` is a string that `encoding.decode` reads.
+        help: One sentence that describes the content.
+        nullable: True if it may be null.
     """
 
     name: str
@@ -160,7 +160,7 @@ COLUMNS = (
 
 
 def arrow_schema(settings: ScoringSettings) -> "pa.Schema":
-    """The schema of a file, its metadata included."""
+    """Return the schema of a file, with its metadata."""
     import pyarrow as pa
 
     fields = [pa.field(column.name, arrow_type(column.type), column.nullable) for column in COLUMNS]
@@ -169,7 +169,7 @@ def arrow_schema(settings: ScoringSettings) -> "pa.Schema":
 
 
 def arrow_type(name: str) -> "pa.DataType":
-    """The Arrow type that a column's type means."""
+    """Return the Arrow type for a column's type name."""
     import pyarrow as pa
 
     if name == "list<struct>":
@@ -187,10 +187,10 @@ def arrow_type(name: str) -> "pa.DataType":
 
 
 def read_settings(metadata: Mapping[bytes, bytes] | None) -> ScoringSettings:
-    """What a file's metadata says.
+    """Return the settings from a file's metadata.
 
     Raises:
-        ValueError: It is no file of rollouts, one of a later version, or damaged.
+        ValueError: The file holds no rollouts, is of a later version, or is damaged.
     """
     version = (metadata or {}).get(_VERSION_KEY)
     if metadata is None or version is None:
@@ -204,7 +204,7 @@ def read_settings(metadata: Mapping[bytes, bytes] | None) -> ScoringSettings:
 
 
 def markdown_table(columns: Sequence[Column]) -> str:
-    """The columns as a table, for the docs."""
+    """Format the columns as a Markdown table, for the docs."""
     rows = ["| Column | Type | |", "| --- | --- | --- |"]
     for column in columns:
         kind = f"{column.type}, or null" if column.nullable else column.type

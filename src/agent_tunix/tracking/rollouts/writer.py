@@ -1,8 +1,8 @@
-"""Rollouts to the disk beside the run: handed over by the training loop, written by a thread of its own.
+"""Writing of rollouts in a background thread.
 
-As all work beside the run (`background.py`), writing begins a moment after it is handed over. The thread holds a
-bounded number of steps; where the disk is slower than the run, the run waits. Rollouts are evidence, not state: where
-they cannot be written the run goes on, says so once, and counts what was lost.
+As with all background work (`background.py`), writing starts a moment after it is submitted. The thread holds a bounded
+number of steps; if the disk is slower than the run, the run waits. Rollouts are not needed to resume: if they cannot be
+written, the run continues, logs one error and counts the lost completions.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ _STEPS_WAITING = 2
 
 
 class RolloutWriter(Closing):
-    """Writes the rollouts of a run.
+    """A writer of the rollouts of a run.
 
     Args:
-        directory: Where the files go; made when there is something to write.
-        config: Which groups are kept, and how large a file becomes.
-        seed: The run's, from which the choice of groups follows.
+        directory: Directory of the files; created when there is something to write.
+        config: Configures the share of groups to keep and the size of a file.
+        seed: The run's seed, which decides the choice of groups.
     """
 
     def __init__(self, directory: Path, config: RolloutsConfig, seed: int) -> None:
@@ -45,11 +45,11 @@ class RolloutWriter(Closing):
 
     @property
     def dropped(self) -> int:
-        """Completions that were to be stored and could not be, since this process began."""
+        """Number of completions that could not be stored since this process started."""
         return self._dropped
 
     def write(self, stored: StoredStep) -> None:
-        """Take the completions of a step, all of them; waits while earlier steps are not written.
+        """Submit all completions of a step; wait while too many earlier steps are unwritten.
 
         The samples and scores must not be changed afterwards.
         """
@@ -57,14 +57,14 @@ class RolloutWriter(Closing):
         if not rows:
             return
         if self._thread is None:
-            # A daemon, because a thread that waits for work must not keep a failing process alive.
+            # A daemon thread, because an idle writer must not keep a failing process alive.
             self._thread = threading.Thread(target=self._work, name="rollouts", daemon=True)
             self._thread.start()
         chosen = stored if len(rows) == len(stored.samples) else stored.select(rows)
         self._waiting.put((chosen, time.monotonic() + MOMENT_S))
 
     def barrier(self) -> Callable[[], object]:
-        """A function that returns, in any thread, when every step so far is in a whole file, or counted as dropped."""
+        """Return a function that waits, in any thread, until every step so far is in a complete file or dropped."""
         done = threading.Event()
         if self._thread is None:
             done.set()
@@ -73,11 +73,11 @@ class RolloutWriter(Closing):
         return done.wait
 
     def flush(self) -> None:
-        """Return when every step so far is in a whole file, or is counted as dropped."""
+        """Wait until every step so far is in a complete file, or counted as dropped."""
         self.barrier()()
 
     def close(self) -> None:
-        """Write what waits, and end; another call does nothing."""
+        """Write what is waiting and end the thread; another call does nothing."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()
@@ -103,7 +103,7 @@ class RolloutWriter(Closing):
     def _add(self, stored: StoredStep) -> None:
         try:
             table = to_table(stored)
-        except Exception as error:  # whatever it is, the run is worth more
+        except Exception as error:  # no error in rollouts may stop the run
             self._count(len(stored.samples), error)
             return
         try:
@@ -111,7 +111,7 @@ class RolloutWriter(Closing):
                 self._file = FileInProgress(self._directory, table.schema, stored.step)
             self._file.add(stored.step, table)
         except Exception as error:
-            # What the file held of earlier steps goes with it: half a file is of no use to anyone.
+            # The earlier steps in the file are lost too: an incomplete file cannot be read.
             file, self._file = self._file, None
             lost = 0 if file is None else file.num_rows
             if file is not None:
@@ -143,19 +143,19 @@ class RolloutWriter(Closing):
 
 
 def choose_rows(groups: Sequence[int], seed: int, step: int, share: float) -> list[int]:
-    """The rows to store: groups whole or not at all, the same ones for the same seed and step.
+    """Return the rows to store: whole groups, the same ones for the same seed and step.
 
     Args:
-        groups: The group of each row.
-        seed: The run's.
-        step: Of the rows.
-        share: Expected share of groups, 0 to 1; a larger share keeps all that a smaller one does, and more.
+        groups: Group of each row.
+        seed: The run's seed.
+        step: Step of the rows.
+        share: Expected share of groups, 0 to 1. A larger share keeps all that a smaller one does, and more.
     """
     kept = {group: _draw(seed, step, group) < share for group in set(groups)}
     return [row for row, group in enumerate(groups) if kept[group]]
 
 
 def _draw(seed: int, step: int, group: int) -> float:
-    """A number in [0, 1) that depends on nothing else."""
+    """Return a number in [0, 1) that depends only on the arguments."""
     digest = hashlib.blake2b(f"{seed}/{step}/{group}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest) >> 11) / 2**53

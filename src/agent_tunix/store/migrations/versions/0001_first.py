@@ -15,7 +15,7 @@ _INSTANT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Make the tables, and the owner of what is uploaded without a key."""
+    """Create the tables, and the owner of uploads without a key."""
     keys = op.create_table(
         "keys",
         sa.Column("id", sa.String(64), primary_key=True),
