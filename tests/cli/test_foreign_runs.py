@@ -4,6 +4,8 @@ import importlib.metadata
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -536,7 +538,8 @@ def test_code_within_a_run_is_ones_own_only_as_it_was_signed(inner: str, world: 
         *("AGENT_TUNIX_HOME", "PYTHONPATH", "LD_PRELOAD", "PJRT_NAMES_AND_LIBRARY_PATHS", "TPU_LIBRARY_PATH"),
         *("NCCL_NET_PLUGIN", "OPENSSL_CONF", "RAY_ADDRESS", "JAX_COORDINATOR_ADDRESS", "XLA_FLAGS"),
         *("HF_ENDPOINT", "KAGGLE_API_ENDPOINT", "WANDB_BASE_URL", "MLFLOW_TRACKING_URI", "https_proxy", "ALL_PROXY"),
-        *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GCE_METADATA_HOST"),
+        *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GCE_METADATA_HOST", "GOOGLE_APPLICATION_CREDENTIALS"),
+        *("AGENT_TUNIX_URL", "CUDA_INJECTION64_PATH", "BASH_ENV", "SSLKEYLOGFILE", "OPENAI_API_BASE"),
     ],
 )
 def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
@@ -549,12 +552,37 @@ def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
     assert name not in os.environ
 
 
+def test_modules_of_the_working_directory_are_not_those_of_workers(world: World) -> None:
+    """A stranger's `numpy.py` beside a run of hers, which is read there."""
+    Path("numpy.py").write_text(EVIL)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "agent_tunix",
+            "rewards",
+            "try",
+            "math",
+            "--response",
+            "\\boxed{\\int_0^1 x dx}",
+            "--answer",
+            "\\frac{1}{2}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not world.canary.exists()
+
+
 def test_an_env_file_may_hold_keys(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (
         "HF_TOKEN",
         "KAGGLE_USERNAME",
         "KAGGLE_KEY",
-        "GOOGLE_APPLICATION_CREDENTIALS",
+        "AGENT_TUNIX_KEY",
         "WANDB_API_KEY",
         "JUDGE_KEY",
     )

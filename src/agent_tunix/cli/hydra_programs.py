@@ -48,14 +48,9 @@ from agent_tunix.tracking.outcome import record_failure
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
 _FULL_ERROR = "HYDRA_FULL_ERROR"
-# What a `.env` may not set: where the key lies by which runs are known, which code is loaded, and from where; and to
-# whom the user's keys are sent.
-_NOT_OF_A_FILE = re.compile(
-    "AGENT_TUNIX_HOME|HOME|TMPDIR|PATH|GCONV_PATH|(LD|XDG|PJRT|OPENSSL|NCCL|OMPI|PMIX|RAY|GIT)_.*|PYTHON.*"
-    "|JAX_(COMPILATION_CACHE_DIR|COORDINATOR_ADDRESS)|XLA_FLAGS|LIBTPU_INIT_ARGS|.*(LIBRARY|PLUGIN).*"
-    "|.*_(ENDPOINT|BASE_URL|TRACKING_URI|PROXY)|.*CA_BUNDLE|SSL_.*|(GCE_METADATA|STORAGE_EMULATOR)_.*",
-    re.IGNORECASE,
-)
+# A `.env` may hold keys and no other settings: a directory that was downloaded may bring one, and other names decide
+# whose code runs or to whom keys are sent.
+_KEYS = re.compile(r".*_(KEY|TOKEN|SECRET|PASSWORD|USERNAME)|WANDB_(ENTITY|MODE|PROJECT)")
 
 
 def train(overrides: Sequence[str] | None = None) -> None:
@@ -292,11 +287,10 @@ def _load_environment() -> None:
             raise ConfigError(
                 f".env should hold lines NAME=VALUE in UTF-8, but: {error}; mend or move it", code="invalid_env_file"
             ) from error
-        # A directory that was downloaded may bring a file of this name.
-        if refused := sorted(name for name in found if _NOT_OF_A_FILE.fullmatch(name)):
+        if refused := sorted(name for name in found if not _KEYS.fullmatch(name)):
             raise ConfigError(
-                f".env sets {', '.join(refused)}, which decides whose code runs or where keys are sent; remove it"
-                " there, and export it in your shell if you mean it",
+                f".env may hold keys, whose names end in _KEY, _TOKEN, _SECRET, _PASSWORD or _USERNAME, but it sets"
+                f" {', '.join(refused)}; remove it there, and export it in your shell if you mean it",
                 code="refused_in_env",
             )
         for name, value in found.items():

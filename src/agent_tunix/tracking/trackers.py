@@ -15,6 +15,7 @@ import numpy as np
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking.mlflow_tracker import MlflowTracker
 from agent_tunix.tracking.samples import ShownSample, to_markdown
 from agent_tunix.tracking.values import is_histogram, is_number, to_plain
@@ -128,6 +129,20 @@ class TensorBoardTracker:
         )
 
 
+def _refuse_foreign_settings(path: Path) -> None:
+    """Refuse settings of W&B in the working directory that name a server: the user's key would be sent there.
+
+    Raises:
+        ConfigError: They do.
+    """
+    if path.is_file() and "base_url" in read_regular(path).decode(errors="replace"):
+        raise ConfigError(
+            f"{path} in the working directory names a server of Weights & Biases, to which your key would be sent;"
+            " remove base_url there, and export WANDB_BASE_URL in your shell if you mean it",
+            code="foreign_wandb_settings",
+        )
+
+
 class WandbTracker:
     """A tracker that sends metrics to Weights & Biases, or keeps them for `wandb sync` if WANDB_MODE=offline.
 
@@ -150,6 +165,7 @@ class WandbTracker:
                 ' pip install "agent_tunix[wandb]"',
                 code="missing_package",
             ) from error
+        _refuse_foreign_settings(Path("wandb") / "settings")
         id_file = run_dir / "wandb_run_id"
         try:
             self._run = wandb.init(

@@ -248,7 +248,7 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
     import optuna
 
     root.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "agent_tunix", "train", *search.fixed, *overrides, f"hydra.run.dir={root}"]
+    command = [sys.executable, "-P", "-m", "agent_tunix", "train", *search.fixed, *overrides, f"hydra.run.dir={root}"]
     reported = 0
     with (root / "output.txt").open("w", encoding="utf-8") as output:
         process = subprocess.Popen(

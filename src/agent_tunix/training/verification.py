@@ -178,7 +178,7 @@ def _count_rows(run: Path) -> int:
 
 
 def _start(program: str, overrides: Sequence[str], run: Path) -> _Run:
-    command = [sys.executable, "-m", "agent_tunix", program, *overrides]
+    command = [sys.executable, "-P", "-m", "agent_tunix", program, *overrides]
     command += [f"hydra.run.dir={run}", "training.resume=true", "tracking.progress=none"]
     # A file, because a pipe could fill up while nobody reads it.
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the run)

@@ -484,6 +484,11 @@ def test_statements_share_their_variables() -> None:
     assert run.problem == "AssertionError:"
 
 
+def test_variables_of_the_tests_are_not_the_programs() -> None:
+    checks = ["limit = 4", "assert f(2) > limit"]
+    assert run_program("def f(x): return x\nlimit = 0", checks=checks, timeout_s=60).passed == (True, False)
+
+
 def test_a_statement_that_is_none_fails_alone() -> None:
     run = run_program("def f(x): return 2 * x", checks=["assert f(2) == (4", "assert f(2) == 4"], timeout_s=60)
     assert run.passed == (False, True)
@@ -745,6 +750,15 @@ SPECIAL_CHEATS = {
     "what the tests gave it": (
         "kept = []\ndef f(x):\n    if not isinstance(x, int): kept.append(x)\n    return kept[0] if kept else x",
         "class A:\n    def __eq__(self, other): return True\nassert f(A()) and f(2) == 5",
+    ),
+    "a parameter of the tests": (
+        "def median(l): return None\ncandidate = 0",
+        "def check(candidate):\n    assert candidate([3, 1, 2]) == 2\ncheck(median)",
+    ),
+    "a loop variable": ("def gcd(a, b): return None\ni = 0", "for i in range(3): assert gcd(4 * i, 6 * i) == 2 * i"),
+    "a variable that a test sets in one case": (
+        "def f(x): return 1\nok = True",
+        "try: f(-1)\nexcept ValueError: ok = True\nassert ok",
     ),
     "what is called around it": ("def sum(x): return 7\nabs = lambda x: 0", "assert abs(sum([1]) - 1) < 1e-6"),
     "attributes of the test case": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import symtable
 
 from agent_tunix.execution.sandbox.library import find, is_known
 
@@ -37,10 +38,14 @@ class Names:
     """
 
     def __init__(self, names: dict[str, Any], imported: set[str], checks: list[str]) -> None:
+        # Statements share their variables, which are the tests' own whatever the program calls the same.
+        own = set().union(*map(_assigned_in, checks))
+        names = {name: value for name, value in names.items() if name not in own}
         uses: dict[str, set[str]] = {}
         for check in checks:
             for name, some in uses_in(check).items():
-                uses.setdefault(name, set()).update(some)
+                if name not in own:
+                    uses.setdefault(name, set()).update(some)
         self._library: dict[str, Any] = {}
         self._replaced: dict[str, Any] = {}
         self._others: dict[str, Any] = {}
@@ -70,10 +75,12 @@ class Names:
 def uses_in(check: str) -> dict[str, set[str]]:
     """Return the names that statements use, each with the attributes that are read, and `__call__` for a call.
 
-    Invalid statements use no names; running them reports the error.
+    Names that the statements define themselves are left out: a program's value must not stand in for a variable of the
+    tests. Invalid statements use no names; running them reports the error.
     """
     try:
         waiting: list[Any] = [compile(check, TEST_FILE, "exec", _ONLY_AST)]
+        free = _free_names(symtable.symtable(check, TEST_FILE, "exec"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     found: dict[str, set[str]] = {}
@@ -89,4 +96,24 @@ def uses_in(check: str) -> dict[str, set[str]]:
             if base and type(name := getattr(node, base)).__name__ == "Name":
                 found.setdefault(name.id, set()).add("__call__" if kind == "Call" else node.attr)
             waiting += [getattr(node, field, None) for field in node._fields]
-    return found
+    return {name: attributes for name, attributes in found.items() if name in free}
+
+
+def _assigned_in(check: str) -> set[str]:
+    """Return the variables of the module that statements assign, define or import."""
+    try:
+        module = symtable.symtable(check, TEST_FILE, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {symbol.get_name() for symbol in module.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+
+
+def _free_names(module: symtable.SymbolTable) -> set[str]:
+    """Return the names that code reads from outside itself."""
+    own = {symbol.get_name() for symbol in module.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    free, waiting = set(), [module]
+    while waiting:
+        table = waiting.pop()
+        waiting += table.get_children()
+        free |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and symbol.is_global()}
+    return free - own

@@ -54,6 +54,8 @@ def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, d
         dtype: Type of the stored weights; None for the policy's compute type, which reproduces its logits.
     """
     dtype = jnp.dtype(policy.dtype if dtype is None else dtype)
+    for file in list_files(source):
+        _check_link(file)
     _write_weights(_merged_tensors(policy, source, alpha, dtype), directory)
     _copy_others(source, directory)
     config = json.loads(read_regular(source / "config.json"))

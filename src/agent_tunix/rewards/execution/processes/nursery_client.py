@@ -50,7 +50,7 @@ class NurseryClient:
         self._output = OutputPipe("nursery", selector)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, str(theirs.fileno()), _PACKAGE_ROOT],
+                [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), _PACKAGE_ROOT],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.remote_end,
                 stderr=self._output.remote_end,
