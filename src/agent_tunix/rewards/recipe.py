@@ -29,24 +29,23 @@ class UploadedSource:
 
     @property
     def sha256(self) -> str:
-        """Of the bytes, in hexadecimal."""
+        """Hexadecimal digest of the bytes."""
         return hashlib.sha256(self.content).hexdigest()
 
     @property
     def file(self) -> str:
-        """The name by which tracebacks know it."""
+        """File name in tracebacks."""
         return f"{self.id}.py"
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """Decoded text."""
         return self.content.decode("utf-8-sig", errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
 class RewardRecipe:
-    """What one reward is made from. It pickles, and `execution.building` makes the reward again in another
-    process.
+    """Plain data from which `execution.building` makes a reward in another process.
 
     Attributes:
         spec: What the user wrote for it: a name, a dotted path, `file.py:function` or `file.py:Class`.
