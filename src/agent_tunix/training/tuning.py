@@ -260,13 +260,17 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
             preexec_fn=die_with_parent,  # ends the run if the search is killed
         )
         try:
-            while process.poll() is None:
-                time.sleep(_POLL_S)
+            ended = False
+            while not ended:
+                # Rows written before the end are read after it.
+                ended = process.poll() is not None
                 for step, value in _values(root, search.metric, after=reported):
                     reported = step
                     trial.report(value, step)
-                    if trial.should_prune():
+                    if not ended and trial.should_prune():
                         raise optuna.TrialPruned
+                if not ended:
+                    time.sleep(_POLL_S)
         finally:
             _end(process)
     if process.returncode:
