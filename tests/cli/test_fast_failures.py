@@ -280,15 +280,15 @@ def test_conf_of_the_working_directory_adds_choices_and_replaces_none_of_ours(ru
         assert said in result.out
 
 
-SHOW_GREETING = "import os\nraise RuntimeError('greeting is ' + os.environ.get('GREETING', 'missing'))\n"
+SHOW_GREETING = "import os\nraise RuntimeError('greeting is ' + os.environ.get('GREETING_KEY', 'missing'))\n"
 
 
 @pytest.mark.slow
 def test_an_env_file_sets_variables_that_are_not_set(train: Run, tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("GREETING=from-file\n")
+    (tmp_path / ".env").write_text("GREETING_KEY=from-file\n")
     (tmp_path / "greet.py").write_text(SHOW_GREETING)
     assert "greeting is from-file" in train("rewards.modules=[greet.py]").err
-    assert "greeting is from-shell" in train("rewards.modules=[greet.py]", GREETING="from-shell").err
+    assert "greeting is from-shell" in train("rewards.modules=[greet.py]", GREETING_KEY="from-shell").err
 
 
 def test_an_env_file_that_is_not_text_is_refused(in_process: Run, tmp_path: Path) -> None:
