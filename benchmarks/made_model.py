@@ -1,4 +1,4 @@
-"""What benchmarks of sizes share: a model of any size made on the spot, and our trainer on it.
+"""A model of any size, made on the spot, and a trainer on it, for benchmarks of sizes.
 
 The model is a Hugging Face directory as the hub has them: Qwen 3's `config.json`, random weights in float32, and a
 tokenizer that has a token for each of the words `w0`, `w1` and so on, so that a text of P words is P tokens.

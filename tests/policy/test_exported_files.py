@@ -48,6 +48,17 @@ def test_a_link_to_a_private_file_is_refused(source: Path, secret: Path, export:
         export(source)
 
 
+def test_weights_behind_a_link_to_a_private_file_are_refused(
+    source: Path, tmp_path: Path, export: Callable[[Path], Path]
+) -> None:
+    private = tmp_path / "private.safetensors"
+    (source / "model.safetensors").rename(private)
+    private.chmod(0o600)
+    (source / "model.safetensors").symlink_to(private)
+    with raises(ExportError, "private_link_in_model"):
+        export(source)
+
+
 def test_links_of_the_hubs_cache_and_within_the_model_are_followed(
     source: Path, tmp_path: Path, export: Callable[[Path], Path]
 ) -> None:

@@ -145,6 +145,19 @@ def test_full_disk_switches_tensorboard_off_and_the_run_goes_on(tmp_path: Path) 
     assert "File too large" in done.stderr
 
 
+@needs_wandb
+def test_settings_of_wandb_in_the_working_directory_name_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's key would be sent there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "settings").write_text("[default]\nbase_url = http://127.0.0.1:1\n")
+    config = Config(wandb_disabled=False, tracking=TrackingConfig(tensorboard=False))
+    with raises(ConfigError, "foreign_wandb_settings"):
+        open_trackers(config, tmp_path / "tb", tmp_path)
+
+
 def test_wandb_that_is_not_installed_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     config = Config(wandb_disabled=False, tracking=TrackingConfig(tensorboard=False))
