@@ -188,6 +188,7 @@ def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "outputs" / "shared"
 
 
+@pytest.mark.usefixtures("optimized")
 @pytest.mark.parametrize("page", SLOW_BEYOND_README)
 def test_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     for script in ("run_training.py", "evaluate.py"):

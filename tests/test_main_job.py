@@ -3,9 +3,12 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.usefixtures("optimized")
 def test_main_job_learns() -> None:
     spec = importlib.util.spec_from_file_location("proofs", ROOT / "scripts" / "proofs.py")
     assert spec is not None

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -597,13 +598,13 @@ def test_an_env_file_may_hold_keys(world: World, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "environment",
     [
-        [],
-        5,
         {"reward_fingerprint": 5},
-        {"reward_fingerprint": {"components": [1]}},
-        {"reward_fingerprint": {"components": {"a": 5}}},
-        {"reward_fingerprint": {"hash": 1, "versions": 5}},
-        {"context": 5, "working_directory": 5},
+        pytest.param([], marks=pytest.mark.slow),
+        pytest.param(5, marks=pytest.mark.slow),
+        pytest.param({"reward_fingerprint": {"components": [1]}}, marks=pytest.mark.slow),
+        pytest.param({"reward_fingerprint": {"components": {"a": 5}}}, marks=pytest.mark.slow),
+        pytest.param({"reward_fingerprint": {"hash": 1, "versions": 5}}, marks=pytest.mark.slow),
+        pytest.param({"context": 5, "working_directory": 5}, marks=pytest.mark.slow),
     ],
 )
 def test_an_environment_of_wrong_types_is_an_error_of_ours(environment: Any, world: World) -> None:
@@ -747,7 +748,14 @@ def test_the_run_that_is_compared_with_is_a_strangers_too(world: World) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize(
-    "name", ["config.yaml", "metrics.jsonl", "environment.json", "status.json", "signature.json", "findings.jsonl"]
+    "name",
+    [
+        "config.yaml",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("metrics.jsonl", "environment.json", "status.json", "signature.json", "findings.jsonl")
+        ),
+    ],
 )
 def test_pipes_and_devices_are_not_waited_for(kind: str, name: str, world: World) -> None:
     (world.run / name).unlink(missing_ok=True)
@@ -802,11 +810,13 @@ def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> No
         read_request(EvaluateConfig(checkpoint_dir="run"))
 
 
-def test_a_private_chat_template_is_not_exported_for_a_stranger(world: World, tmp_path: Path) -> None:
-    secret = world.elsewhere / "secret.jinja"
+@pytest.mark.parametrize("key", ["prompt.chat_template", "model.path", "training.checkpoint_dir"])
+def test_a_private_policy_is_not_exported_for_a_stranger(key: str, world: World, tmp_path: Path) -> None:
+    secret = world.elsewhere / "private" / "secret"
+    secret.parent.mkdir()
     secret.write_text(SECRET)
     secret.chmod(0o600)
-    world.configure({"prompt.chat_template": str(secret)})
+    world.configure({key: str(secret if key == "prompt.chat_template" else secret.parent)})
     assert refused(invoke("export", "run", "--to", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -829,7 +839,16 @@ def test_a_private_file_is_not_published_as_a_picture(is_directory: bool, world:
     assert (out / "plots" / "own.png").is_file() != is_directory
 
 
-@pytest.mark.parametrize("name", [".report.html.partial", "report.html", ".reward_analysis.json.partial"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "report.html",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (".report.html.partial", ".reward_analysis.json.partial")
+        ),
+    ],
+)
 def test_a_report_does_not_write_through_a_link(name: str, world: World) -> None:
     victim = world.elsewhere / "victim"
     victim.write_text("mine")
@@ -879,6 +898,12 @@ def test_hidden_characters_of_a_run_do_not_reach_the_terminal(world: World) -> N
     assert refused(ran)
     assert not set(ran.output) & set("\u202e\u2028\x1b\x07")
     assert r"\u202e" in ran.stderr
+
+
+def test_hidden_characters_of_a_warning_do_not_reach_the_terminal(world: World) -> None:
+    invoke("report", "nowhere")
+    assert logging.lastResort is not None
+    assert logging.lastResort.format(logging.makeLogRecord({"msg": "a\u202e\x1b]0;mine"})) == r"a\u202e\x1b]0;mine"
 
 
 def test_every_error_of_these_has_a_code() -> None:

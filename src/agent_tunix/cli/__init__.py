@@ -4,6 +4,7 @@
 The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
 """
 
+import logging
 import sys
 
 import click
@@ -17,6 +18,7 @@ from agent_tunix.cli.report import report
 from agent_tunix.cli.serve import serve
 from agent_tunix.cli.tuning import tune
 from agent_tunix.errors import AgentTunixError
+from agent_tunix.visible_text import SafeFormatter
 
 _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
 
@@ -25,6 +27,8 @@ _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
 @click.version_option(__version__, prog_name="agent-tunix")
 def main() -> None:
     """GRPO fine-tuning on JAX and Tunix, with the reward function at its heart."""
+    if logging.lastResort is not None:  # prints warnings of commands that set up no log, with names from runs in them
+        logging.lastResort.setFormatter(SafeFormatter())
 
 
 @main.command(context_settings=_OVERRIDES)

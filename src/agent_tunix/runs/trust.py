@@ -84,7 +84,7 @@ def settle_trust(
     own_parts: Collection[CodePart] = (),
     with_reward: bool = True,
     with_data: bool = False,
-    with_template: bool = False,
+    with_policy: bool = False,
 ) -> Config:
     """Return a run's configuration with the limits on rewards that apply to it, or refuse the run.
 
@@ -100,7 +100,7 @@ def settle_trust(
         own_parts: Code parts that the user asks for; they need no trust.
         with_reward: True if the run's reward will score completions.
         with_data: True if the run's data will be read.
-        with_template: True if the text of the run's chat template will be shown to others.
+        with_policy: True if the run's policy will be written where others may read it.
 
     Raises:
         UntrustedRunError: The run would execute code, send text or read private files, and is neither the user's own
@@ -111,9 +111,9 @@ def settle_trust(
     parts = [part for part in (parts_of(config, working_directory) if with_reward else ()) if part not in own_parts]
     doubts = _doubts(root, content, parts)
     if doubts.is_foreign:
-        # For the user's own runs only the code is checked against the signature, not data and templates.
+        # For the user's own runs only the code is checked against the signature, not data and policy.
         parts += [part for part in (data_parts(config, root) if with_data else ()) if part not in own_parts]
-        parts += template_parts(config, root) if with_template else []
+        parts += policy_parts(config, root) if with_policy else []
         doubts = dataclasses.replace(doubts, strange=parts)
         rewards = dataclasses.replace(config.rewards, allow_unsandboxed=own.rewards.allow_unsandboxed)
         config = dataclasses.replace(config, rewards=rewards)
@@ -183,7 +183,7 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
     """Return the datasets that are code, and the private files outside the run's directory.
 
     An evaluation writes its problems into the run's directory, where the run's author may be able to read them. So
-    data, model and chat template that others may not read need permission.
+    data, weights and chat template that others may not read need permission.
     """
     parts = []
     sets = {f"data.mixture.{name}": one.config for name, one in data_sets(config).items()} or {"data": config}
@@ -194,19 +194,23 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
             if source in _SOURCES_WITH_CODE or source_of_scheme(path) in _SOURCES_WITH_CODE:
                 parts.append(CodePart("dataset", key, path))
             parts += [CodePart("private", key, str(file), file) for file in _private_files(path, root)]
-    if config.model.path:
-        parts += [
-            CodePart("private", "model.path", str(file), file) for file in _private_files(config.model.path, root)
-        ]
-    return parts + template_parts(config, root)
+    return parts + policy_parts(config, root)
 
 
-def template_parts(config: Config, root: Path) -> list[CodePart]:
-    """Return the file of the chat template if it is outside the run's directory and others may not read it."""
-    given = config.prompt.chat_template
-    if not given or "\n" in given:
-        return []
-    return [CodePart("private", "prompt.chat_template", str(file), file) for file in _private_files(given, root)]
+def policy_parts(config: Config, root: Path) -> list[CodePart]:
+    """Return the private files outside the run's directory that make its policy: weights and chat template."""
+    template = config.prompt.chat_template
+    paths = {
+        "model.path": config.model.path,
+        "training.checkpoint_dir": config.training.checkpoint_dir,
+        "prompt.chat_template": None if template and "\n" in template else template,
+    }
+    return [
+        CodePart("private", key, str(file), file)
+        for key, path in paths.items()
+        if path
+        for file in _private_files(path, root)
+    ]
 
 
 def _private_files(path: str, root: Path) -> list[Path]:

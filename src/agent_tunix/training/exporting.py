@@ -64,15 +64,15 @@ def export_run(
         adapter: True to write the adapter alone, for PEFT.
         dtype: Data type of merged weights; "auto" for the type that the run computed in.
         overwrite: True to replace an earlier export. Other content is never replaced.
-        trust: True to write a private chat template even if the run that names it is not the user's own.
+        trust: True to write private weights and templates even if the run that names them is not the user's own.
 
     Raises:
-        UntrustedRunError: The run is not the user's own, and names a chat template that others may not read.
+        UntrustedRunError: The run is not the user's own, and names weights or a template that others may not read.
         ExportError: The directory holds other files, or cannot be written.
         CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
     """
     _check_place(run, to, overwrite)
-    settle_trust(run.config, run.root, working_directory=Path.cwd(), trust=trust, with_reward=False, with_template=True)
+    settle_trust(run.config, run.root, working_directory=Path.cwd(), trust=trust, with_reward=False, with_policy=True)
     import jax.numpy as jnp
 
     from agent_tunix.policy.files.export import write_adapter, write_merged

@@ -612,15 +612,16 @@ TABLES = {
     "further kinds": FURTHER_KINDS,
     "units and formulas": UNITS_AND_FORMULAS,
 }
-RIGHT = [(name, ref, answer) for name, table in TABLES.items() for ref, (right, _) in table.items() for answer in right]
-WRONG = [(name, ref, answer) for name, table in TABLES.items() for ref, (_, wrong) in table.items() for answer in wrong]
+ROWS = [pytest.param(*row, id=f"{name}: {row[0]}") for name, table in TABLES.items() for row in table.items()]
 SENTENCES = {
     "formulas in sentences": FORMULAS_IN_SENTENCES,
     "announcements": ANNOUNCEMENTS,
     "several boxes": SEVERAL_BOXES,
 }
-STATED = [(name, *pair) for name, (stated, _) in SENTENCES.items() for pair in stated]
-UNSTATED = [(name, *pair) for name, (_, unstated) in SENTENCES.items() for pair in unstated]
+
+
+def paid(reward: str, response: str, reference: str) -> bool:
+    return get_reward_function(reward)(response, answer=reference) == 1.0
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -629,36 +630,25 @@ def test_a_table_has_ten_neighbours_in_both_directions(name: str) -> None:
     assert min(right, wrong) >= 10
 
 
-@pytest.mark.parametrize(("name", "reference", "answer"), RIGHT)
-def test_an_equal_answer_is_paid(name: str, reference: str, answer: str) -> None:
-    comparison = compare_answers(answer, read_reference(reference), thorough=False)
-    assert comparison.verdict is Verdict.EQUAL, comparison.detail
-    for reward in ("math", "answer_correctness"):
-        assert get_reward_function(reward)(rf"so it is \boxed{{{answer}}}.", answer=reference) == 1.0
-        assert get_reward_function(reward)(f"<answer>{answer}</answer>", answer=reference) == 1.0
+@pytest.mark.parametrize(("reference", "answers"), ROWS)
+def test_equal_answers_alone_are_paid(reference: str, answers: tuple[list[str], list[str]]) -> None:
+    for answer, equal in [*((answer, True) for answer in answers[0]), *((answer, False) for answer in answers[1])]:
+        comparison = compare_answers(answer, read_reference(reference), thorough=False)
+        assert (comparison.verdict is Verdict.EQUAL) is equal, (answer, comparison.detail)
+        for reward in ("math", "answer_correctness"):
+            assert paid(reward, rf"so it is \boxed{{{answer}}}.", reference) is equal, (answer, reward)
+            assert paid(reward, f"<answer>{answer}</answer>", reference) is equal, (answer, reward)
 
 
-@pytest.mark.parametrize(("name", "reference", "answer"), WRONG)
-def test_a_different_answer_is_not_paid(name: str, reference: str, answer: str) -> None:
-    assert compare_answers(answer, read_reference(reference), thorough=False).verdict is not Verdict.EQUAL
-    for reward in ("math", "answer_correctness"):
-        assert get_reward_function(reward)(rf"so it is \boxed{{{answer}}}.", answer=reference) != 1.0
-        assert get_reward_function(reward)(f"<answer>{answer}</answer>", answer=reference) != 1.0
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_response_states_its_answer_and_no_other(name: str) -> None:
+    for pairs, states in zip(SENTENCES[name], (True, False), strict=True):
+        for response, reference in pairs:
+            for reward in ("math", "answer_correctness"):
+                assert paid(reward, response, reference) is states, (response, reference, reward)
 
 
-@pytest.mark.parametrize(("name", "response", "reference"), STATED)
-def test_a_response_states_its_answer(name: str, response: str, reference: str) -> None:
-    for reward in ("math", "answer_correctness"):
-        assert get_reward_function(reward)(response, answer=reference) == 1.0
-
-
-@pytest.mark.parametrize(("name", "response", "reference"), UNSTATED)
-def test_a_response_does_not_state_another_answer(name: str, response: str, reference: str) -> None:
-    for reward in ("math", "answer_correctness"):
-        assert get_reward_function(reward)(response, answer=reference) != 1.0
-
-
-@pytest.mark.parametrize("chosen", [True, False])
-def test_a_letter_is_compared_as_a_word(chosen: bool) -> None:
-    for response, reference in LETTERS[0 if chosen else 1]:
-        assert (get_reward_function("answer_correctness")(response, answer=reference) == 1.0) is chosen, response
+def test_a_letter_is_compared_as_a_word() -> None:
+    for pairs, equal in zip(LETTERS, (True, False), strict=True):
+        for response, reference in pairs:
+            assert paid("answer_correctness", response, reference) is equal, (response, reference)

@@ -10,6 +10,7 @@ import pytest
 
 from agent_tunix.execution.sandbox import run_program
 from agent_tunix.rewards.builtin.code import code_blocks
+from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from tests.rewards.builtin.cases import score
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux alone")
@@ -848,6 +849,49 @@ LIBRARY_CHEATS = {
 def test_a_program_decides_no_name_of_the_library(program: str, test: str) -> None:
     run = run_program(f"{program}\ndef f(x): return 7", checks=[test, "assert f(0) == 7"], timeout_s=60)
     assert run.passed == (False, True)
+
+
+# Tests that evaluate text, and what a program may answer to pass them without the right result.
+EVALUATED = {
+    "names of the interpreter": "assert eval(f(0)) == 24",
+    "an assignment": "expected = 24\nassert eval(f(0)) == expected",
+    "statements": "x = 0\nexec(f(0))\nassert x == 24",
+    "compiled": "assert eval(compile(f(0), 't', 'eval')) == 24",
+    "through a map": "assert list(map(eval, [f(0)])) == [24]",
+}
+DECEIVING = [
+    "__import__('sys').modules['__main__'].__dict__.update(eval=lambda *a: 24) or 24",
+    "(expected := 7)",
+    "x = 24",
+    "globals().update(x=24)",
+    "f.__class__.__eq__",
+    "[expected for expected in [24]][0]",
+]
+
+
+@pytest.mark.parametrize("test", in_tiers(EVALUATED, "an assignment"))
+def test_text_of_a_program_decides_no_test(test: str) -> None:
+    for text in DECEIVING:
+        run = run_program(f"def f(x): return {text!r}", checks=[test, "assert f(0) != 7"], timeout_s=60)
+        assert run.passed == (False, True), text
+
+
+def test_tests_evaluate_arithmetic_of_a_program_and_their_own_text() -> None:
+    program = "def f(n): return ' * '.join(map(str, n))\ndef g(x): return 2 * x"
+    tests = [
+        "assert eval(f([4, 6])) == 24",
+        "assert eval(f([1])) == 1 and eval('g(3)') == 6",
+        "for i in [1, 2]:\n    assert eval(f'g({i})') == 2 * i",
+        "exec('y = g(4)')\nassert y == 8",
+        "assert eval(compile('g(5)', 't', 'eval')) == 10",
+    ]
+    assert run_program(program, checks=tests, timeout_s=60).passed == (True,) * 5
+
+
+@pytest.mark.parametrize("limits", [{"timeout_s": 1e9}, {"timeout_s": 0}, {"memory_mb": 10**9}])
+def test_limits_are_bounded(limits: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="timeout_s must be"):
+        code_tests_reward("```python\nx = 1\n```", ["assert x == 1"], **limits)  # type: ignore[arg-type]
 
 
 # Objects that a function may return in place of 5, 'abc' or [1, 2]; each is compared by all of `DECIDING`.

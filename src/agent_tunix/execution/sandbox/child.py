@@ -32,6 +32,8 @@ def main(report: int, line: list[int]) -> None:
     _give_input(job["stdin"])
     if line:  # load our module now: once isolated, this process cannot read it
         importlib.import_module(f"agent_tunix.execution.sandbox.{_SIDES[job['role']]}")
+    if any(word in check for check in job.get("checks", ()) for word in ("eval", "exec", "compile")):
+        importlib.import_module("agent_tunix.execution.sandbox.evaluated_text")
     for name, module in sys.modules.items():
         if name.startswith("agent_tunix") and hasattr(module, "__path__"):
             module.__path__ = []
@@ -96,6 +98,8 @@ def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
         return 0
     visible = Names(names, imported, job["checks"])
     namespace = _namespace()
+    if guard := sys.modules.get("agent_tunix.execution.sandbox.evaluated_text"):
+        namespace |= guard.guarded(job["checks"])
     lent: dict[str, Any] = {}
     for index, check in enumerate(job["checks"]):
         try:

@@ -12,6 +12,8 @@ from agent_tunix.rewards.builtin.code import extract_code, syntax_problem
 from agent_tunix.rewards.sample import Score
 
 _MOST_TESTS = 100
+_LONGEST_S = 600
+_MOST_MB = 65_536
 
 
 def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_mb: int = 256) -> Score:
@@ -24,7 +26,7 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
     The code is the last block between ``` fences, or what the `<answer>` tags hold, or the whole response. `tests`, a
     column of the dataset, is a list of statements (`assert f(2) == 4`), or of mappings with `input` and `output` for a
     program that reads and prints; or a mapping with the lists `inputs` and `outputs`; or one of these as JSON. The
-    first 100 count. `timeout_s` is for all tests of a response together.
+    first 100 count. `timeout_s`, at most 600, is for all tests of a response together; `memory_mb` is at most 65,536.
 
     The code runs apart from the trainer, in a fresh process, for each `input` another: the standard library, no
     network, no files to write, nor any but the standard library's to read, no further processes or threads, limits on
@@ -43,6 +45,11 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
     >>> score("```python\\nprint(int(input()) + 1)\\n```", tests=[{"input": "3", "output": "4"}])
     1.0
     """
+    if not (0 < timeout_s <= _LONGEST_S and 0 < memory_mb <= _MOST_MB):
+        raise ValueError(
+            f"timeout_s must be above 0 and at most {_LONGEST_S}, and memory_mb at most {_MOST_MB}; not"
+            f" timeout_s={timeout_s} and memory_mb={memory_mb}"
+        )
     checks, dialogues = read_tests(tests)
     code = extract_code(response)
     problem = syntax_problem(code)
