@@ -243,8 +243,8 @@ def test_evaluate_refuses(arguments: list[str], words: list[str], in_process: Ru
 
 def test_evaluate_refuses_a_range_that_the_run_does_not_allow(in_process: Run, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("seed: 1\n")
-    result = in_process(hydra_programs.evaluate, "checkpoint_dir=.", "num_samples=0", "inference_config=gredy")
-    assert_refused(result, "evaluation.num_samples must be at least 1, not 0", "did you mean greedy?")
+    result = in_process(hydra_programs.evaluate, "checkpoint_dir=.", "num_passes=0", "inference_config=gredy")
+    assert_refused(result, "evaluation.num_passes must be at least 1, not 0", "did you mean greedy?")
 
 
 @pytest.mark.slow

@@ -63,12 +63,13 @@ def keys(**groups: list[str]) -> list[str]:
 AT_LEAST_1 = keys(
     grpo=["num_iterations"],
     training=["batch_size", "micro_batch_size", "gradient_accumulation_steps", "num_epochs"],
-    evaluation=["num_samples", "num_passes"],
+    evaluation=["batch_size", "num_passes"],
     data=["num_train", "max_row_bytes"],
 )
 AT_LEAST_0 = keys(
     grpo=["reference_sync_steps", "dynamic_sampling_rounds", "beta"],
     training=["eval_every_n_steps"],
+    evaluation=["num_samples"],
     prompt=["num_few_shot"],
     generation=["min_p"],
     model=["lora_rank"],

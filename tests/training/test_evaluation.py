@@ -10,7 +10,7 @@ import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.evaluation.evaluate import choose_rows, evaluation_sampling
-from agent_tunix.evaluation.judging import judge, pass_at_k
+from agent_tunix.evaluation.judging import can_judge, judge, pass_at_k
 from agent_tunix.rewards import Sample
 
 FORMAT = "<reasoning>{reasoning}</reasoning><answer>{answer}</answer>"
@@ -57,7 +57,7 @@ def test_with_bad_references_alone_no_share_is_known_and_a_warning_says_why(capl
     assert shares == [None, None, None]
     assert metrics["eval/num_unscored"] == 2
     assert re.search(
-        r"none of the 2 completions .* could be judged.* correct the references.*'' is not a number", caplog.text
+        r"none of the 2 completions .* could be judged.* set evaluation.correct .*'' is not a number", caplog.text
     )
 
 
@@ -101,3 +101,25 @@ def test_fewer_problems_are_the_first_ones() -> None:
     assert choose_rows(config, 30) == range(30)
     config.training.num_test_batches = 2
     assert choose_rows(config, 500) == range(16)
+
+
+@pytest.mark.parametrize(
+    ("correct", "column", "usable", "is_right"),
+    [
+        ("math", "answer", "4", True),
+        ("math", "answer", "by mail", False),
+        ("answer_correctness", "answer", "by mail", True),
+        ("code_tests", "tests", ["assert True"], True),
+        ("code_tests", "tests", [], False),
+    ],
+)
+def test_a_measure_of_correctness_needs_references_that_it_can_use(
+    correct: str, column: str, usable: Any, is_right: bool
+) -> None:
+    assert can_judge(correct, [{}, {column: usable}]) == is_right
+
+
+def test_answers_are_judged_by_the_measure_that_is_named() -> None:
+    samples = [[sample("by mail", "By mail.")], [sample("by phone", "by mail")]]
+    assert judge(samples, "answer_correctness").accuracy == 0.5
+    assert judge(samples).accuracy is None

@@ -9,12 +9,12 @@ import click
 from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError
 
-METRIC = "eval/accuracy"
-
 
 @click.command()
 @click.argument("directories", metavar="DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--metric", default=METRIC, show_default=True, help="Whose last and best values are shown.")
+@click.option(
+    "--metric", help="Whose last and best values are shown; default: eval/accuracy, or else eval/rewards/total/mean."
+)
 @click.option("--mode", type=click.Choice(["max", "min"]), default="max", show_default=True, help="Which is better.")
 @click.option(
     "--sort", type=click.Choice(["name", "final", "best", "seconds"]), default="name", show_default=True, help="Order."
@@ -22,7 +22,7 @@ METRIC = "eval/accuracy"
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form."
 )
-def compare(directories: tuple[Path, ...], metric: str, mode: str, sort: str, form: str) -> None:
+def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: str, form: str) -> None:
     """Show the runs in a directory side by side: what differs between them, and what each came to.
 
     DIR is what a --multirun or `agent-tunix tune` wrote, or any directory with runs in it; several may be given. A run
@@ -30,7 +30,14 @@ def compare(directories: tuple[Path, ...], metric: str, mode: str, sort: str, fo
 
     Exit status: 0; 2 a DIR holds no run, or no run has the metric.
     """
-    from agent_tunix.tracking.run_table import find_runs, format_table, metric_names, read_table, sort_table
+    from agent_tunix.tracking.run_table import (
+        default_metric,
+        find_runs,
+        format_table,
+        metric_names,
+        read_table,
+        sort_table,
+    )
 
     try:
         runs = []
@@ -42,6 +49,7 @@ def compare(directories: tuple[Path, ...], metric: str, mode: str, sort: str, fo
     except AgentTunixError as error:
         echo(str(error), err=True)
         sys.exit(2)
+    metric = metric or default_metric(runs)
     rows = read_table(runs, metric, mode)
     # Runs without any metric, as those that have just started, may yet get this one.
     if all(row.final is None for row in rows) and (names := metric_names(runs)) and metric not in names:
@@ -52,13 +60,14 @@ def compare(directories: tuple[Path, ...], metric: str, mode: str, sort: str, fo
     echo(format_table(sort_table(rows, sort, mode), metric, form))
 
 
-def describe_sweep(directory: Path, metric: str = METRIC, mode: str = "max") -> str | None:
+def describe_sweep(directory: Path, metric: str | None = None, mode: str = "max") -> str | None:
     """The table of a sweep's runs, and how to see it again; None where there is no run."""
-    from agent_tunix.tracking.run_table import find_runs, format_table, read_table, sort_table
+    from agent_tunix.tracking.run_table import default_metric, find_runs, format_table, read_table, sort_table
 
     try:
         runs = [(str(run.relative_to(directory)), run) for run in find_runs(directory)]
     except AgentTunixError:
         return None
+    metric = metric or default_metric(runs)
     table = format_table(sort_table(read_table(runs, metric, mode), "name"), metric, "table")
     return f"{table}\n\nagent-tunix compare {directory} --sort best shows this again"

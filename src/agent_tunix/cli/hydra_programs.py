@@ -47,6 +47,8 @@ from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking.outcome import record_failure
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
+# Status of a program whose output nobody reads any more, as shells report SIGPIPE.
+_OUTPUT_CLOSED = 141
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 # A `.env` may hold keys and no other settings: a directory that was downloaded may bring one, and other names decide
 # whose code runs or to whom keys are sent.
@@ -112,6 +114,8 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             with timeline.begin(before):
                 before.clear()  # a further job of a sweep does not take it
                 task(cfg)
+        except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+            _exit(_OUTPUT_CLOSED)
         except Exception as error:
             root = Path(job.runtime.output_dir)
             if in_sweep and not (root / "config.yaml").exists():  # it failed before it was a run

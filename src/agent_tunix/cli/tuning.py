@@ -17,7 +17,9 @@ _CONTEXT = {"ignore_unknown_options": True}
     "--directory", required=True, type=click.Path(path_type=Path), help="Where trials lie; given again, it goes on."
 )
 @click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="How many, in all.")
-@click.option("--metric", default="eval/accuracy", show_default=True, help="Whose last value is a trial's.")
+@click.option(
+    "--metric", help="Whose last value is a trial's; default: eval/accuracy, or else eval/rewards/total/mean."
+)
 @click.option(
     "--direction", type=click.Choice(["max", "min"]), default="max", show_default=True, help="Which is better."
 )
@@ -30,7 +32,7 @@ _CONTEXT = {"ignore_unknown_options": True}
 def tune(
     directory: Path,
     trials: int,
-    metric: str,
+    metric: str | None,
     direction: str,
     storage: str | None,
     prune: bool,
@@ -70,4 +72,5 @@ def tune(
         echo(f"no trial was completed; what each said is in {directory}/trial_*/output.txt", err=True)
         sys.exit(1)
     settings = " ".join(f"{key}={value}" for key, value in best.overrides.items())
-    echo(f"\nthe best is trial_{best.number:04d}, {metric} {best.value:.4g}: {settings}")
+    value = f"{metric} {best.value:.4g}" if metric else f"{best.value:.4g}"
+    echo(f"\nthe best is trial_{best.number:04d}, {value}: {settings}")

@@ -41,6 +41,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "generation.over_long": ("drop", "refuse"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
+    "evaluation.correct": ("math", "answer_correctness", "multiple_choice", "exact_match", "code_tests"),
     "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
     "distributed.platform": ("auto", "cpu", "gpu", "tpu"),
     "tracking.progress": ("auto", "live", "plain", "none"),
@@ -69,7 +70,7 @@ _AT_LEAST = {
     "training.max_checkpoints_to_keep": 1,
     "training.flush_every_n_steps": 1,
     "sft.max_target_length": 2,
-    "evaluation.num_samples": 1,
+    "evaluation.num_samples": 0,
     "evaluation.batch_size": 1,
     "evaluation.num_passes": 1,
     "rewards.memory_mb": 1,
@@ -278,6 +279,8 @@ def _stopping_problems(config: Config) -> Iterator[str]:
     if stopping.metric is None:
         if stopping.patience is not None:
             yield "stopping.patience needs stopping.metric, as stopping.metric=eval/accuracy"
+    elif config.evaluation.num_samples == 0 and stopping.metric.startswith("eval/"):
+        yield f"stopping.metric={stopping.metric} needs evaluations, and evaluation.num_samples is 0; set it above 0"
     elif config.training.eval_every_n_steps == 0:
         yield (
             "stopping.metric is judged where the run evaluates, and training.eval_every_n_steps is 0; set it above 0"

@@ -414,12 +414,18 @@ class StoppingConfig:
 
 @dataclass
 class EvaluationConfig:
-    """Accuracy on held-out problems."""
+    """Accuracy and reward on held-out problems."""
 
-    num_samples: int = key(500, "Problems an evaluation, at most.")
+    num_samples: int = key(500, "Problems an evaluation, at most; 0: the run does not evaluate.")
     batch_size: int = key(128, "Problems generated at once.")
     inference_config: str = key("greedy", "greedy, standard or liberal: the sampling of an evaluation.")
     num_passes: int = key(1, "Samples a problem; above 1 gives pass@k and consistency.")
+    correct: str = key("math", "The built-in reward of correctness that decides eval/accuracy: 1 is right.")
+    with_rewards: bool | None = key(
+        None,
+        "true: the run's own reward scores the completions too, as eval/rewards/…; null: where `correct` can use none"
+        " of the references.",
+    )
 
 
 @dataclass
@@ -522,6 +528,9 @@ class EvaluateConfig:
     )
     num_passes: int = key(1, "Samples a problem; above 1 gives pass@k and consistency.")
     num_samples: int | None = key(None, "Problems, at most; null: as many as the run's own evaluations.")
+    correct: str | None = key(
+        None, "The built-in reward of correctness that decides eval/accuracy; null: that of the run's own evaluations."
+    )
     compare_with: str | None = key(
         None, "The directory of another run, or of this one, whose checkpoint answers the same problems."
     )

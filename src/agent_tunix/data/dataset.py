@@ -88,12 +88,14 @@ def load_evaluation(config: Config) -> LoadedSplit:
     """Load the evaluation examples: the held-out part of the training rows, or else the test rows.
 
     The sets of a mixture are interleaved in proportion to their sizes, so that any prefix represents all of them. From
-    streamed data only the first `evaluation.num_samples` examples are taken.
+    streamed data only the first `evaluation.num_samples` examples are taken. A run that does not evaluate needs none.
 
     Raises:
         ConfigError: The source does not exist, or the fraction is not in (0, 1].
         DataError: A file cannot be read, or it has no usable row.
     """
+    if config.evaluation.num_samples == 0 and config.training.train_fraction >= 1.0:
+        return LoadedSplit([], Dropped())
     if config.data.streaming:
         return _interleaved(_first_examples(config))
     if config.training.train_fraction < 1.0:
@@ -130,7 +132,7 @@ def peek_examples(config: Config) -> dict[str | None, Example]:
         config.data, num_train=min(config.data.num_train, 1), num_test=min(config.data.num_test, 1)
     )
     small = dataclasses.replace(config, data=one_of_each)
-    if config.training.train_fraction >= 1.0:
+    if config.training.train_fraction >= 1.0 and config.evaluation.num_samples > 0:
         for name, part in _parts(small, "test").items():
             _first_example(part, "test", name)
     return {name: _first_example(part, "train", name) for name, part in _parts(small, "train").items()}

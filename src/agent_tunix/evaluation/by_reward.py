@@ -2,13 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from agent_tunix.config.schema import Config
 from agent_tunix.evaluation.intervals import mean_interval
-from agent_tunix.rewards import Mixture, Sample
+from agent_tunix.rewards import Mixture, Sample, Score
 from agent_tunix.runs.reward_setup import make_reward_runner
 
 
@@ -28,10 +28,29 @@ def score_held_out(
         the raw values, and `eval/rewards/num_unscored`. A mean is None if nothing was scored. And the totals, [P][N],
         None for unscored completions.
     """
-    flat = [dataclasses.replace(sample, step=step) for of_problem in samples for sample in of_problem]
     with make_reward_runner(mixture, config.rewards) as runner:
-        scores = runner.reward.score(flat)
-    totals = [score.value for score in scores]
+        return reward_metrics(runner.reward.score, [one.name for one in mixture.components], samples, step)
+
+
+def reward_metrics(
+    score: Callable[[Sequence[Sample]], list[Score]],
+    components: Sequence[str],
+    samples: Sequence[Sequence[Sample]],
+    step: int,
+    max_steps: int = 0,
+) -> tuple[dict[str, float | None], list[list[float | None]]]:
+    """Score completions and return the metrics and totals of `score_held_out`.
+
+    Args:
+        score: Scores samples with the run's reward.
+        components: Names of its components.
+        samples: [P][N] samples.
+        step: Step of the policy.
+        max_steps: Number of steps of the run; 0 if it is not known.
+    """
+    flat = [dataclasses.replace(one, step=step, max_steps=max_steps) for of_problem in samples for one in of_problem]
+    scores = score(flat)
+    totals = [one.value for one in scores]
     metrics: dict[str, float | None] = {
         "eval/rewards/total/mean": _mean(totals),
         "eval/rewards/num_unscored": sum(total is None for total in totals),
@@ -43,8 +62,8 @@ def score_held_out(
         counts = np.array([sum(value is not None for value in row) for row in rows])
         low, high = mean_interval(means, counts[counts > 0])
         metrics |= {"eval/rewards/total/mean_low": low, "eval/rewards/total/mean_high": high}
-    for component in mixture.components:
-        metrics[f"eval/rewards/{component.name}/mean"] = _mean([one.components.get(component.name) for one in scores])
+    for name in components:
+        metrics[f"eval/rewards/{name}/mean"] = _mean([one.components.get(name) for one in scores])
     return metrics, rows
 
 

@@ -1,15 +1,23 @@
 """Evaluation of a policy on held-out problems. `judging.py` scores the completions."""
 
 import dataclasses
+import logging
+from collections.abc import Callable, Sequence
 
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.data.prompting import Prompts
-from agent_tunix.evaluation.judging import Evaluation, judge
-from agent_tunix.rewards import Sample
+from agent_tunix.evaluation.by_reward import reward_metrics
+from agent_tunix.evaluation.judging import Evaluation, can_judge, judge
+from agent_tunix.rewards import Sample, Score
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
+
+_LOGGER = logging.getLogger("agent_tunix.evaluation")
+
+# Held-out rows whose references decide whether answers can be judged.
+_PROBED_ROWS = 64
 
 # (temperature, top-k, top-p). Greedy sampling takes the likeliest token, so its numbers have no effect.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
@@ -30,6 +38,59 @@ def choose_rows(config: Config, num_rows: int) -> range:
     return range(limit)
 
 
+class Evaluator:
+    """Evaluates the policy of a run during training: by the correctness of answers, by the run's reward, or by both.
+
+    Args:
+        config: The run's.
+        prompts: The held-out problems.
+        components: Names of the components of the reward.
+        score: Scores samples with the run's reward; None if no reward trains.
+        max_steps: Number of steps of the run.
+
+    Attributes:
+        is_on: False if `evaluation.num_samples` is 0.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        prompts: Prompts,
+        components: Sequence[str],
+        score: Callable[[Sequence[Sample]], list[Score]] | None,
+        max_steps: int,
+    ) -> None:
+        self._config = config
+        self._prompts = prompts
+        self._components = components
+        self._max_steps = max_steps
+        self.is_on = config.evaluation.num_samples > 0
+        probed = [example.columns for example in prompts.examples[:_PROBED_ROWS]]
+        self._by_answer = self.is_on and can_judge(config.evaluation.correct, probed)
+        by_reward = config.evaluation.with_rewards
+        self._score = score if (not self._by_answer if by_reward is None else by_reward) else None
+        if self.is_on and not self._by_answer:
+            _LOGGER.info(
+                "evaluation: %s can use no reference of the held-out rows, so there is no eval/accuracy%s",
+                config.evaluation.correct,
+                "" if self._score is None else "; the run's reward measures, as eval/rewards/total/mean",
+            )
+
+    def metrics(self, sampler: Sampler, step: int) -> dict[str, float | None]:
+        """Return the metrics of the policy after a step.
+
+        Raises:
+            RewardError: The run's reward cannot score the completions.
+        """
+        samples = complete_problems(sampler, self._prompts, self._config)
+        metrics: dict[str, float | None] = {"eval/num_problems": len(samples)}
+        if self._by_answer:
+            metrics = judge(samples, self._config.evaluation.correct).metrics()
+        if self._score is not None:
+            metrics |= reward_metrics(self._score, self._components, samples, step, self._max_steps)[0]
+        return metrics
+
+
 def evaluate(sampler: Sampler, prompts: Prompts, config: Config) -> Evaluation:
     """Complete the held-out problems and judge the completions.
 
@@ -38,7 +99,7 @@ def evaluate(sampler: Sampler, prompts: Prompts, config: Config) -> Evaluation:
         prompts: The held-out problems.
         config: The run's, for the sampling, the number of problems and the number of passes.
     """
-    return judge(complete_problems(sampler, prompts, config))
+    return judge(complete_problems(sampler, prompts, config), config.evaluation.correct)
 
 
 def complete_problems(sampler: Sampler, prompts: Prompts, config: Config) -> list[list[Sample]]:

@@ -1,8 +1,8 @@
 """Metrics of an evaluation: accuracy, partial accuracy, format accuracy, pass@k and consistency.
 
-The built-in rewards `math` and `format` score the completions. So an evaluation measures the same thing whatever reward
-the run trains on. pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374, equation 1: if c of the n
-samples of a problem are correct, 1 - C(n - c, k) / C(n, k), averaged over the problems.
+A built-in reward of correctness (`evaluation.correct`) and `format` score the completions. So an evaluation measures
+the same thing whatever reward the run trains on. pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374,
+equation 1: if c of the n samples of a problem are correct, 1 - C(n - c, k) / C(n, k), averaged over the problems.
 """
 
 import logging
@@ -26,7 +26,8 @@ class Evaluation:
 
     Attributes:
         accuracy: Share of completions whose answer is exactly right.
-        partial_accuracy: Share of completions within 10 % of the reference, exact ones included.
+        partial_accuracy: Share of completions with a value of at least 0.5; of `math`, those within 10 % of the
+            reference.
         format_accuracy: Share of completions that follow `prompt.format` exactly.
         pass_at_k: k → share of problems that at least one of k samples solves; empty with one pass.
         consistency: Mean share of a problem's samples that give its most common answer; None with one pass.
@@ -71,7 +72,7 @@ class Judged:
 
     Attributes:
         samples: [P][N] completions.
-        verdicts: [P][N] scores of `math`.
+        verdicts: [P][N] scores of the measure of correctness.
         forms: [P][N] scores of `format`.
     """
 
@@ -81,12 +82,12 @@ class Judged:
 
     @property
     def scored(self) -> np.ndarray:
-        """[P, N], True for completions that `math` scored."""
+        """[P, N], True for completions whose correctness was scored."""
         return np.array([[one.outcome is Outcome.SCORED for one in row] for row in self.verdicts])
 
     @property
     def values(self) -> np.ndarray:
-        """[P, N], 1 for a correct answer, 0.5 for one within 10 %, 0 for a wrong or unscored one."""
+        """[P, N], 1 for a correct answer, less for a partly correct one, 0 for a wrong or unscored one."""
         return np.array([[one.value or 0.0 for one in row] for row in self.verdicts])
 
     @property
@@ -114,22 +115,36 @@ class Judged:
             yield {"problem": samples[0].prompt, "reference": samples[0].answer, "completions": completions}
 
 
-def judge(samples: Sequence[Sequence[Sample]]) -> Evaluation:
+def can_judge(correct: str, columns: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if a measure of correctness can use a reference among some rows.
+
+    Args:
+        correct: Name of the built-in reward.
+        columns: Columns of the rows.
+    """
+    probes = [Sample("", columns=row) for row in columns]
+    return any(score.outcome is Outcome.SCORED for score in get_builtin(correct).score(probes))
+
+
+def judge(samples: Sequence[Sequence[Sample]], correct: str = "math") -> Evaluation:
     """Score the samples of each problem and compute the metrics. Log a warning if no sample can be scored.
 
     Args:
         samples: [P][N] samples, the same number for each problem.
+        correct: Name of the built-in reward that measures correctness.
     """
     passes = len(samples[0])
     flat = [sample for of_problem in samples for sample in of_problem]
-    verdicts, forms = (get_builtin(name).score(flat) for name in ("math", "format"))
+    verdicts, forms = (get_builtin(name).score(flat) for name in (correct, "format"))
     judged = Judged(samples, _rows_of(verdicts, passes), _rows_of(forms, passes))
     scored, values, formed = judged.scored, judged.values, judged.formed
     if not scored.any():
         _LOGGER.warning(
             "none of the %d completions of the held-out problems could be judged, so their accuracy is not known;"
-            " correct the references of the held-out rows; of the first one: %s",
+            " set evaluation.correct to a reward that fits the references, or evaluation.with_rewards=true; of the"
+            " first one %s said: %s",
             len(flat),
+            correct,
             verdicts[0].detail,
         )
     right = values == 1.0

@@ -168,9 +168,14 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
         inference_config=asked.inference_config,
         num_passes=asked.num_passes,
         num_samples=config.evaluation.num_samples if asked.num_samples is None else asked.num_samples,
+        correct=config.evaluation.correct if asked.correct is None else asked.correct,
     )
     config = dataclasses.replace(config, evaluation=evaluation)
     check(config)
+    if evaluation.num_samples == 0:
+        raise ConfigError(
+            "num_samples must be at least 1; the run did not evaluate, so give num_samples=N", code="no_samples"
+        )
     return config
 
 

@@ -133,7 +133,7 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
 
     plans = (
         plan("training", config.training.batch_size, config.grpo.num_generations),
-        plan("evaluation", min(evaluation.batch_size, evaluation.num_samples), 1),
+        plan("evaluation", max(1, min(evaluation.batch_size, evaluation.num_samples)), 1),
     )
     return max(plans, key=lambda found: found.bytes)
 

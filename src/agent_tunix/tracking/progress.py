@@ -57,24 +57,26 @@ class Progress(Closing):
         self._display = _open_display(mode, num_steps, done, sys.stdout if stream is None else stream, clock)
         self._last_step = done
         self._times: deque[tuple[int, float]] = deque(maxlen=PACE_WINDOW)
-        self._accuracy: str | None = None
+        self._evaluated: str | None = None
 
     def update(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Show the state after a step, from the metrics of its row."""
         if step > self._last_step:
             self._last_step = step
             self._times.append((step, self._clock()))
-        evaluated = "eval/accuracy" in metrics
-        if evaluated:
+        evaluated = any(name.startswith("eval/") for name in metrics)
+        if "eval/accuracy" in metrics:
             accuracy = metrics["eval/accuracy"]
-            self._accuracy = "n/a" if accuracy is None else f"{accuracy:.1%}"
+            self._evaluated = f"accuracy {'n/a' if accuracy is None else f'{accuracy:.1%}'}"
+        elif (held_out := metrics.get("eval/rewards/total/mean")) is not None:
+            self._evaluated = f"held-out reward {held_out:.3f}"
         parts = [f"step {step}/{self._num_steps}"]
         if (reward := metrics.get("rewards/total/mean")) is not None:
             parts.append(f"reward {reward:.3f}")
         if (loss := metrics.get("sft/loss")) is not None:
             parts.append(f"loss {loss:.3f}")
-        if self._accuracy is not None:
-            parts.append(f"accuracy {self._accuracy}")
+        if self._evaluated is not None:
+            parts.append(self._evaluated)
         if (speed := metrics.get("throughput/tokens_per_s")) is not None:
             parts.append(f"{speed:,.0f} tokens/s")
         if (seconds_left := self._seconds_left()) is not None:

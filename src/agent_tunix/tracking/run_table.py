@@ -18,7 +18,7 @@ from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.tracking.metrics_file import iterate_metrics, problem_of_finished
 from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
-from agent_tunix.tracking.summary import compare_ends
+from agent_tunix.tracking.summary import MEASURES, compare_ends
 from agent_tunix.tracking.values import is_number
 
 FORMATS = ("table", "json", "csv")
@@ -115,6 +115,12 @@ def metric_names(runs: Iterable[tuple[str, Path]]) -> list[str]:
             for row in iterate_metrics(root / "metrics.jsonl"):
                 names |= row.keys()
     return sorted(names - {"step"})
+
+
+def default_metric(runs: Iterable[tuple[str, Path]]) -> str:
+    """Return the first of `MEASURES` that any run has: accuracy, or else the reward of held-out problems."""
+    names = metric_names(runs)
+    return next((name for name in MEASURES if name in names), MEASURES[0])
 
 
 def _pick(configured: Mapping[str, str], keys: Mapping[str, None]) -> dict[str, str]:

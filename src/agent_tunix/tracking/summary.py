@@ -8,10 +8,14 @@ from agent_tunix.tracking.progress import format_duration
 
 STEPS_AVERAGED = 10
 
-PERCENTAGES = {
+# Metrics of the quality of a policy, in the order of preference.
+MEASURES = ("eval/accuracy", "eval/rewards/total/mean")
+
+EVALUATED = {
     "accuracy": "eval/accuracy",
     "partial accuracy": "eval/partial_accuracy",
     "format accuracy": "eval/format_accuracy",
+    "held-out reward": "eval/rewards/total/mean",
 }
 
 
@@ -22,13 +26,13 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
         rows: Metrics of the run, from `read_rows`.
 
     Returns:
-        Two mappings from the same labels to values: the shares of the first and last evaluation, and the mean over the
+        Two mappings from the same labels to values: the results of the first and last evaluation, and the mean over the
         first and last ten steps of the reward, or in a supervised start of the loss. None for an unknown value,
         such as that of an evaluation that could judge no completion.
     """
     before: dict[str, float | None] = {}
     after: dict[str, float | None] = {}
-    for label, name in PERCENTAGES.items():
+    for label, name in EVALUATED.items():
         if shares := [row[name] for row in rows if name in row]:
             before[label], after[label] = shares[0], shares[-1]
     # A supervised start has a loss and no reward.

@@ -177,7 +177,8 @@ def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts
 
 
 def _encode(purpose: str, examples: Sequence[Example], tokenizer: Tokenizer, config: Config) -> Prompts:
-    prompts = encode_examples(examples, tokenizer, config)
+    without_evaluation = purpose == "evaluation" and config.evaluation.num_samples == 0
+    prompts = encode_examples(examples, tokenizer, config, may_be_empty=without_evaluation)
     if prompts.dropped.total:
         _LOGGER.warning("dropped %d %s prompts: %s", prompts.dropped.total, purpose, prompts.dropped.describe())
     return prompts

@@ -16,9 +16,8 @@ from typing import Any
 
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
-from agent_tunix.evaluation.evaluate import evaluate
-from agent_tunix.evaluation.judging import Evaluation
-from agent_tunix.grpo.step import StepResult
+from agent_tunix.evaluation.evaluate import Evaluator
+from agent_tunix.grpo.step import Scorer, StepResult
 from agent_tunix.rewards import fingerprint
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
@@ -55,7 +54,7 @@ class Summary:
     """The result of a finished run.
 
     Attributes:
-        before: Metrics of the evaluation before training.
+        before: Metrics of the evaluation before training; empty if the run does not evaluate.
         after: Metrics of the evaluation after it.
         paths: Paths of the run.
     """
@@ -103,6 +102,7 @@ class RunSession:
         validated: The configuration, with its prompts settled, and the reward.
         opened: The opened run.
         components: The parts of the run.
+        score: Scores the completions of evaluations with the run's reward; None if no reward trains.
 
     Attributes:
         fingerprint: Fingerprint of the reward.
@@ -111,7 +111,12 @@ class RunSession:
     """
 
     def __init__(
-        self, method: str, validated: ValidatedConfig, opened: OpenedRun, components: TrainingComponents
+        self,
+        method: str,
+        validated: ValidatedConfig,
+        opened: OpenedRun,
+        components: TrainingComponents,
+        score: Scorer | None = None,
     ) -> None:
         self._method = method
         self._validated = validated
@@ -128,6 +133,8 @@ class RunSession:
         self._checkpoints = Checkpoints(
             opened.paths.checkpoints, self._config.training.max_checkpoints_to_keep, opened.processes
         )
+        names = [component.name for component in self._mixture.components]
+        self._evaluator = Evaluator(self._config, components.held_out, names, score, self.max_steps)
         self._saved_step = 0
         self.fingerprint = fingerprint(self._mixture)
         self._metadata = make_metadata(
@@ -166,8 +173,8 @@ class RunSession:
                 stack.enter_context(self._profiling)
                 if warm_up is not None:
                     stack.enter_context(warm_up)
-                if first == 0:
-                    self._record(0, self._evaluate().metrics(), judged=True)
+                if first == 0 and self._evaluator.is_on:
+                    self._record(0, self._evaluate(0), judged=True)
                 yield
             # The report is written while the last checkpoint is still being written in the background.
             self._processes.from_first(self._report)
@@ -227,6 +234,7 @@ class RunSession:
 
         Raises:
             NonFiniteUpdateError: An update was not finite; a checkpoint was saved.
+            RewardFailureRateError: The reward failed in the evaluation; a checkpoint was saved.
         """
         training = self._config.training
         is_last = step == self.max_steps
@@ -238,7 +246,7 @@ class RunSession:
             self._stop_not_finite(step, outcome)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)
         if evaluated:
-            row |= self._evaluate().metrics()
+            row |= self._evaluate(step)
         is_best = self._record(step, row, result, judged=evaluated)
         if is_best or is_last or is_due(step, training.save_interval_steps):
             self._save(step)
@@ -258,7 +266,7 @@ class RunSession:
             if self._config.tracking.progress != "none":
                 locations = self._list_paths() | self._reports
                 print(escape_hidden(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds)))
-            evaluations = [row for row in rows if "eval/accuracy" in row]
+            evaluations = [row for row in rows if "eval/num_problems" in row] or [{}]
             return [evaluations[0], evaluations[-1]]
 
         before, after = self._processes.from_first(ends)
@@ -313,9 +321,16 @@ class RunSession:
         numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
         return self._processes.from_first(lambda: numbers)
 
-    def _evaluate(self) -> Evaluation:
+    def _evaluate(self, step: int) -> dict[str, Any]:
+        """Return the metrics of an evaluation after a step; none if the run does not evaluate."""
+        if not self._evaluator.is_on:
+            return {}
         with phase("evaluation"), spend("evaluation"):
-            return evaluate(self._components.sampler, self._components.held_out, self._config)
+            try:
+                return self._evaluator.metrics(self._components.sampler, step)
+            except RewardError as error:
+                self._save(step)
+                raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step)}") from error
 
     def _resume(self) -> int:
         """Restore the latest checkpoint, and return its step; return 0 for a new run."""

@@ -5,6 +5,7 @@ schedule as GRPO. Checkpoints, resuming, evaluations, metrics and trackers are t
 with the trained weights if `training.init_checkpoint=RUN` is set.
 """
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.training.components import build_components
 from agent_tunix.training.opening import open_run
+from agent_tunix.training.score_sharing import share_scoring, shared_rewards
 from agent_tunix.training.session import RunSession, StepOutcome, Summary
 from agent_tunix.training.supervised import SupervisedResult, SupervisedTrainer
 
@@ -34,11 +36,16 @@ def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence
             what to do.
         NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
-    with open_run(validated, root, overrides) as opened:
+    with contextlib.ExitStack() as stack:
+        opened = stack.enter_context(open_run(validated, root, overrides))
         _LOGGER.info("a supervised start; no reward trains")
         components = build_components(opened.validated.config, num_rows=micro_batch_size(opened.validated.config))
         trainer = SupervisedTrainer(components.config, components.sampler, components.updater)
-        session = RunSession("sft", replace(opened.validated, config=components.config), opened, components)
+        score, rewards = None, components.config.rewards
+        if components.config.evaluation.with_rewards:
+            mixture = stack.enter_context(shared_rewards(validated.mixture, rewards, opened.processes))
+            score = share_scoring(mixture, rewards, opened.processes)
+        session = RunSession("sft", replace(opened.validated, config=components.config), opened, components, score)
         warned = False
         with session.open():
             for step in session.steps():

@@ -48,8 +48,9 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
         _LOGGER.info("reward: %s", mixture.describe())
         components = build_components(opened.validated.config)
         config = components.config
-        trainer = make_trainer(components, mixture, share_scoring(mixture, config.rewards, opened.processes))
-        session = RunSession(GRPO, replace(opened.validated, config=config, mixture=mixture), opened, components)
+        score = share_scoring(mixture, config.rewards, opened.processes)
+        trainer = make_trainer(components, mixture, score)
+        session = RunSession(GRPO, replace(opened.validated, config=config, mixture=mixture), opened, components, score)
         metrics, scoring = StepMetrics(mixture, config), scoring_settings(config, session.fingerprint)
 
         def more_prompts(step: int, number: int) -> PromptBatch:

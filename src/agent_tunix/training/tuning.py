@@ -29,6 +29,7 @@ from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.rewards.execution.processes.linux import die_with_parent
 from agent_tunix.tracking.metrics_file import read_rows
+from agent_tunix.tracking.summary import MEASURES
 from agent_tunix.tracking.values import is_number
 
 _LOGGER = logging.getLogger("agent_tunix.tune")
@@ -85,7 +86,8 @@ class Search:
     Attributes:
         fixed: Overrides of every trial.
         space: Key → its dimension.
-        metric: Metric of metrics.jsonl; its last value is the value of a trial.
+        metric: Metric of metrics.jsonl, whose last value is the value of a trial; None for the first of `MEASURES` that
+            a trial has.
         direction: "max" or "min".
         trials: Number of trials, including those of an interrupted search.
         directory: Directory of the trials.
@@ -96,7 +98,7 @@ class Search:
 
     fixed: Sequence[str]
     space: Mapping[str, Dimension]
-    metric: str
+    metric: str | None
     direction: str
     trials: int
     directory: Path
@@ -233,7 +235,7 @@ def _take_trial(optuna: Any, study: Any, search: Search) -> None:
     _LOGGER.info(
         "trial %d: %s with %s",
         trial.number + 1,
-        f"{search.metric} {value:.4g}" if value is not None else outcome.name.lower(),
+        f"{_measure(search)} {value:.4g}" if value is not None else outcome.name.lower(),
         shown,
     )
 
@@ -264,7 +266,7 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
             while not ended:
                 # Rows written before the end are read after it.
                 ended = process.poll() is not None
-                for step, value in _values(root, search.metric, after=reported):
+                for step, value in _values(root, search, after=reported):
                     reported = step
                     trial.report(value, step)
                     if not ended and trial.should_prune():
@@ -276,21 +278,26 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
     if process.returncode:
         said = (root / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise TrialError(f"its run ended with status {process.returncode}: {' '.join(said[-3:])[-500:]}")
-    values = [value for _, value in _values(root, search.metric, after=0)]
+    values = [value for _, value in _values(root, search, after=0)]
     if not values:
-        raise TrialError(f"no step of its run has a number for {search.metric}; it is in {root}")
+        raise TrialError(f"no step of its run has a number for {_measure(search)}; it is in {root}")
     return values[-1]
 
 
-def _values(root: Path, metric: str, after: int) -> Iterator[tuple[int, float]]:
-    """Yield step and value of the rows past a step that have a metric."""
+def _measure(search: Search) -> str:
+    return search.metric or " or ".join(MEASURES)
+
+
+def _values(root: Path, search: Search, after: int) -> Iterator[tuple[int, float]]:
+    """Yield step and value of the rows past a step that have the metric."""
     try:
         rows = read_rows(root / "metrics.jsonl")
     except RunDirectoryError:  # not there yet
         return
     for row in rows:
-        if row["step"] > after and is_number(row.get(metric)):
-            yield row["step"], float(row[metric])
+        values = [row.get(name) for name in ([search.metric] if search.metric else MEASURES)]
+        if row["step"] > after and (value := next(filter(is_number, values), None)) is not None:
+            yield row["step"], float(value)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -177,6 +177,14 @@ def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
         *shop.line("format accuracy", "eval/format_accuracy", 2),
         *shop.line("pass@k", "eval/pass_at_k", 3),
     ]
+    held_out = [
+        *shop.line("total", "eval/rewards/total/mean", 0),
+        *(
+            line
+            for index, name in enumerate(shop.components, 1)
+            for line in shop.line(name, f"eval/rewards/{name}/mean", index)
+        ),
+    ]
     return [
         shop.banded(
             "Total reward",
@@ -186,6 +194,7 @@ def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
             wide=True,
         ),
         Chart("Held-out accuracy", "Share of held-out problems.", unit="percent", lines=accuracy),
+        Chart("Held-out reward", "What the reward gives to completions of held-out problems.", lines=held_out),
         Chart("Supervised loss", "Nats a target token.", lines=shop.line("loss", "sft/loss", 0)),
         heats.get("total", Chart("")),
     ]

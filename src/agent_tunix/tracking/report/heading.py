@@ -7,10 +7,10 @@ from typing import Any
 from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.schema import Config
 from agent_tunix.tracking.progress import format_duration
-from agent_tunix.tracking.summary import PERCENTAGES, STEPS_AVERAGED, compare_ends
+from agent_tunix.tracking.summary import EVALUATED, STEPS_AVERAGED, compare_ends
 
 TITLE_COMPONENTS = 6
-_FIRST_AND_LAST = (*PERCENTAGES.values(), "rewards/total/mean")
+_FIRST_AND_LAST = (*EVALUATED.values(), "rewards/total/mean")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _compared(ends: Ends) -> list[Tile]:
         tone = "good" if change > 0 else "bad" if change < 0 else ""
         by = f"{100 * change:+.1f} points" if is_share else f"{change:+.3g}"
         note = f"{by} from {_figure(first, is_share)}".replace("-", "−")
-        title = label[0].upper() + label[1:] if is_share else "Mean reward"
+        title = "Mean reward" if label.startswith("reward,") else label[0].upper() + label[1:]
         tiles.append(Tile(title, _figure(last, is_share), note, tone))
     return tiles
 

@@ -1,0 +1,94 @@
+"""Evaluation by the run's own reward: on data whose references are no mathematics, or where it is asked for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from agent_tunix.cli import main
+from agent_tunix.config.checks import check
+from agent_tunix.errors import ConfigError, RewardFailureRateError
+from tests.raising import raises
+from tests.training.support import small_run, train_run
+
+REWARD = """
+def keywords(response, keywords):
+    return sum(word in response for word in keywords) / len(keywords)
+
+def shortness(response):
+    return 1 / (1 + len(response))
+
+def fails_outside_training(response, step):
+    return 1 / step
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with questions to a support desk and a reward for them."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"question": f"Where is {word}?", "answer": f"on the {word} page", "keywords": ["the", "1"]}
+        for word in "abcdefgh"
+    ]
+    Path("rows").mkdir()
+    for split in ("train", "test"):
+        Path("rows", f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("support.py").write_text(REWARD)
+    return tmp_path
+
+
+OVERRIDES = (
+    *("data=gsm8k", "data.path=rows", "training.num_batches=2", "training.eval_every_n_steps=1"),
+    *("evaluation.num_samples=4", "reward.components.keywords.function=support.py:keywords"),
+    "+reward.components.shortness={function: support.py:shortness, weight: 0.1}",
+)
+
+
+def evaluations(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if "eval/num_problems" in row]
+
+
+@pytest.mark.slow
+def test_where_references_are_no_mathematics_the_reward_measures(desk: Path) -> None:
+    rows = train_run(desk / "run", *OVERRIDES, "tracking.report=true")
+    found = evaluations(rows)
+    assert [row["step"] for row in found][:2] == [0, 1]
+    for row in found:
+        assert "eval/accuracy" not in row
+        parts = row["eval/rewards/keywords/mean"], row["eval/rewards/shortness/mean"]
+        assert row["eval/rewards/total/mean"] == pytest.approx(parts[0] + 0.1 * parts[1])
+        assert row["eval/rewards/total/mean_low"] <= row["eval/rewards/total/mean"]
+    table = CliRunner().invoke(main, ["compare", str(desk)])
+    assert "eval/rewards/total/mean" in table.output
+    assert "Held-out reward" in (desk / "run" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_where_it_is_asked_for_both_measure(tmp_path: Path) -> None:
+    (row, *_) = evaluations(train_run(tmp_path / "run", "evaluation.with_rewards=true", "training.num_batches=1"))
+    # The reward of the small run is `math`, which is what accuracy counts.
+    assert row["eval/rewards/total/mean"] == pytest.approx(row["eval/accuracy"], abs=0.5)
+    assert row["eval/rewards/math/mean"] == row["eval/rewards/total/mean"]
+
+
+@pytest.mark.slow
+def test_without_evaluation_no_held_out_rows_are_needed(desk: Path) -> None:
+    Path("rows", "test.jsonl").unlink()
+    rows = train_run(desk / "run", *OVERRIDES, "evaluation.num_samples=0")
+    assert [row["step"] for row in rows] == [1, 2]
+    assert not evaluations(rows)
+
+
+@pytest.mark.slow
+def test_a_reward_that_fails_in_an_evaluation_stops_the_run_where_failures_are_raised(desk: Path) -> None:
+    wrong = "+reward.components.wrong.function=support.py:fails_outside_training"
+    with pytest.raises(RewardFailureRateError, match="division by zero"):
+        train_run(desk / "run", *OVERRIDES, wrong, "rewards.on_failure=raise")
+
+
+def test_stopping_by_an_evaluation_that_there_is_not_is_refused() -> None:
+    with raises(ConfigError, "invalid_setting"):
+        check(small_run("evaluation.num_samples=0", "stopping.metric=eval/accuracy"))
