@@ -1,12 +1,14 @@
 """The reference pages of the docs that are made from the code while MkDocs builds, so that they cannot fall behind it.
 
 A MkDocs hook (`hooks:` in mkdocs.yml): `reference/configuration.md` comes from the schema and `conf/`, and
-`reference/commands.md` from the commands' own help, and `reference/builtins.md` from the built-in rewards' docstrings.
+`reference/commands.md` from the commands' own help, `reference/builtins.md` from the built-in rewards' docstrings, and
+`reference/other-names.md` from the table of other libraries' names.
 It also refuses a built site that would load anything from the network. To read a page as Markdown:
 
     python scripts/generate_reference.py configuration
     python scripts/generate_reference.py commands
     python scripts/generate_reference.py builtins
+    python scripts/generate_reference.py other-names
 """
 
 import dataclasses
@@ -32,6 +34,7 @@ from omegaconf import OmegaConf
 from agent_tunix import cli
 from agent_tunix.config import schema
 from agent_tunix.config.compose import find_conf_directory, register_schema
+from agent_tunix.config.other_names import OTHER_NAMES
 from agent_tunix.rewards import get_builtin
 from agent_tunix.rewards.builtin import BUILTINS
 
@@ -64,6 +67,13 @@ Each goes by its name in `training.reward_function`, alone or as a component; an
 the answer, `form`, `length` and `quality` never do, and a `composite` weighs both so that a right answer beats a wrong
 one. A reference that cannot be used is an outcome of its own, never a 0. How answers are found and compared stands in
 [Answers](../answers.md).
+"""
+
+OTHER_NAMES_INTRO = """\
+# Names in TRL, verl and Tunix
+
+Settings of other libraries, and the key that does the same here. Names with dots are verl's. The first rows are TRL's,
+the last Tunix's. [From TRL](../from-trl.md) shows a whole script.
 """
 
 YAML_TYPES: dict[Any, str] = {
@@ -237,7 +247,21 @@ def _command_sections(command: click.Command, path: str, parent: click.Context |
                 yield from _command_sections(subcommand, f"{path} {name}", context)
 
 
-PAGES = {"configuration": configuration_page, "commands": commands_page, "builtins": builtins_page}
+def other_names_page() -> str:
+    """Markdown of the settings of other libraries that have a key here."""
+    rows = []
+    for name, found in OTHER_NAMES.items():
+        key, remark = (found, "") if isinstance(found, str) else found
+        rows.append(f"| `{name}` | `{key}` | {remark} |")
+    return "\n".join([OTHER_NAMES_INTRO, "| There | Here | Remark |", "| --- | --- | --- |", *rows, ""])
+
+
+PAGES = {
+    "configuration": configuration_page,
+    "commands": commands_page,
+    "builtins": builtins_page,
+    "other-names": other_names_page,
+}
 
 
 # --- MkDocs' hooks ----------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def test_an_unknown_reward_is_refused_before_jax(train: Run) -> None:
             ["grpo.num_generations", "generation.temperature", "did you mean cosine?"],  # all of them together
         ),
         (["+experiment=broken"], ["broken.yaml"]),
-        (["training.batchsize=3"], ["Could not override", "did you mean training.batch_size?"]),
+        (["training.batchsize=3"], ["there is no key training.batchsize", "did you mean training.batch_size?"]),
         (["+training.batchsize=3"], ["no key training.batchsize", "did you mean training.batch_size?"]),
         (["~training.batchsize"], ["did you mean training.batch_size?"]),
         (["optimzer=adamw"], ["did you mean optimizer?"]),

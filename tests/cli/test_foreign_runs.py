@@ -110,6 +110,18 @@ def _of(world: World) -> dict[str, dict[str, Any]]:
         "rewards.modules, a file": {"rewards.modules": [str(evil)]},
         "rewards.modules, a module": {"rewards.modules": ["evil_here"]},
         "custom_rewards.py": {"training.reward_function": "mystery_custom"},
+        "a change of what custom_rewards.py has": {
+            "training.reward_function": "mystery_custom",
+            "reward.components": {"mystery_custom": {"weight": 2.0}},
+        },
+        "a change of a file of conf/reward": {
+            "training.reward_function": "mystery_composite",
+            "reward.components": {"a": {"weight": 2.0}},
+        },
+        "arguments of a named judge": {
+            "training.reward_function": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}},
+            "reward.components": {"tone": {"args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}}},
+        },
         "a file of conf/reward": {"training.reward_function": "mystery_composite"},
         "an entry point": {"training.reward_function": "mystery_installed"},
         "a component": {"reward.components": {"math": {"function": f"{evil}:reward"}}},
@@ -160,6 +172,9 @@ ATTACKS = (
     "rewards.modules, a file",
     "rewards.modules, a module",
     "custom_rewards.py",
+    "a change of what custom_rewards.py has",
+    "a change of a file of conf/reward",
+    "arguments of a named judge",
     "a file of conf/reward",
     "an entry point",
     "a component",
@@ -181,7 +196,7 @@ def test_what_a_strangers_run_names_is_told_and_not_used(
 ) -> None:
     (world.run / "evil.py").write_text(EVIL)
     (world.here / "evil_here.py").write_text(EVIL)
-    if name == "custom_rewards.py":
+    if "custom_rewards.py" in name:
         (world.here / "custom_rewards.py").write_text(EVIL)
     (world.here / "conf" / "reward").mkdir(parents=True)
     composite = {"components": {"a": {"function": f"{world.elsewhere / 'evil.py'}:reward"}}}

@@ -188,7 +188,7 @@ def _status(error: AgentTunixError) -> int:
 
 
 def _explain(error: Exception, schema: type) -> str:
-    """What Hydra refuses, in its own words, and the key that was probably meant."""
+    """Return what Hydra refuses in its own words; for an unknown key, the key that was probably meant."""
     lines = [str(error)]
     if isinstance(error.__cause__, OmegaConfBaseException):
         lines.append(str(error.__cause__))
@@ -198,8 +198,11 @@ def _explain(error: Exception, schema: type) -> str:
     if unknown := re.search(
         r"(?:Could not override|Could not delete from config\.|Error merging override) '?\+*([\w.]+)", text
     ):
-        nearest = suggest_key(unknown[1], schema)
-        text += f"\nthere is no key {unknown[1]}{nearest}" if nearest else ""
+        # Hydra advises to append the key with `+`, which the check of the configuration refuses.
+        if nearest := suggest_key(unknown[1], schema):
+            return f"ConfigError: there is no key {unknown[1]}{nearest}"
+        if "To append to your config" in text:
+            return f"ConfigError: there is no key {unknown[1]}; --cfg job prints all keys"
     return text
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
+from agent_tunix.config.other_names import key_of_other_name
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 
@@ -162,13 +163,15 @@ def suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
 
 
 def suggest_key(key: str, schema: type) -> str:
-    """`; did you mean training.batch_size?` for an unknown key of a configuration, or nothing.
+    """Return `; did you mean training.batch_size?` for an unknown key of a configuration, or "".
 
-    A key of the same last name, in whatever group, is nearer than one that is merely spelled alike.
+    Names of TRL, verl and Tunix come first, then keys of the same last name in other groups, then similar spellings.
     """
     known = [*_keys_of(schema), "hydra.run.dir", "hydra.sweep.dir"]
     if key in known:
         return ""
+    if (other := key_of_other_name(key)) is not None and other[0] in known:
+        return f"; did you mean {other[0]}?" + (f" ({key.rpartition('.')[2]}: {other[1]})" if other[1] else "")
     leaf = key.rpartition(".")[2]
     meant = [name for name in known if name.rpartition(".")[2] == leaf] or difflib.get_close_matches(key, known, n=1)
     if not meant:

@@ -1,15 +1,19 @@
 """The reward of a configuration. Importing this module does not load JAX."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.compose import find_conf_directory
 from agent_tunix.config.schema import Config, RewardsConfig
+from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, resolve_reward
 from agent_tunix.rewards.answers.verifiers import VERIFIERS
 from agent_tunix.rewards.builtin import correctness
 from agent_tunix.rewards.execution import Runner, make_runner
-from agent_tunix.rewards.resolve import read_components
+from agent_tunix.rewards.finding import function_name
+from agent_tunix.rewards.registry import is_name, is_shipped
+from agent_tunix.rewards.resolve import read_components, read_components_file
 from agent_tunix.runs.uploaded_rewards import make_fetch
 
 
@@ -23,7 +27,7 @@ def resolve_from_config(config: Config, working_directory: Path, run: Path | Non
             on; None to fetch uploaded rewards from the store.
     """
     return resolve_reward(
-        reward_spec(config),
+        reward_spec(config, working_directory),
         modules=config.rewards.modules,
         args=config.rewards.args,
         reward_directories=reward_directories(working_directory),
@@ -39,15 +43,52 @@ def resolve_from_config(config: Config, working_directory: Path, run: Path | Non
 def components_as_written(config: Config, working_directory: Path) -> dict[str, dict[str, Any]]:
     """Return the components of the reward by name, as the configuration writes them."""
     return read_components(
-        reward_spec(config),
+        reward_spec(config, working_directory),
         reward_directories=reward_directories(working_directory),
         working_directory=working_directory,
     )
 
 
-def reward_spec(config: Config) -> Any:
-    """Return the value that names the reward: the components of `reward=`, else `training.reward_function`."""
-    return config.reward.components or config.training.reward_function
+def reward_spec(config: Config, working_directory: Path) -> Any:
+    """Return the value that names the reward: the components of `reward=`, else `training.reward_function`.
+
+    Components without a function change those of `training.reward_function`, as `reward.components.brevity.weight=0.9`
+    does, and components with one are added to them.
+
+    Raises:
+        RewardError: A component without a function is not among those of `training.reward_function`.
+    """
+    components, chosen = config.reward.components, config.training.reward_function
+    changed = [name for name, one in components.items() if is_change(one)]
+    if not changed:
+        return components or chosen
+    named = _named_components(chosen, working_directory)
+    if unknown := [name for name in changed if name not in named]:
+        raise RewardError(
+            f"reward.components.{unknown[0]} needs a function, or to be in training.reward_function={chosen},"
+            f" which has {', '.join(named)}; set reward.components.{unknown[0]}.function",
+            code="missing_function",
+        )
+    return {**named, **{name: {**named[name], **one} if name in changed else one for name, one in components.items()}}
+
+
+def components_without_code(config: Config, working_directory: Path) -> dict[str, dict[str, Any]]:
+    """Return the components of the reward by name, as they are written; imports no code of the user or the run."""
+    return _named_components(reward_spec(config, working_directory), working_directory)
+
+
+def _named_components(spec: Any, working_directory: Path) -> dict[str, dict[str, Any]]:
+    if not isinstance(spec, str):
+        return read_components(spec)
+    # Without the names that the user's modules would register: trust is not settled yet.
+    files = (directory / f"{spec}.yaml" for directory in reward_directories(working_directory))
+    file = next((file for file in files if is_name(spec) and not is_shipped(spec) and file.is_file()), None)
+    return read_components(read_components_file(file) if file else {function_name(spec): spec})
+
+
+def is_change(component: Any) -> bool:
+    """Return True if a component of the configuration has no function, so that it changes one of another mixture."""
+    return isinstance(component, Mapping) and "function" not in component
 
 
 def reward_directories(working_directory: Path) -> list[Path]:

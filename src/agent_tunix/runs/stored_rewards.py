@@ -5,7 +5,7 @@ Importing this module does not load JAX.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from agent_tunix.rewards.code_parts import CodePart
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.mixture import totals_that_train
-from agent_tunix.rewards.registry import is_shipped
-from agent_tunix.runs.reward_setup import make_reward_runner, resolve_from_config
+from agent_tunix.runs.reward_setup import components_without_code, is_change, make_reward_runner, resolve_from_config
 from agent_tunix.runs.trust import parts_of
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.replay import RecordedStep, Unreplayable
@@ -77,25 +76,17 @@ def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[
         changes alone. Those parts need no trust in the run.
     """
     own = change_reward(Config(), reward, overrides)
+    added = {name: one for name, one in own.reward.components.items() if not is_change(one)}
+    own = dataclasses.replace(own, reward=RewardGroupConfig(added))
     parts = parts_of(own, Path.cwd())
     # The user may change arguments of a judge that the run names. So the judge is resolved with the user's arguments
     # and without the run's.
-    named = dataclasses.replace(
-        config,
-        training=dataclasses.replace(config.training, reward_function=_named_alone(config.training.reward_function)),
-        rewards=RewardsConfig(),
-        reward=RewardGroupConfig(_named_alone(config.reward.components)),
-    )
+    functions = {
+        name: {"function": one["function"]} for name, one in components_without_code(config, Path.cwd()).items()
+    }
+    named = dataclasses.replace(config, rewards=RewardsConfig(), reward=RewardGroupConfig(functions))
     changed = parts_of(change_reward(named, reward, overrides), Path.cwd(), with_defaults=False)
     return own, [*parts, *(part for part in changed if part.kind == "judge")]
-
-
-def _named_alone(spec: Any) -> Any:
-    """Return a reward specification without arguments; a name that this package does not ship becomes `math`."""
-    if isinstance(spec, Mapping):
-        functions = {name: one.get("function") if isinstance(one, Mapping) else one for name, one in spec.items()}
-        return {name: {"function": function} for name, function in functions.items()}
-    return spec if isinstance(spec, str) and is_shipped(spec) else "math"
 
 
 def check_tokenizer(stored: StoredRun) -> None:

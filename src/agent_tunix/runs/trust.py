@@ -170,7 +170,7 @@ def check_resumable_directory(root: Path, config: Config) -> None:
 def parts_of(config: Config, working_directory: Path, *, with_defaults: bool = True) -> list[CodePart]:
     """Return the code and endpoints that the reward of a configuration uses beyond the built-in rewards."""
     return find_code_parts(
-        reward_spec(config),
+        reward_spec(config, working_directory),
         modules=config.rewards.modules,
         args=config.rewards.args,
         reward_directories=reward_directories(working_directory),
