@@ -221,7 +221,7 @@ def test_a_function_of_the_number_is_not_the_number(answer: str) -> None:
     assert not comparison.within(Fraction(1, 10))
 
 
-@pytest.mark.parametrize("answer", ["not 5", r"\sum_{k=1}^{5} 1", r"\int_0^5 dx"])
+@pytest.mark.parametrize("answer", ["not 5", r"\sum_{k=1}^{5} 1", r"\int_0^5 dx", "1 1/1e999"])
 def test_what_cannot_be_read_is_left_to_the_thorough_tier(answer: str) -> None:
     assert compare_answers(answer, read_reference("5"), thorough=False).verdict is Verdict.UNDECIDED
 

@@ -170,7 +170,7 @@ def test_words_with_mathematics_keep_its_signs(reference: str, answer: str) -> N
 
 
 @pytest.mark.parametrize(
-    "answer", [r"9^{9^{9^9}}", "1e999999999", "9" * 1482 + "." + "9" * 300, "(1, 2", "x" * 3000, "(" * 500, "1 1/1e999"]
+    "answer", [r"9^{9^{9^9}}", "1e999999999", "9" * 1482 + "." + "9" * 300, "(1, 2", "x" * 3000, "(" * 500]
 )
 def test_no_answer_beside_a_number_needs_a_process(answer: str) -> None:
     assert compare_answers(answer, read_reference("5"), thorough=False).verdict is Verdict.DIFFERENT

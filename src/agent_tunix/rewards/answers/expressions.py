@@ -101,7 +101,7 @@ class ExpressionParser(Cursor):
         top = self.take()
         self.take()
         bottom = self.take()
-        if not (top.text.isdigit() and bottom.text.isdigit() and 0 < int(top.text) < int(bottom.text)):
+        if not (top.text.isdecimal() and bottom.text.isdecimal() and 0 < int(top.text) < int(bottom.text)):
             raise UnreadableError("two numbers side by side")
         return _mixed(value, Fraction(int(top.text), int(bottom.text)))
 
