@@ -55,3 +55,8 @@ def test_table_shows_change_time_and_places() -> None:
         "metrics      run/metrics.jsonl\n"
         "checkpoints  run/checkpoints"
     )
+
+
+def test_a_reward_whose_weights_changed_is_marked() -> None:
+    rows = [{"step": step, "rewards/total/mean": 0.5, "rewards/a/weight": 0.1 * step} for step in (1, 2)]
+    assert list(compare_ends(rows)[0]) == ["reward, 1-step mean (weights changed)"]

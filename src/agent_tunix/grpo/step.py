@@ -35,6 +35,7 @@ from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.update_metrics import describe_updates
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score
+from agent_tunix.rewards.failure_reasons import group_reasons
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.samples import make_samples
@@ -222,11 +223,11 @@ def _check_failure_rate(rounds: Sequence[Scored], allowed: float, step: int) -> 
     scores = [score for scored in rounds for score in scored.scores]
     failed = [score for score in scores if score.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE)]
     if len(failed) > allowed * len(scores):
-        reasons = sorted({f"{score.outcome}: {score.detail}" for score in failed})
+        reasons = group_reasons(f"{score.outcome}: {score.detail}" for score in failed)
         raise RewardFailureRateError(
             f"step {step}: {len(failed)} of {len(scores)} completions went unscored, more than"
-            f" rewards.max_failure_rate={allowed} allows. First reasons:\n  "
-            + "\n  ".join(reasons[:3])
+            f" rewards.max_failure_rate={allowed} allows. Most frequent reasons:\n  "
+            + "\n  ".join(f"{count} × {reason}" for reason, count in reasons[:3])
             + "\nMend the reward or the data, or raise rewards.max_failure_rate."
         )
 

@@ -19,7 +19,7 @@ from agent_tunix.workbench.diagnosis import RolloutView, RunContext, Severity, W
 from agent_tunix.workbench.diagnosis.context import SETTINGS
 
 _LOGGER = logging.getLogger("agent_tunix.diagnosis")
-_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
+_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
 class Watching(Closing):

@@ -39,10 +39,18 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
     name, leaf = ("loss", "sft/loss") if any("sft/loss" in row for row in rows) else ("reward", "rewards/total/mean")
     values = [row[leaf] for row in rows if row.get(leaf) is not None]
     averaged = min(STEPS_AVERAGED, (len(values) + 1) // 2)
-    label = f"{name}, {averaged}-step mean"
+    # With other weights, the same completions earn something else.
+    label = f"{name}, {averaged}-step mean{' (weights changed)' if _weights_changed(rows) else ''}"
     before[label] = statistics.fmean(values[:averaged]) if values else None
     after[label] = statistics.fmean(values[-averaged:]) if values else None
     return before, after
+
+
+def _weights_changed(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if a component's weight is not the same at both ends of a run."""
+    weights = [{name: row[name] for name in row if name.endswith("/weight")} for row in rows]
+    trained = [one for one in weights if one]
+    return bool(trained) and trained[0] != trained[-1]
 
 
 def summary_table(

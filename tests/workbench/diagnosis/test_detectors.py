@@ -1,10 +1,11 @@
 """Each sickness in a made-up run, and beside it the healthy run that looks most like it."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from agent_tunix.workbench.diagnosis import NAMES, Severity, diagnose
+from agent_tunix.workbench.diagnosis import NAMES, Severity, Watch, diagnose
 from tests.workbench.diagnosis.support import (
     MIXTURE,
     Row,
@@ -198,3 +199,36 @@ def test_of_a_small_batch_more_steps_are_wanted() -> None:
     levels = {f"rewards__total__{leaf}": 0.0 for leaf in ("min", "max", "std")} | {"rewards__outcomes__scored": 8}
     assert found(steady(11, 0.0, **levels)) == []
     assert found(steady(12, 0.0, **levels)) == ["always_zero"]
+
+
+def test_dead_groups_without_one_that_is_all_right_are_not_called_learned() -> None:
+    # The total has risen by far more than completions differed at the start.
+    rows = make_rows(
+        15,
+        lambda step: make_row(
+            step, 0.05 * step, rewards__dead_groups=min(0.9, 0.07 * step), rewards__groups__all_highest=0.0
+        ),
+    )
+    (finding,) = diagnose(rows, make_context())
+    assert finding.severity is Severity.WARNING
+    assert "learned" not in finding.summary
+
+
+def test_a_total_that_never_was_above_its_least_value_has_not_collapsed() -> None:
+    rows = steady(8, 1.0, rewards__total__min=1.0, rewards__total__max=1.0, rewards__total__std=0.0)
+    context = make_context()
+    assert "reward_collapse" not in found(rows, dataclasses.replace(context, range=None))
+
+
+def test_a_schedule_is_told_of_once_and_never_shortened() -> None:
+    watch = Watch(make_context(scheduled(6), num_steps=400, warmup_steps=350))
+    told = [finding.name for row in make_rows(300, mixed) for finding in watch.observe(row["step"], row)]
+    assert told.count("schedule_over_too_soon") == 1
+    # It ends as late as advice would have it, or later.
+    late = make_context(scheduled(35), num_steps=40, warmup_steps=0)
+    assert "schedule_over_too_soon (tags)" not in found(make_rows(40, lambda step: mixed(step, 0.4)), late)
+
+
+def test_a_supervised_start_has_no_schedule() -> None:
+    rows = [{"step": step, "sft/loss": 1.0} for step in range(1, 10)]
+    assert found(rows, make_context(scheduled(6), warmup_steps=10)) == []

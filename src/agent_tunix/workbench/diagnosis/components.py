@@ -170,19 +170,27 @@ class Schedules(Detector):
         self._totals = Window(SCHEDULE_START)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        if "rewards/total/mean" not in row:
+            return  # an evaluation alone, or a supervised start, which no reward trains
         self._totals.add(number(row, "rewards/total/mean"))
         for name in sorted(self._waiting):
             component = self.context.component(name)
             assert component.schedule is not None
             first, last = component.schedule
+            why = ""
             if step > 0 and last <= self.context.warmup_steps:
-                yield self._detection(component, "before the learning rate has risen to its peak", row)
+                why = "before the learning rate has risen to its peak"
             elif first < last <= step and not self._has_learned(row):
-                # Told once, at the end of the schedule; what is learned later does not undo it.
-                self._waiting.discard(name)
-                yield self._detection(component, "before the total has risen", row)
-            elif last <= step:
-                self._waiting.discard(name)
+                why = "before the total has risen"
+            if why or last <= step:
+                self._waiting.discard(name)  # told once; what is learned later does not undo it
+            if why and self._longer() > last:
+                yield self._detection(component, why, row)
+
+    def _longer(self) -> int:
+        """Return the last step of a schedule that leaves the policy time to learn."""
+        start = max(self.context.warmup_steps, round(0.25 * self.context.num_steps))
+        return max(start + 1, round(0.75 * self.context.num_steps))
 
     def _has_learned(self, row: Row) -> bool:
         if not self._totals.is_full:
@@ -195,7 +203,7 @@ class Schedules(Detector):
         assert component.schedule is not None
         first, last = component.schedule
         start = max(self.context.warmup_steps, round(0.25 * self.context.num_steps))
-        end = max(start + 1, round(0.75 * self.context.num_steps))
+        end = self._longer()
         written = component.written.get("weight")
         weight = dict(written) if isinstance(written, dict) else {}
         weight |= {"steps": end if first == last else [start, end]}

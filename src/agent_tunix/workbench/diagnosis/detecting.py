@@ -4,14 +4,14 @@ import abc
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from agent_tunix.rewards.sample import Outcome
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.findings import Severity
-from agent_tunix.workbench.diagnosis.views import Pick, any_of
+from agent_tunix.workbench.diagnosis.views import Pick, Views, any_of
 
 Row = Mapping[str, Any]
 
@@ -29,6 +29,7 @@ class Detection:
         evidence: Figures by name.
         edits: Overrides.
         pick: Which completions of this step show it.
+        tell: What these completions add to the summary; "" for nothing.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Detection:
     evidence: Mapping[str, float | str] = field(default_factory=dict)
     edits: tuple[str, ...] = ()
     pick: Pick = any_of
+    tell: Callable[[Views], str] = lambda views: ""
 
 
 class Detector(abc.ABC):

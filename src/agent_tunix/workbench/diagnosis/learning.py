@@ -14,6 +14,7 @@ from agent_tunix.workbench.diagnosis.detecting import (
 )
 from agent_tunix.workbench.diagnosis.edits import assign, round_figure
 from agent_tunix.workbench.diagnosis.findings import Severity
+from agent_tunix.workbench.diagnosis.views import earnings_of_dead_groups
 
 SLOWER = 5.0
 """By how much advice lowers a learning rate: less is seldom seen, more is seldom needed."""
@@ -100,7 +101,7 @@ class RewardCollapse(Detector):
         floor = self.context.range[0] if self.context.range is not None else low
         if self._first is None:
             self._weights = self._weights_in(row)
-            if total - floor < LOST_FROM * span_of(self.context, row):
+            if total <= floor or total - floor < LOST_FROM * span_of(self.context, row):
                 return
             self._first = total - floor
         self._total.add(total - floor)
@@ -238,12 +239,8 @@ class DeadGroups(Detector):
         self._solved = Window(DEAD_STEPS)
         self._duplicates = Window(DEAD_STEPS)
         self._varied = False
-        self._total = Window(DEAD_STEPS)
-        self._std = Window(DEAD_STEPS)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        self._total.add(number(row, "rewards/total/mean"))
-        self._std.add(number(row, "rewards/total/std"))
         self._dead.add(number(row, "rewards/dead_groups"))
         self._solved.add(number(row, "rewards/groups/all_highest"))
         self._duplicates.add(number(row, "completions/duplicate_share"))
@@ -258,7 +255,7 @@ class DeadGroups(Detector):
             name, story = "dead_groups", f"{dead:.0%} of the groups teach nothing"
         else:
             return
-        is_solved = solved >= DEAD_SOLVED * dead or has_learned(self._total, self._std)
+        is_solved = solved >= DEAD_SOLVED * dead
         if is_solved:
             story += ", because the policy has learned what they could teach: harder problems would teach more"
         else:
@@ -277,6 +274,7 @@ class DeadGroups(Detector):
             story,
             evidence=evidence,
             edits=self._edits(),
+            tell=earnings_of_dead_groups,
         )
 
     def _edits(self) -> tuple[str, ...]:

@@ -7,9 +7,7 @@ from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, count_completions, number
 from agent_tunix.workbench.diagnosis.edits import assign
 from agent_tunix.workbench.diagnosis.findings import Severity
-from agent_tunix.workbench.diagnosis.views import cut_off, failed, failed_in
-
-FAILURES = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.BAD_REFERENCE)
+from agent_tunix.workbench.diagnosis.views import FAILURES, cut_off, failed, failed_in, most_frequent_reason
 
 FAILING_SHARE = 0.05
 """Completions without a verdict that are worth a warning; a flaky endpoint loses fewer."""
@@ -64,6 +62,7 @@ class VerifierErrors(Detector):
             | {f"rewards/{f'{component}/' if component else ''}outcomes/{o}": n for o, n in counts.items() if n},
             edits=edits,
             pick=failed_in(component) if component else failed,
+            tell=most_frequent_reason(component),
         )
 
 

@@ -1,9 +1,13 @@
 """Completions as a diagnosis looks at them, to name some that show what it found."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent_tunix.rewards.failure_reasons import group_reasons
 from agent_tunix.rewards.sample import Outcome, Sample, Score
+
+FAILURES = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.BAD_REFERENCE)
 
 NUM_SHOWN = 3
 """Completions named in a finding: enough to look at, few enough for a line of a log."""
@@ -22,6 +26,7 @@ class RolloutView:
         outcome: What became of scoring it.
         length: In tokens.
         ended: Whether the model ended by itself.
+        reasons: Reasons for failures, by component; "" for that of the total.
     """
 
     rollout_id: str
@@ -32,6 +37,7 @@ class RolloutView:
     outcome: str = Outcome.SCORED
     length: int = 0
     ended: bool = True
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, sample: Sample, score: Score) -> "RolloutView":
@@ -45,6 +51,7 @@ class RolloutView:
             score.outcome,
             sample.num_tokens,
             sample.ended,
+            {name: one.detail for name, one in {"": score, **score.parts}.items() if one.outcome in FAILURES},
         )
 
 
@@ -122,6 +129,37 @@ def rewarded_but_wrong(oracle: str | None) -> Pick:
         return sorted(scored, key=lambda view: ((view.components.get(oracle or "") or 0.0), -(view.total or 0.0)))
 
     return pick
+
+
+def most_frequent_reason(component: str) -> Callable[[Views], str]:
+    """Return a function that names the most frequent reason for failures of a component, or of the total for ""."""
+
+    def tell(views: Views) -> str:
+        reasons = group_reasons(view.reasons[component] for view in views if component in view.reasons)
+        if not reasons:
+            return ""
+        others = len(reasons) - 1
+        more = f", and {others} other reason{'s' if others > 1 else ''}" if others else ""
+        return f"in this step {reasons[0][1]} × {reasons[0][0]}{more}"
+
+    return tell
+
+
+def earnings_of_dead_groups(views: Views) -> str:
+    """Return what most of the groups without an advantage earn in this step, and from which components."""
+    groups: dict[int, list[RolloutView]] = {}
+    for view in views:
+        groups.setdefault(view.group, []).append(view)
+    dead = [members[0] for members in groups.values() if len({view.total for view in members}) == 1]
+    if not dead:
+        return ""
+    (total, *_), count = Counter((one.total,) for one in dead).most_common(1)[0]
+    if total is None:
+        return f"in this step {count} of {len(dead)} such groups are not scored"
+    first = next(one for one in dead if one.total == total)
+    earned = [f"{name} {value:.4g}" for name, value in first.components.items() if value]
+    parts = f" ({', '.join(earned)})" if earned and len(first.components) > 1 else ""
+    return f"in this step {count} of {len(dead)} such groups earn {total:.4g} a completion{parts}"
 
 
 def _total(view: RolloutView) -> float:

@@ -106,11 +106,12 @@ def _finding(step: int, detection: Detection, views: list[RolloutView]) -> Findi
         shown.append(view.rollout_id)
         if len(shown) == NUM_SHOWN:
             break
+    told = detection.tell(views)
     return Finding(
         detection.name,
         detection.severity,
         step,
-        detection.summary,
+        f"{detection.summary}; {told}" if told else detection.summary,
         detection.subject,
         dict(detection.evidence),
         tuple(shown),

@@ -1,0 +1,26 @@
+"""Reasons for failures of a reward, grouped: one exception at one line is one reason, whatever its message says."""
+
+import re
+from collections.abc import Iterable
+
+# `KeyError: 'score of 19' (/…/mine.py:5: raise KeyError(…))`, as `Score.detail` has it.
+_EXCEPTION = re.compile(r"(?P<kind>\b[A-Za-z_][\w.]*): .*\((?P<place>[^()]+:\d+): ", re.DOTALL)
+
+
+def group_reasons(details: Iterable[str]) -> list[tuple[str, int]]:
+    """Return each reason with its number of completions, the most frequent first.
+
+    Args:
+        details: `Score.detail` of the completions without a score.
+
+    Returns:
+        The text of the first completion of each reason, and the number of completions.
+    """
+    counts: dict[tuple[str, ...], int] = {}
+    texts: dict[tuple[str, ...], str] = {}
+    for detail in details:
+        found = _EXCEPTION.search(detail)
+        key = (found["kind"], found["place"]) if found else (re.sub(r"\d+", "0", detail),)
+        counts[key] = counts.get(key, 0) + 1
+        texts.setdefault(key, detail)
+    return sorted(((texts[key], count) for key, count in counts.items()), key=lambda one: -one[1])
