@@ -203,3 +203,13 @@ def test_the_forms_hold_the_same(tmp_path: Path) -> None:
         ("1", "finished", "0.75"),
         ("2", "failed", "0.25"),
     ]
+
+
+def test_settings_of_a_table_that_is_wider_than_the_terminal_follow_it() -> None:
+    settings = {f"reward.components.a_long_name_{number}.weight": "0.5" for number in range(4)}
+    rows = [RunRow(str(number), RunStatus.FINISHED, settings) for number in range(3)]
+    table = format_table(rows, METRIC, "table", width=100)
+    assert max(map(len, table.splitlines())) <= 100
+    assert "  reward.components.a_long_name_0.weight: 0 0.5, 1 0.5, 2 0.5" in table.splitlines()
+    assert len(table.splitlines()) == 1 + 3 + 1 + 4
+    assert format_table(rows, METRIC, "table", width=1000) == format_table(rows, METRIC, "table")

@@ -223,7 +223,7 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
     assert first_difference(read_rows(finished), rows) is None
     log = (tmp_path / "run" / "train.log").read_text()
     for step in range(1, NUM_STEPS + 1):
-        assert log.count(f"step {step} {step}_") == 16  # every completion
+        assert len(re.findall(rf"^ *{step}_\d+_\d+  ", log, re.MULTILINE)) == 16  # every completion
     assert re.search(r"DEBUG.*1_0_0: scored", log)
     analysis = json.loads((tmp_path / "run" / "reward_analysis.json").read_text())
     assert analysis["covers"] == {"steps": NUM_STEPS, "completions": NUM_STEPS * 16, "share_stored": 1.0}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from agent_tunix.cli.printing import echo
+from agent_tunix.cli.printing import echo, terminal_width
 from agent_tunix.errors import AgentTunixError
 
 
@@ -57,7 +57,7 @@ def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: 
         advice = f"near it are {', '.join(near)}" if near else f"there are {', '.join(names)}"
         echo(f"no run has the metric {metric!r}; {advice}", err=True)
         sys.exit(2)
-    echo(format_table(sort_table(rows, sort, mode), metric, form))
+    echo(format_table(sort_table(rows, sort, mode), metric, form, terminal_width()))
 
 
 def describe_sweep(directory: Path, metric: str | None = None, mode: str = "max") -> str | None:
@@ -69,5 +69,5 @@ def describe_sweep(directory: Path, metric: str | None = None, mode: str = "max"
     except AgentTunixError:
         return None
     metric = metric or default_metric(runs)
-    table = format_table(sort_table(read_table(runs, metric, mode), "name"), metric, "table")
+    table = format_table(sort_table(read_table(runs, metric, mode), "name"), metric, "table", terminal_width())
     return f"{table}\n\nagent-tunix compare {directory} --sort best shows this again"

@@ -1,6 +1,7 @@
 """Printing, for all commands: what others wrote can do nothing to the terminal."""
 
 import json
+import shutil
 import sys
 from typing import Any
 
@@ -22,3 +23,8 @@ def echo(message: Any = "", *, err: bool = False, nl: bool = True) -> None:
 def echo_json(data: Any, *, indent: int | None = 2) -> None:
     """Print a value as JSON, whose hidden characters are escaped as JSON has it."""
     click.echo(escape_hidden_in_json(json.dumps(data, ensure_ascii=False, indent=indent, default=str)))
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal in characters; None if the output is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -375,7 +375,7 @@ class TrainingConfig:
         "Log variances, percentiles, histograms, what each component did to the advantages, and why groups are dead;"
         " false leaves the mean, std, min and max.",
     )
-    log_rewards: bool = key(False, "Log every completion with its scores.")
+    log_rewards: bool = key(False, "Log a table of every step's completions with their scores.")
     save_reward_analysis: bool = key(
         False,
         "Write reward_analysis.json (what earned high and low rewards, variance, skew, failures), curves.csv, plots/.",

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -162,13 +163,14 @@ def sort_table(rows: Iterable[RunRow], order: str, mode: str = "max") -> list[Ru
     return sorted(rows, key=place)
 
 
-def format_table(rows: Sequence[RunRow], metric: str, form: str) -> str:
+def format_table(rows: Sequence[RunRow], metric: str, form: str, width: int | None = None) -> str:
     """Format the rows as text.
 
     Args:
         rows: Rows in output order.
         metric: Metric that the rows show.
         form: table (for a terminal), json (a list of objects) or csv.
+        width: Characters of a line; the settings of a wider table follow below it. None for no limit.
     """
     if form == "json":
         return json.dumps([{**vars(row), "metric": metric} for row in rows], ensure_ascii=False, indent=2)
@@ -184,7 +186,16 @@ def format_table(rows: Sequence[RunRow], metric: str, form: str) -> str:
             [[*(row.settings.get(key, "") for key in keys), *(getattr(row, n) for n in names)] for row in rows]
         )
         return text.getvalue().rstrip("\n")
-    return _draw(rows, keys, metric)
+    table = _draw(rows, keys, metric)
+    if width is None or not keys or max(map(len, table.splitlines())) <= width:
+        return table
+    lines = []
+    for key in keys:
+        values = (f"{row.name} {row.settings[key]}" for row in rows if key in row.settings)
+        lines.append(f"{key}: {', '.join(values)}")
+    wrapper = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    wrapped = [part for line in lines for part in wrapper.wrap(line)]
+    return "\n".join([_draw(rows, [], metric), "settings", *wrapped])
 
 
 def _draw(rows: Sequence[RunRow], keys: Sequence[str], metric: str) -> str:

@@ -21,6 +21,7 @@ from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.opening import open_run
 from agent_tunix.training.resuming import GRPO
 from agent_tunix.training.score_sharing import share_scoring, shared_rewards
+from agent_tunix.training.scores_table import scores_table
 from agent_tunix.training.session import RunSession, StepOutcome, Summary
 from agent_tunix.training.warm_up import warm_up
 
@@ -80,14 +81,6 @@ def _log_scores(step: int, result: StepResult, training: TrainingConfig) -> None
         _LOGGER.warning("step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail)
     if training.log_rewards or training.log_level == "debug":
         log = logging.getLogger("agent_tunix.rewards")
-        for sample, score, advantage in zip(result.samples, result.scores, result.advantages, strict=True):
-            log.info(
-                "step %d %s total=%s advantage=%.3f components=%s response=%r",
-                step,
-                sample.rollout_id,
-                score.value,
-                advantage,
-                dict(score.components),
-                sample.response,
-            )
+        log.info("step %d\n%s", step, scores_table(result))
+        for sample, score in zip(result.samples, result.scores, strict=True):
             log.debug("%s: %s: %s", sample.rollout_id, score.outcome, score.detail)
