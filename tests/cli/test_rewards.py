@@ -152,7 +152,7 @@ def test_a_wrong_argument_is_explained_with_status_2(arguments: list[str], messa
 
 def test_a_failed_case_ends_with_1_and_shows_the_difference(directory: Path) -> None:
     (directory / "cases.yaml").write_text('[{name: five, response: "5", answer: 4, expected: 1}]')
-    result = call("test", "cases.yaml", "--reward", "check_numbers")
+    result = call("test", "check_numbers", "cases.yaml")
     assert result.exit_code == 1
     assert "- expected 1\n        + got      0\n" in result.stdout
 
@@ -180,8 +180,8 @@ def test_a_check_of_a_reward_that_hangs_or_dies_fails(name: str, directory: Path
 @pytest.mark.slow
 def test_cases_of_a_reward_that_hangs_or_dies(directory: Path) -> None:
     (directory / "cases.yaml").write_text('[{response: "5", answer: "4", expected: timeout}]')
-    assert call("test", "cases.yaml", "--reward", "bad.py:loops", "--timeout", "0.5").exit_code == 0
-    result = call("test", "cases.yaml", "--reward", "bad.py:dies")
+    assert call("test", "bad.py:loops", "cases.yaml", "--timeout", "0.5").exit_code == 0
+    result = call("test", "bad.py:dies", "cases.yaml")
     assert result.exit_code == 1
     assert "the worker process exited with status 3" in result.stdout
 

@@ -301,16 +301,14 @@ def try_reward(
 
 
 @rewards.command()
-@click.argument("cases", type=click.Path(dir_okay=False))
-@click.option("--reward", default=None, help="NAME of what scores the cases that name no reward.")
+@click.argument("given", metavar="[NAME] CASES", nargs=-1, required=True)
 @click.option("--tolerance", type=click.FloatRange(min=0), default=None, help="For cases that give none; else 1e-6.")
 @click.option("--verbose", "-v", is_flag=True, help="List the cases that passed as well.")
 @_execution_options
 @_finding_options()
 @_as_json
 def test(
-    cases: str,
-    reward: str | None,
+    given: tuple[str, ...],
     tolerance: float | None,
     verbose: bool,
     finding: ListedFinding,
@@ -319,7 +317,7 @@ def test(
 ) -> None:
     """Score the cases of a table and compare with what they must earn.
 
-    CASES is a .yaml, .jsonl or .csv file. A case has `response` and `expected` — a number, null for "not applicable",
+    NAME scores the cases that name no reward. CASES is a .yaml, .jsonl or .csv file. A case has `response` and `expected` — a number, null for "not applicable",
     or an outcome: bad_reference, error, timeout — and, if wanted, `answer` and other columns, `prompt`, `step`, `name`,
     `tolerance` and `reward`.
 
@@ -327,7 +325,10 @@ def test(
     """
     from agent_tunix.workbench.checks import load_cases, run_cases
 
-    loaded = load_cases(cases)
+    if len(given) > 2:
+        raise click.UsageError(f"give CASES, or NAME and CASES, not {len(given)} arguments")
+    reward = given[0] if len(given) == 2 else None
+    loaded = load_cases(given[-1])
     names = {str(case.reward) for case in loaded if case.reward} | ({reward} if reward else set())
     report = run_cases(
         loaded,

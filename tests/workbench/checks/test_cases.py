@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.errors import RewardError, RewardSignatureError
+from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome
 from agent_tunix.workbench.checks import Case, load_cases, run_cases
 from tests.raising import raises
@@ -85,9 +85,14 @@ def test_a_case_gives_columns_prompt_step_and_format() -> None:
     assert run_cases([case], reads).passed
 
 
-def test_a_case_lacks_neither_a_required_column_nor_a_reward() -> None:
-    with raises(RewardSignatureError, "missing_parameter"):
-        run_cases([Case("a", "4", 1.0)], "math")
+def test_a_column_that_a_case_lacks_fails_that_case_alone() -> None:
+    lacking, whole = run_cases([Case("a", "4", 1.0), Case("b", "4", 1.0, columns={"answer": "4"})], "math").results
+    assert not lacking.passed
+    assert "answer" in lacking.text
+    assert whole.passed
+
+
+def test_a_case_needs_a_reward() -> None:
     with raises(RewardError, "no_reward"):
         run_cases([Case("a", "4", 1.0)])
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.errors import RewardError
+from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.resolve import resolve_reward
@@ -189,7 +189,7 @@ def run_cases(
         spec = reward if case.reward is None else case.reward
         if spec is None:
             raise RewardError(
-                f"case {case.name!r} names no reward; give it one, or one for the table, or --reward NAME",
+                f"case {case.name!r} names no reward; give it one, or one for the table, or NAME before CASES",
                 code="no_reward",
             )
         key = repr(spec)
@@ -229,12 +229,16 @@ def run_case(
         tolerance: For a case that gives none; None: 1e-6.
         timeout_s: A call in this process that takes longer is stopped, unless this is None; in workers, theirs holds.
 
-    Raises:
-        RewardSignatureError: The reward requires a column that the case lacks.
+    Returns:
+        The result. A case that lacks a column which the reward requires has the outcome `error`.
     """
-    mixture.check_parameters(case.columns)
-    problem = CheckProblem(case.prompt, case.columns)
-    score = Scorer(mixture, case.step, case.format or DEFAULT_FORMAT, timeout_s)(problem, case.response)
+    try:
+        mixture.check_parameters(case.columns)
+    except RewardSignatureError as error:
+        score = Score(None, outcome=Outcome.ERROR, detail=str(error))
+    else:
+        problem = CheckProblem(case.prompt, case.columns)
+        score = Scorer(mixture, case.step, case.format or DEFAULT_FORMAT, timeout_s)(problem, case.response)
     given = case.tolerance if case.tolerance is not None else tolerance
     return CaseResult(case, score, DEFAULT_TOLERANCE if given is None else given)
 
