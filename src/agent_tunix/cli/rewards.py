@@ -317,9 +317,9 @@ def test(
 ) -> None:
     """Score the cases of a table and compare with what they must earn.
 
-    NAME scores the cases that name no reward. CASES is a .yaml, .jsonl or .csv file. A case has `response` and `expected` — a number, null for "not applicable",
-    or an outcome: bad_reference, error, timeout — and, if wanted, `answer` and other columns, `prompt`, `step`, `name`,
-    `tolerance` and `reward`.
+    NAME scores the cases that name no reward. CASES is a .yaml, .jsonl or .csv file. A case has `response` and
+    `expected` — a number, null for "not applicable", or an outcome: bad_reference, error, timeout — and, if wanted,
+    `answer` and other columns, `prompt`, `step`, `name`, `tolerance` and `reward`.
 
     Exit status: 0 every case passed; 1 one did not; 2 the table or a reward cannot be used.
     """

@@ -114,8 +114,8 @@ def describe(data: Mapping[str, Any]) -> str:
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in data["phases_s"].items() if seconds >= 0.05)
     programs = data["programs"]
     return (
-        f"time: {data['total_s']:.1f} s: {phases}; within these, {programs['seconds']:.1f} s for"
-        f" {programs['compiled']} compiled programs and {programs['from_cache']} from the cache"
+        f"time: {data['total_s']:.1f} s: {phases}; {programs['compiled']} programs compiled and"
+        f" {programs['from_cache']} from the cache, {programs['seconds']:.1f} s, some side by side"
     )
 
 

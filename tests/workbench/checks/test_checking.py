@@ -95,7 +95,9 @@ def test_a_reward_of_unknown_kind_has_the_universal_checks_only() -> None:
     report = check(polite, sums(4))
     assert report.kind is None
     assert report.passed
-    assert "gold solution" not in {finding.check for finding in report.findings}
+    names = {finding.check for finding in report.findings}
+    assert "gold solution" not in names
+    assert "not run" in names
     assert not check(polite, sums(4), kind=Kind.CORRECTNESS).passed
 
 
@@ -163,3 +165,20 @@ def test_every_sort_of_completion_is_measured_with_its_outcome() -> None:
         "all": "scored, bad_reference",
     }
     assert all(speed.per_second >= speed.slowest > 0 for speed in speeds)
+
+
+def test_a_column_that_alone_earns_everything_is_named() -> None:
+    def keywords(response: str, keywords: list[str]) -> float:
+        return sum(word in response for word in keywords) / len(keywords)
+
+    def sentences(response: str, keywords: list[str]) -> float:
+        return float(response.endswith(".")) * keywords_share(response, keywords)
+
+    def keywords_share(response: str, keywords: list[str]) -> float:
+        return sum(response.count(word) == 1 for word in keywords) / len(keywords)
+
+    problems = [CheckProblem("Where?", {"answer": f"on page {n}.", "keywords": ["page", str(n)]}) for n in range(4)]
+    stuffed = [finding for finding in check(keywords, problems).findings if finding.check == "stuffing"]
+    assert len(stuffed) == 1
+    assert "keywords" in stuffed[0].text
+    assert not [finding for finding in check(sentences, problems).findings if finding.check == "stuffing"]

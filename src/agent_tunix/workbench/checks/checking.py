@@ -6,10 +6,10 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.kinds import kind_of, range_of
 from agent_tunix.rewards.mixture import Mixture
-from agent_tunix.workbench.checks import about_answers, about_form, universal
+from agent_tunix.workbench.checks import about_answers, about_columns, about_form, universal
 from agent_tunix.workbench.checks.fuzzer import Budget, judge_exploit, search
 from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
-from agent_tunix.workbench.checks.report import CheckFinding, CheckReport
+from agent_tunix.workbench.checks.report import CheckFinding, CheckReport, Status
 from agent_tunix.workbench.checks.scoring import LATE_STEP, HangingRewardError, Scorer
 from agent_tunix.workbench.checks.trial import Trial, begin
 
@@ -29,10 +29,10 @@ _OF_KIND: Mapping[Kind | None, tuple[Check, ...]] = {
         about_answers.check_long_beats_short,
         about_answers.note_variations,
     ),
-    Kind.FORM: (about_form.check_form, about_answers.note_variations),
+    Kind.FORM: (about_form.check_form, about_answers.note_variations, about_columns.check_stuffing),
     Kind.LENGTH: (about_answers.note_variations,),
-    Kind.QUALITY: (about_answers.note_variations,),
-    None: (about_answers.note_variations,),
+    Kind.QUALITY: (about_answers.note_variations, about_columns.check_stuffing),
+    None: (about_answers.note_variations, about_columns.check_stuffing),
 }
 # After the others, for they look at every value that was seen.
 _LAST: tuple[Check, ...] = (universal.check_robust, universal.check_bounded, universal.check_levels)
@@ -100,3 +100,10 @@ def _findings(trial: Trial, seed: int, budget: Budget, max_exploit: float) -> It
         yield from [found] if isinstance(found, CheckFinding) else found
     if exploit:
         yield judge_exploit(trial, exploit, max_exploit)
+    if trial.kind is None:
+        yield CheckFinding(
+            "not run",
+            Status.NOTED,
+            'the checks of a kind: declare one by `NAME.kind = "correctness"` beside the function, or give'
+            " --kind correctness, form, length, quality or composite",
+        )

@@ -113,10 +113,9 @@ def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
     if not needs_answer(trial.kind):
         return CheckFinding("exploit search", Status.NOTED, found, (example,))
     found += f", {exploit.share:.0%} of what separates wrong from right"
-    if exploit.share > most + guess:
-        text = f"{found}; at most {most:.0%} is allowed" + (f", and {guess:.0%} for guessing" if guess else "")
-        return CheckFinding("exploit search", Status.FAILED, text, (example,))
-    return CheckFinding("exploit search", Status.PASSED, found, (example,))
+    found += f"; at most {most:.0%} is allowed" + (f", and {guess:.0%} for guessing" if guess else "")
+    status = Status.FAILED if exploit.share > most + guess else Status.PASSED
+    return CheckFinding("exploit search", status, found, (example,))
 
 
 def guessing_share(problems: Sequence[CheckProblem]) -> float:
