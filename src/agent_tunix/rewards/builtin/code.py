@@ -13,14 +13,14 @@ _warnings_lock = threading.Lock()
 
 
 def code_format_reward(response: str, language: str = "python") -> Score:
-    """Score the form of the code: one fenced block, marked with its language. Range [0, 1].
+    r"""Score the form of the code: one fenced block, marked with its language. Range [0, 1].
 
     - 1.0: exactly one closed, non-empty block between ``` fences, marked with `language`
     - 0.5: closed, non-empty blocks, but several of them or one without the mark
     - 0.0: no closed, non-empty block
 
     >>> score = get_reward_function("code_format")
-    >>> score("So:\\n```python\\nprint(4)\\n```"), score("```\\nprint(4)\\n```"), score("print(4)")
+    >>> score("So:\n```python\nprint(4)\n```"), score("```\nprint(4)\n```"), score("print(4)")
     (1.0, 0.5, 0.0)
     """
     blocks = [(mark, code) for mark, code in code_blocks(response) if code.strip()]
@@ -31,7 +31,7 @@ def code_format_reward(response: str, language: str = "python") -> Score:
 
 
 def valid_python_reward(response: str) -> Score:
-    """Check that the code is valid Python, without running it. Range [0, 1].
+    r"""Check that the code is valid Python, without running it. Range [0, 1].
 
     - 1.0: the last block between ``` fences, or else the whole response, parses and has at least one statement
     - 0.0: it does not parse, has no statement, or is longer than 20,000 characters
@@ -39,7 +39,7 @@ def valid_python_reward(response: str) -> Score:
     A single word or number is valid Python too. To require a code block as well, add the component `code_format`.
 
     >>> score = get_reward_function("valid_python")
-    >>> score("```python\\ndef f(x): return x + 1\\n```"), score("def f(x) return"), score("")
+    >>> score("```python\ndef f(x): return x + 1\n```"), score("def f(x) return"), score("")
     (1.0, 0.0, 0.0)
     """
     problem = syntax_problem(extract_code(response))

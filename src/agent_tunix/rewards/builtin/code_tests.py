@@ -17,7 +17,7 @@ _MOST_MB = 65_536
 
 
 def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_mb: int = 256) -> Score:
-    """Return the share of tests that the response's code passes. Range [0, 1].
+    r"""Return the share of tests that the response's code passes. Range [0, 1].
 
     - 1.0: all tests pass
     - between: the share that passes
@@ -40,9 +40,9 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
     code's own classes, and the functions of the code that they call, rely on the code itself.
 
     >>> score = get_reward_function("code_tests")
-    >>> score("```python\\ndef f(x): return x * 2\\n```", tests=["assert f(2) == 4", "assert f(3) == 9"])
+    >>> score("```python\ndef f(x): return x * 2\n```", tests=["assert f(2) == 4", "assert f(3) == 9"])
     0.5
-    >>> score("```python\\nprint(int(input()) + 1)\\n```", tests=[{"input": "3", "output": "4"}])
+    >>> score("```python\nprint(int(input()) + 1)\n```", tests=[{"input": "3", "output": "4"}])
     1.0
     """
     if not (0 < timeout_s <= _LONGEST_S and 0 < memory_mb <= _MOST_MB):

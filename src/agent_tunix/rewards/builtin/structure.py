@@ -18,7 +18,7 @@ _ORDINAL = re.compile(
 
 
 def step_format_reward(response: str, enough: int = 3) -> Score:
-    """Score whether the response proceeds step by step. Range [0, 1].
+    r"""Score whether the response proceeds step by step. Range [0, 1].
 
     - 1.0: at least `enough` steps, each on its own line and with different words
     - between: the number of steps divided by `enough`
@@ -28,7 +28,7 @@ def step_format_reward(response: str, enough: int = 3) -> Score:
     steps must rise, a repeated line counts once, and a mark without text does not count.
 
     >>> score = get_reward_function("step_format")
-    >>> score("Step 1: 2 + 2 = 4\\nStep 2: 4 * 3 = 12\\nStep 3: done"), round(score("1. add\\n1. add\\n1. add"), 2)
+    >>> score("Step 1: 2 + 2 = 4\nStep 2: 4 * 3 = 12\nStep 3: done"), round(score("1. add\n1. add\n1. add"), 2)
     (1.0, 0.33)
     """
     if enough < 1:
@@ -48,14 +48,14 @@ def step_format_reward(response: str, enough: int = 3) -> Score:
 
 
 def multi_line_reward(response: str, enough: int = 3) -> Score:
-    """Score whether the response uses several lines. Range [0, 1].
+    r"""Score whether the response uses several lines. Range [0, 1].
 
     - 1.0: at least `enough` different lines with text
     - between: rising linearly from 0 for one line
     - 0.0: at most one line
 
     >>> score = get_reward_function("multi_line")
-    >>> score("2 + 2\\n= 4\\nSo 4."), score("2 + 2 = 4\\nSo 4."), score("4"), score("4\\n\\n4")
+    >>> score("2 + 2\n= 4\nSo 4."), score("2 + 2 = 4\nSo 4."), score("4"), score("4\n\n4")
     (1.0, 0.5, 0.0, 0.0)
     """
     if enough < 2:
