@@ -12,8 +12,7 @@ Three tiers compare, and the detail of a comparison names the tier that decided:
 - A list without brackets has no order: `1, 2` equals `2, 1` and `\{1, 2\}`.
 - Words around the only number of an answer are its unit and are not compared: `18 dollars` equals `18 apples`. Words
   with no number or with several numbers are not a number.
-- The reference resolves ambiguities of an answer: `1,234` is one number if the reference is `1234`, and a pair if it is
-  `(1, 234)`.
+- The reference resolves ambiguities: `1,234` is one number if the reference is `1234`, and a pair if it is `(1, 234)`.
 """
 
 import enum
@@ -187,15 +186,10 @@ def read_reference(reference: Any) -> Reference:
 
 
 def compare_answers(answer: str | None, reference: Reference, *, thorough: bool = True) -> Comparison:
-    """Compare an answer with a reference.
+    """Compare an answer from `extract_answer` with a reference from `read_reference`.
 
-    Args:
-        answer: An answer from `extract_answer`.
-        reference: A reference from `read_reference`.
-        thorough: True to ask math-verify about what the grammar does not read.
-
-    Returns:
-        The comparison. If `thorough`, it is undecided only if math-verify exceeded its time limit or failed.
+    If `thorough`, math-verify compares what the grammar does not read. Then the comparison is undecided only if
+    math-verify exceeded its time limit or failed.
     """
     if answer is None:
         return _NO_ANSWER
@@ -387,7 +381,7 @@ def _in_base(text: str) -> tuple[int] | None:
 
 
 def _is_no_answer_to(answer: str, number: Number | None, reference: Reference) -> bool:
-    """Return True if the answer cannot equal the reference: words for a number, an unclosed bracket, 1e999999."""
+    """Return True if the answer cannot be right: words instead of a number, an unclosed bracket, 1e999999."""
     if number is None and reference.number is not None and (_holds_no_number(answer) or _is_prose(answer)):
         return True
     return _HUGE.fullmatch(answer) is not None or (_is_unbalanced(answer) and not _is_unbalanced(reference.text))

@@ -2,8 +2,7 @@
 
 Expressions that differ at one point are different. Expressions that agree at several random complex or rational points
 are equal: polynomials and analytic functions agree there by accident with probability zero (Schwartz and Zippel). Roots
-and logarithms have branches, so if complex points disagree, real points decide, where both are defined as real
-functions.
+and logarithms have branches, so if complex points disagree, points decide at which both expressions are real functions.
 """
 
 import functools
@@ -78,11 +77,7 @@ def rational(node: Node) -> Fraction | None:
 
 @functools.lru_cache(maxsize=4096)
 def rational_at(node: Node, number: int) -> Fraction | None:
-    """Return the exact value at a rational point; None if it is not rational.
-
-    Raises:
-        UndefinedError: It divides by zero there, or is too large.
-    """
+    """Return the exact value at a rational point, or None; raise UndefinedError as `rational` does."""
     point = {name: _rational_coordinate(name, number) for name in symbols(node)}
     try:
         return _rational(node, point)
@@ -248,12 +243,10 @@ def _context() -> Any:
 
 @functools.lru_cache(maxsize=8192)
 def value_at(node: Node, number: int, real: bool) -> Value | None:
-    """Return the value at a random point; None if there is none, or no real one if `real`.
+    """Return the value at a random point, or None if there is none.
 
-    Args:
-        node: An expression.
-        number: Number of the point. Its coordinates depend only on this number and the names of the unknowns.
-        real: True for real coordinates and real functions: no root or logarithm of a negative number.
+    The point depends only on `number` and the names of the unknowns. If `real`, coordinates and functions are real: a
+    root or logarithm of a negative number has no value.
     """
     evaluator = _Evaluator(number, real)
     try:
@@ -326,8 +319,7 @@ class _Evaluator:
         one, other = _coordinates(name, self.number)
         if not self.real:
             return context.mpc(one - 1 if self.number == 1 else one + 0.125, other - 0.375)
-        # Sizes below 1, around 3 and around 20. Even points are positive, the first is negative, others have either
-        # sign.
+        # Sizes below 1, around 3 and around 20; positive at even points, negative at point 1, of either sign at others.
         size = context.mpf(one) * (0.875, 5, 40)[self.number // 2 % 3] + 0.0625
         is_negative = self.number % 2 and (self.number == 1 or other > 0.5)
         return -size if is_negative else size

@@ -30,7 +30,7 @@ _BETWEEN_BOXES = re.compile(
 )
 _MOST_BOXES = 24
 _PLAIN_STATEMENT = re.compile(r"\s{0,3}(-?\$?\d[\d,]{0,20}(?:\.\d{1,15})?)\.?", re.ASCII)
-# A number at the end of a line that nothing before it changes.
+# A number at the end of a line, without adjacent text that could belong to it.
 _PLAIN_END = re.compile(
     r"""(?: \A | [ =] )
     ( \$? (?: [1-9]\d{0,2}(?:,\d{3}){1,5} | \d{1,15} ) (?: \.\d{1,15} )? )

@@ -5,8 +5,8 @@ Numbers are fractions, never floats: `1,234`, `$1,234.50`, `-5`, `−5`, `.5`, `
 `18.`). Continental separators are read if they are unambiguous: `1.234,5`, `1.234.567`, `1 234,5`, and thousands
 separated by a no-break or thin space. `1 234`, `0,5` and `12,34` may be one number or two, so they are not read.
 
-Any other text with two numbers or an operator is not read rather than guessed at. Nor is a number of more than 2,000
-digits, a number directly after a letter (`H2O`), or in a formula a number before a letter (`$6m$`).
+Any other text with two numbers or an operator is not read, because it would be a guess. Nor is a number of more than
+2,000 digits, a number directly after a letter (`H2O`), or in a formula a number before a letter (`$6m$`).
 """
 
 import re

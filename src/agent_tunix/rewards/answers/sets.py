@@ -52,14 +52,13 @@ _ALL: Pieces = (Piece(_MINUS_INFINITY, False, _INFINITY, False),)
 def real_set(node: Node) -> Pieces | None:
     """Return the set of real numbers that a node certainly denotes, or None.
 
-    A pair in round brackets may be a point or an interval, and equations may be several answers. Without further
-    evidence, neither is a set here.
+    A pair in brackets may also be a point, and equations may be several answers; these are not sets here.
     """
     return _pieces(node, certain=True)
 
 
 def possible_set(node: Node) -> Pieces | None:
-    """Return the set of `real_set`, or the interval that a pair in brackets may denote."""
+    """Return the result of `real_set`, or the interval that a pair in brackets may denote."""
     return _pieces(node, certain=False)
 
 

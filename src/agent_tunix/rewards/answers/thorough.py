@@ -95,11 +95,7 @@ def set_default_runner(runner: ThoroughRunner) -> None:
 
 
 def ask(answer: str, reference: str) -> Ruling:
-    """Return the ruling of the thorough tier on one answer.
-
-    Raises:
-        PutOff: The ruling is not known yet, within `Questions.gathered`.
-    """
+    """Return the ruling on one answer. Within `Questions.gathered`, raise PutOff if it is not known yet."""
     if max(len(answer), len(reference)) > LONGEST_THOROUGH:
         return Ruling(Verdict.DIFFERENT, f"more than {LONGEST_THOROUGH:,} characters are no answer")
     question = Question(answer, reference)
@@ -145,11 +141,7 @@ class Questions:
             _gathering.reset(token)
 
     def look_up(self, question: Question) -> Ruling:
-        """Return the ruling on a question.
-
-        Raises:
-            PutOff: It is not settled yet.
-        """
+        """Return the ruling on a question; raise PutOff if it is not settled yet."""
         ruling = self._rulings.get(question)
         if ruling is None:
             self._open.append(question)

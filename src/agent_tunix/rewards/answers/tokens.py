@@ -177,11 +177,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str, commas: str) -> list[Token]:
-    """Return the tokens of an answer; the arguments are those of `grammar.parse`.
-
-    Raises:
-        UnreadableError: A sign is unknown, or there are too many.
-    """
+    """Return the tokens of an answer or raise UnreadableError. The arguments are those of `grammar.parse`."""
     return _tokenize(_tidy(text, commas), formula="$" in text or "\\" in text)
 
 

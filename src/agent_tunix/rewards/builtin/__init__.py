@@ -29,13 +29,11 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """Facts about a built-in reward that are known without importing it.
+    """Facts about a built-in reward with values from `low` to `high`, known without importing it.
 
     Attributes:
         family: Module of this package that holds the reward.
         kind: The property that it measures.
-        low: Lowest value.
-        high: Highest value.
         isolated: True if it runs code that a model wrote, in a new process for each call.
     """
 

@@ -33,11 +33,11 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
     memory are limited. This isolation requires Linux 5.13 or later on x86-64 or ARM. Without it, no code runs and the
     score is an error.
 
-    Code cannot cheat. Outputs are compared outside its process. Test statements run in another process, which calls the
-    code's functions and gets plain data back, or handles that equal no plain data. The code never sees the expected
-    values. Hence a statement cannot replace a name in the code's module or read its source, and a library name that it
-    does not import (`Counter`, `datetime.date`) is the library's own. Only comparisons between two objects of the
-    code's own classes, and the functions of the code that they call, rely on the code itself.
+    The code cannot cheat, because it never sees the expected values. Outputs are compared outside its process. Test
+    statements run in another process, which calls the code's functions and gets plain data, or handles that equal no
+    plain data. So a statement cannot replace a name in the code's module or read its source, and a library name that it
+    does not import (`Counter`, `datetime.date`) is the library's own. Only a comparison between two objects of the
+    code's own classes, and the code that it calls, relies on the code itself.
 
     >>> score = get_reward_function("code_tests")
     >>> score("```python\ndef f(x): return x * 2\n```", tests=["assert f(2) == 4", "assert f(3) == 9"])
@@ -76,11 +76,7 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
 
 
 def read_tests(tests: Any) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the tests as statements, and as pairs of input and expected output.
-
-    Raises:
-        BadReferenceError: There are no tests, or they have another form.
-    """
+    """Return tests as statements, and as pairs of input and expected output; raise BadReferenceError for others."""
     parsed = tests
     if isinstance(tests, str):
         try:

@@ -63,8 +63,6 @@ def math_reward(response: str, answer: Any) -> Score:
 def debug_reward(response: str, answer: Any, prompt: str = "", step: int = 0) -> Score:
     """Score as `math` does, and log each completion with the reason for its score. Range [0, 1].
 
-    - 1.0, 0.5, 0.0: as `math`
-
     >>> get_reward_function("debug")("The answer is 4", answer="4")
     1.0
     """
@@ -186,11 +184,7 @@ def marked_answer(response: str) -> str:
 
 
 def reference_text(answer: Any) -> str:
-    """Return a reference as text.
-
-    Raises:
-        BadReferenceError: The reference is neither text nor a number.
-    """
+    """Return a reference as text; raise BadReferenceError if it is neither text nor a number."""
     if isinstance(answer, str):
         text = answer.rpartition("####")[2].strip()
         return (boxed_answer(text) or text) if "\\boxed" in text else text

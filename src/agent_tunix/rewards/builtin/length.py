@@ -57,7 +57,7 @@ def soft_overlong_reward(response: str, num_tokens: int = 0, max_tokens: int = 1
     """Penalise overlong responses by their tokens, as DAPO does. Range [-1, 0].
 
     - 0.0: up to `max_tokens` - `buffer_tokens`
-    - between: falling linearly to -1.0 at `max_tokens`
+    - between: falling linearly
     - -1.0: at `max_tokens` and beyond
 
     If the number of tokens is unknown, as outside training, each word and each other sign counts as one token.
@@ -90,9 +90,8 @@ def cosine_length_reward(
     - correct: from `right_short` at no tokens to `right_long` at `max_tokens` and beyond
     - otherwise: from `wrong_short` at no tokens to `wrong_long` at `max_tokens` and beyond
 
-    A correct answer of any length earns at least as much as a wrong one; other values raise an error. Beyond
-    `max_tokens` the value stays constant instead of following the cosine back. Tokens are counted as in
-    `soft_overlong`.
+    The four values must not let a wrong answer earn more than a correct one of any length. Beyond `max_tokens` the
+    value stays constant instead of following the cosine back. Tokens are counted as in `soft_overlong`.
 
     Source: Yeo et al., Demystifying Long Chain-of-Thought Reasoning in LLMs, 2025.
 

@@ -87,7 +87,7 @@ def ngram_repetition_reward(response: str, size: int = 3, penalty: float = 1.0) 
     """Penalise repetition: minus the share of repeated n-grams. Range [-1, 0].
 
     - 0.0: no `size` words in a row occur twice, or there are fewer words than that
-    - below: -`penalty` × the share of n-grams that occurred before
+    - otherwise: -`penalty` × the share of n-grams that occurred before
 
     Case does not count. `penalty` is from 0 to 1.
 

@@ -66,8 +66,7 @@ def reasoning_tags_reward(response: str, tags: str = "reasoning,answer") -> Scor
 
     - 1.0: each of `tags` is exactly one filled pair at the top level, in the given order, and no tag at all is crossed,
       left open or closed without being open
-    - below: the share of `tags` that are one such pair, halved if they are out of order or any tag is crossed or left
-      open
+    - below: the share of `tags` that are one such pair, halved if out of order or if any tag is crossed or left open
     - 0.0: none of them is
 
     Pairs are matched as in XML: `<reasoning><answer>4</reasoning></answer>` is crossed, and an `<answer>` inside

@@ -44,8 +44,7 @@ class Component:
     Attributes:
         name: Key in the configuration, and leaf of its metrics.
         reward: The reward that scores.
-        weight: Factor in the total, or a schedule of it. Negative for a penalty, 0 to log the component without
-            training.
+        weight: Factor in the total, or its schedule. Negative for a penalty, 0 to log the component without training.
         requires: The gate: other components and the lowest raw values with which they pass.
         transforms: Applied in order to the raw value before it is weighted.
         route: Rows to which the component applies.

@@ -67,11 +67,7 @@ class ModelProcess:
             raise
 
     def score(self, conversations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return the model's results for conversations, in any order; see `program`.
-
-        Raises:
-            ProcessGoneError: The process ended. The error holds the results until then.
-        """
+        """Return the model's results for conversations, in any order. A ProcessGoneError holds those until then."""
         results: list[dict[str, Any]] = []
         try:
             self._send(conversations)

@@ -61,8 +61,7 @@ class ScoringModel:
         self._model.to(settings["device"]).eval()
         self._max_length = _max_length(settings["max_length"], self._tokenizer, config)
         pad = self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else config.pad_token_id
-        # Models that read the score at the last token find it by the padding. Without padding, each text is scored
-        # alone.
+        # Models that read the score at the last token find it by the padding. Without it, each text is scored alone.
         self._pad, self._batch_size = pad, 1 if pad is None else settings["batch_size"]
         self._model.config.pad_token_id = pad
         spelt = {str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special}

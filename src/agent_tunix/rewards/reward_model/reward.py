@@ -30,10 +30,9 @@ class RewardModel:
 
     The checkpoint is one that `AutoModelForSequenceClassification` loads, from a directory or the hub. It is loaded
     once, before training begins, in a separate process with torch and transformers (extra `reward_model`). Texts of
-    similar length are scored together. The conversation is formatted by the model's own chat template, if it has one. A
-    space breaks up the model's special tokens in texts, so that no response can end its own turn. A text that is too
-    long is never cut; it gets an outcome instead of a score, and `rewards/NAME/logged/over_long` is the share of such
-    texts.
+    similar length are scored together. The model's own chat template formats the conversation, if it has one. A space
+    breaks up special tokens in texts, so that no response can end its own turn. A text that is too long is never cut;
+    it gets an outcome instead of a score. `rewards/NAME/logged/over_long` is the share of such texts.
 
     Args:
         args: Arguments from the configuration; None for a reward that is only to be bound.
@@ -89,7 +88,7 @@ class RewardModel:
         """Score one response: `reward("It is 4.", prompt="What is 2 + 2?")`.
 
         Raises:
-            RewardError: There is no score.
+            RewardError: Scoring failed or exceeded its time limit.
         """
         score = self.explain(response, **columns)
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
@@ -102,11 +101,7 @@ class RewardModel:
         return self.score([Sample(response, columns=columns, **known)])[0]
 
     def open(self) -> None:
-        """Load the model if it is not loaded yet.
-
-        Raises:
-            RewardError: The model cannot be loaded.
-        """
+        """Load the model if it is not loaded yet; raise RewardError if it cannot be loaded."""
         with self._lock:
             self._opened()
 

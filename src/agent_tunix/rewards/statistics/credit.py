@@ -47,19 +47,11 @@ def advantage_parts(
     *,
     epsilon: float = 1e-6,
 ) -> Array:
-    """Return the part of each component in each advantage.
+    """Return the part of each component in each advantage, of shape [C, B].
 
-    Args:
-        totals_B: Rewards that trained; NaN for an unscored completion.
-        values_CB: Transformed values of the components; ignored for an unscored completion.
-        weights_C: Weights of the components.
-        num_generations: G, the completions of a group.
-        scaling: One of `advantages.SCALINGS`.
-        epsilon: ε, in units of reward.
-
-    Returns:
-        [C, B]. The sum over C equals `compute_advantages` up to rounding. 0 for unscored completions and in dead
-        groups.
+    The sum over C equals `compute_advantages` up to rounding. Parts are 0 for unscored completions (NaN in `totals_B`)
+    and in dead groups. `values_CB` are transformed and gated values, `scaling` is one of `advantages.SCALINGS`, and
+    `epsilon` has the unit of reward.
     """
     totals_PG = totals_B.reshape(-1, num_generations)
     scored_PG = ~np.isnan(totals_PG)

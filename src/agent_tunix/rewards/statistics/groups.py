@@ -59,8 +59,7 @@ def duplicates(
 
     Returns:
         The share of completions that occur more than once, None without samples; and the standard deviation (divisor n)
-        of the totals of equal completions, averaged over responses that are scored at least twice, None if there are
-        none.
+        of the totals of equal completions, averaged over those that are scored at least twice, None if there are none.
     """
     if not samples:
         return None, None

@@ -122,7 +122,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_nodes(function: _Function) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, but not those inside nested functions and classes."""
+    """Yield the nodes of a function, but not those inside nested functions, lambdas and classes."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
