@@ -37,11 +37,19 @@ def summarise(
     All completions have equal weight, whatever their length. Only scored ones count; a metric without values is None.
     The metrics of a component describe its raw values, wherever it was computed.
 
-    `scores` are those of a mixture, group by group, with the `totals` that trained (NaN if unscored) and their
-    `advantages`. Without `samples`, metrics of lengths and repetitions are omitted. `weights` are the effective ones,
-    `gated` and `transformed` name the components with gates and transforms, and `ranges` holds the declared ranges of
-    components and of `total`, None if undeclared. `scaling` is `grpo.advantage_scaling`. Unless `detailed`, each series
-    gives only its mean, standard deviation, minimum and maximum.
+    Args:
+        scores: Scores of a mixture, group by group.
+        totals: [B] rewards that trained; NaN for an unscored completion.
+        advantages: [B].
+        num_generations: G, the completions of a group.
+        weights: Effective weights of the components.
+        gated: Components with a gate.
+        transformed: Components with transforms.
+        samples: The B completions; empty to omit metrics of lengths and repetitions.
+        scaling: Scaling of the advantages: `grpo.advantage_scaling`.
+        ranges: Declared ranges of components by name, and of the total as `total`; None if undeclared.
+        histogram_bins: Number of bins of each histogram.
+        detailed: True for all metrics; otherwise only mean, standard deviation, minimum and maximum of each series.
 
     Returns:
         Always `rewards/{total,<component>}/{mean,std,min,max}`, `rewards/<component>/weight`,
