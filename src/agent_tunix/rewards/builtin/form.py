@@ -67,7 +67,7 @@ def match_format_exactly_reward(response: str, format: str = DEFAULT_TEMPLATE) -
 
 
 def match_format_approximately_reward(response: str, format: str = DEFAULT_TEMPLATE) -> Score:
-    """Count the tags of the template that occur exactly once, in any place. Range [-2, 2] for four tags.
+    """Reward each tag of the template that occurs exactly once, in any place. Range [-2, 2] for four tags.
 
     - 0.5 for each tag that occurs exactly once
     - -0.5 for each tag that is missing or repeated
