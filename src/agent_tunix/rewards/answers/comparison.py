@@ -108,7 +108,6 @@ class Reference:
     """A parsed reference answer.
 
     Attributes:
-        text: The answer as written.
         number: The number, if it is one.
         formula: The parsed formula, if it is not a number.
     """
@@ -129,7 +128,6 @@ class Comparison(NamedTuple):
     Attributes:
         verdict: Equal, different, or undecided if no tier could decide.
         detail: The comparison in words, with the tier.
-        tier: The tier that decided.
         is_number: True if the answer was read as one number.
         numbers: Answer and reference, if both are numbers; for a percentage, the nearest reading.
         timed_out: True if it is undecided because of a time limit.

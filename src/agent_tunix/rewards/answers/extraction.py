@@ -109,7 +109,6 @@ class Extraction(NamedTuple):
 
     Attributes:
         text: The answer without surrounding white space; "" if its place is empty.
-        source: The rule that found it.
     """
 
     text: str

@@ -43,7 +43,6 @@ class Ruling(NamedTuple):
     """The result of the thorough tier.
 
     Attributes:
-        verdict: Equal, different or undecided.
         reason: Reason why it is undecided, or another remark for people.
         timed_out: True if it is undecided because of a time limit.
     """

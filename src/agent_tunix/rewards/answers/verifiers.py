@@ -46,7 +46,6 @@ class Verifiers:
     Args:
         timeout_s: Longest wall time of one question; a process that exceeds it is killed.
         memory_mb: Memory that a process may allocate beyond what math-verify itself needs.
-        most_workers: Largest number of processes.
     """
 
     def __init__(

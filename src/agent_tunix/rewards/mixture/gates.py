@@ -29,7 +29,6 @@ class GateVerdict:
         is_open: True if the component counts and is computed.
         is_shut: True if it contributes 0.
         outcome: Outcome of a component that does not count.
-        detail: Reason why it does not count.
     """
 
     is_open: bool
@@ -117,11 +116,7 @@ def _circle(stuck: Sequence[str], requires: Mapping[str, Mapping[str, float]]) -
 
 
 def read_requires(component: str, written: object) -> dict[str, float]:
-    """Read a component's `requires`: None, or a mapping from component to the lowest value with which it passes.
-
-    Raises:
-        RewardError: The value is neither.
-    """
+    """Read a component's `requires`: None, or a mapping of components to lowest values; else raise RewardError."""
     if written is None:
         return {}
     if not isinstance(written, Mapping) or not written or not all(map(is_number, written.values())):

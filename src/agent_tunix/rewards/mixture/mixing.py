@@ -43,7 +43,6 @@ class Component:
 
     Attributes:
         name: Key in the configuration, and leaf of its metrics.
-        reward: The reward that scores.
         weight: Factor in the total, or its schedule. Negative for a penalty, 0 to log the component without training.
         requires: The gate: other components and the lowest raw values with which they pass.
         transforms: Applied in order to the raw value before it is weighted.
@@ -331,10 +330,7 @@ def _said(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Scor
 def _compute(
     rewards: Mapping[str, Reward], samples: Sequence[Sample], verdicts: Verdicts
 ) -> dict[str, list[Score | None]]:
-    """Compute independent components where they count.
-
-    Rewards that can score in the background (`begin`) do so while the others are computed here.
-    """
+    """Compute independent components where they count, those with `begin` in the background."""
     wanted = {name: [index for index, verdict in enumerate(verdicts[name]) if verdict.is_open] for name in rewards}
     given = {name: [samples[index] for index in indices] for name, indices in wanted.items() if indices}
     begun = {

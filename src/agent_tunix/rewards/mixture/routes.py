@@ -56,11 +56,7 @@ def _is_same(found: object, wanted: object) -> bool:
 
 
 def read_route(component: str, written: object) -> Route:
-    """Read a component's `when`: None, a column's name, or a mapping from columns to values or lists of values.
-
-    Raises:
-        RewardError: The value is none of these.
-    """
+    """Read a component's `when`: None, a column, or a mapping of columns to values or lists; else raise RewardError."""
     if written is None:
         return ALL_ROWS
     if isinstance(written, str):

@@ -88,11 +88,7 @@ def may_train(weight: Weight) -> bool:
 
 
 def read_weight(component: str, written: object) -> Weight:
-    """Read a component's `weight`: a number, or a mapping as the module's docstring shows.
-
-    Raises:
-        RewardError: The value is neither.
-    """
+    """Read a component's `weight`: a number, or a mapping as in the module's docstring; else raise RewardError."""
     if isinstance(written, Mapping):
         return _read_schedule(component, written)
     if isinstance(written, bool) or not isinstance(written, int | float):

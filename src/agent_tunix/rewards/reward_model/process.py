@@ -25,7 +25,6 @@ class ProcessGoneError(RewardError):
     """The process died, or was killed because it took too long.
 
     Attributes:
-        timed_out: True if it took too long.
         results: Results that it gave before.
     """
 

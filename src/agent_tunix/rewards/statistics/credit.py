@@ -74,8 +74,7 @@ def advantage_parts(
 def variance_shares(parts_CB: Array) -> list[float] | None:
     """Return the share of the advantages' variance that each component explains; see the module's docstring.
 
-    Returns:
-        One share per component, summing to 1; None if all advantages are 0, or if the components cancel out.
+    The shares sum to 1. Return None if all advantages are 0, or if the components cancel out.
     """
     largest = float(np.abs(parts_CB).max(initial=0.0))
     if not largest:
@@ -90,11 +89,9 @@ def variance_shares(parts_CB: Array) -> list[float] | None:
 
 
 def conflict_shares(parts_CB: Array) -> list[float | None]:
-    """Return how often each component pushes a completion in the opposite direction to all others together.
+    """Return how often, 0 to 1, each component pushes a completion in the opposite direction to all others together.
 
-    Returns:
-        For each component the share, 0 to 1, among the completions on which neither its part nor the sum of the others
-        is 0; None if there are none.
+    Only completions count on which neither its part nor the sum of the others is 0; None if there are none.
     """
     signs_CB = _signs(parts_CB)
     rest_CB = _signs(parts_CB.sum(axis=0) - parts_CB, float(np.abs(parts_CB).max(initial=0.0)))
@@ -104,11 +101,9 @@ def conflict_shares(parts_CB: Array) -> list[float | None]:
 
 
 def pair_conflicts(names: Sequence[str], parts_CB: Array) -> dict[tuple[str, str], float | None]:
-    """Return how often two components push a completion in opposite directions.
+    """Return how often, 0 to 1, two components push a completion in opposite directions, for each pair.
 
-    Returns:
-        For each pair, in the order of the names, the share among the completions on which neither part is 0; None if
-        there are none.
+    Only completions count on which neither part is 0; None if there are none.
     """
     signs_CB = _signs(parts_CB)
     moved_CB = np.abs(signs_CB)

@@ -20,10 +20,8 @@ class FunctionFacts:
     """Facts about a function called `reward`.
 
     Attributes:
-        is_async: True for `async def`.
         line: Line of its `def`, from 1.
         is_literal: True if this line begins with exactly `def reward(` or `async def reward(`.
-        is_generator: True if it yields.
         is_nested: True if it is inside another block, so it is not the module's `reward`.
         signature: Its parameters. Defaults are replaced by None.
     """
@@ -76,10 +74,9 @@ class FileFacts:
 
 
 def inspect_file(source: bytes) -> FileFacts:
-    """Inspect a file without running it.
+    """Inspect a file in UTF-8, with or without a byte order mark, without running it.
 
-    The call returns within `TIMEOUT_S`, whatever the file holds: a process with limits of its own compiles it. `source`
-    is UTF-8, with or without a byte order mark.
+    The call returns within `TIMEOUT_S`, whatever the file holds: a process with limits of its own compiles it.
     """
     command = [sys.executable, "-I", "-S", "-B", "-W", "ignore", str(_PROGRAM)]
     try:
