@@ -1,12 +1,11 @@
-"""Answers: where they stand in a response, what they say, and whether they are right.
+"""Answers: finding them in a response, reading them, and comparing them with a reference.
 
-- `extraction`: where the answer of a response stands;
-- `numbers`: single numbers, with the words around them;
-- `tokens`, `tree`, `cursor`, `expressions`, `commands` and `grammar`: everything else, as a tree;
-- `evaluation`, `scalars`, `equations`, `sets`, `matrices`, `expansion` and `equality`: the comparison of two trees;
-- `comparison`: the comparison of an answer with a reference, tier by tier;
-- `thorough`: math-verify, for what the grammar does not read;
-- `verifiers`: the processes in which it runs.
+- `extraction` finds the answer of a response.
+- `numbers` reads single numbers with the words around them.
+- `tokens`, `tree`, `cursor`, `expressions`, `commands` and `grammar` read everything else as a tree.
+- `evaluation`, `scalars`, `equations`, `sets`, `matrices`, `expansion` and `equality` compare two trees.
+- `comparison` compares an answer with a reference, tier by tier.
+- `thorough` asks math-verify about what the grammar does not read; `verifiers` are the processes in which it runs.
 """
 
 from agent_tunix.rewards.answers.comparison import (

@@ -1,4 +1,4 @@
-"""Commands of LaTeX: fractions, roots, functions, named sets and matrices."""
+"""Parser of LaTeX commands: fractions, roots, functions, named sets and matrices."""
 
 import re
 
@@ -17,9 +17,10 @@ from agent_tunix.rewards.answers.tree import Node, negative, product
 
 
 class CommandParser(ExpressionParser):
-    """The commands among the tokens."""
+    """A parser that reads commands in addition to expressions."""
 
     def command(self) -> Node:
+        """Read a command with its arguments."""
         name = self.take().text[1:]
         if name == "frac":
             return self.fraction()
@@ -50,13 +51,14 @@ class CommandParser(ExpressionParser):
         raise UnreadableError(f"\\{name} is not read")
 
     def fraction(self) -> Node:
+        r"""Read the arguments of `\frac`."""
         derivative = self.derivative()
         if derivative is not None:
             return derivative
         return Node("quotient", (self.argument(), self.argument()))
 
     def derivative(self) -> Node | None:
-        r"""`\frac{dy}{dx}` as one symbol, so that the letters do not cancel."""
+        r"""Read `\frac{dy}{dx}` as one symbol, so that the letters do not cancel; return None for other fractions."""
         texts: list[str] = []
         place, groups = self.place, 0
         while groups < 2 and place < len(self.tokens) and place - self.place < 12:
@@ -73,6 +75,7 @@ class CommandParser(ExpressionParser):
         return Node("symbol", ("".join(texts),))
 
     def root(self) -> Node:
+        r"""Read the degree and the argument of `\sqrt`."""
         degree = number_node("2")
         if self.peek() == "[":
             self.take()
@@ -83,6 +86,7 @@ class CommandParser(ExpressionParser):
         return Node("call", ("root", self.argument(), degree))
 
     def call(self, name: str) -> Node:
+        """Read the exponent, the base and the arguments of a function."""
         power: Node | None = None
         base: Node | None = None
         while self.peek() in ("^", "_"):
@@ -101,6 +105,7 @@ class CommandParser(ExpressionParser):
         return value if power is None else Node("power", (value, power))
 
     def call_argument(self) -> Node:
+        r"""Read the argument of a function, which needs no brackets: `\sin 2x`."""
         if self.peek() in ("(", "[", "|") and not (self.peek() == "|" and self.bars):
             return self.atom()
         if self.peek() == "-":
@@ -122,11 +127,13 @@ class CommandParser(ExpressionParser):
             value = product(value, self.factor())
 
     def named_set(self, name: str) -> Node:
+        r"""Read the exponent of a named set, as in `\mathbb{R}^2`."""
         if self.skip("^"):
             return Node("named", (f"{name}^{text_of(self.argument())}",))
         return Node("named", (name,))
 
     def fenced(self, name: str) -> Node:
+        r"""Read up to the closing command of `\lfloor`, `\lceil`, `\lvert`, `\langle` or `\lbrace`."""
         closing = {
             "lfloor": "\\rfloor",
             "lceil": "\\rceil",
@@ -145,7 +152,7 @@ class CommandParser(ExpressionParser):
         return Node("call", ({"lfloor": "floor", "lceil": "ceiling", "lvert": "abs"}[name], inside))
 
     def environment(self) -> Node:
-        """A matrix, row by row."""
+        """Read a matrix, row by row."""
         name = self.environment_name()
         if name not in ("pmatrix", "bmatrix", "vmatrix", "matrix", "array", "Bmatrix", "smallmatrix"):
             raise UnreadableError(f"the environment {name}")
@@ -173,6 +180,7 @@ class CommandParser(ExpressionParser):
         return Node("call", ("det", Node("matrix", tuple(rows)))) if name == "vmatrix" else Node("matrix", tuple(rows))
 
     def environment_name(self) -> str:
+        """Read the name of an environment in braces."""
         self.expect("{")
         name = ""
         while not self.skip("}"):

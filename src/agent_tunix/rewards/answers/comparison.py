@@ -1,18 +1,18 @@
 r"""Comparison of an answer with the reference.
 
-Three tiers answer, and the detail of a comparison names the one that did:
+Three tiers compare, and the detail of a comparison names the tier that decided:
 
-1. **exact**: both are numbers, or the same formula but for spaces and sizes;
-2. **evaluated**: the grammar reads both; they are compared by structure, and expressions by evaluation;
-3. **math-verify**: whatever the grammar does not read.
+1. **exact**: both are numbers, or the same formula apart from spaces and sizes;
+2. **evaluated**: the grammar reads both; structures are compared part by part, expressions by evaluation;
+3. **math-verify**: everything else.
 
-- A percentage equals the same percentage, the fraction it denotes (50% = 0.5 = 1/2), and the bare number before its
-  sign (50% = 50), for a question that asks "what percentage" is answered in either way. But 0.5% does not equal 50%.
+- A percentage equals the same percentage, its fraction (50% = 0.5 = 1/2), and the bare number (50% = 50), because a
+  question for a percentage is answered in either way. But 0.5% does not equal 50%.
 - Digits are not rounded: 0.333333 is not 1/3.
 - A list without brackets has no order: `1, 2` equals `2, 1` and `\{1, 2\}`.
-- Words around the one number of an answer are its unit and are not compared: `18 dollars` equals `18 apples`. Words
-  without any number are no number, and neither are words with several.
-- The reference decides what is ambiguous in an answer: beside `1234`, `1,234` is one number, beside `(1, 234)` a pair.
+- Words around the only number of an answer are its unit and are not compared: `18 dollars` equals `18 apples`. Words
+  with no number or with several numbers are not a number.
+- The reference resolves ambiguities: `1,234` is one number if the reference is `1234`, and a pair if it is `(1, 234)`.
 """
 
 import enum
@@ -49,7 +49,7 @@ _EMPTY_SET = re.compile(r"\\varnothing(?![A-Za-z])|\A\s*\\\{\s*\\\}\s*\Z|\A\s*�
 _INFINITY = re.compile(r"\\infty(?![A-Za-z])")
 _NAME = re.compile(r"[A-Za-z]\w{0,2}")
 _WORD = re.compile(r"\\?[A-Za-z]{2,}")
-# Words of two letters and more, or one letter: no mathematics, unless dollars or a backslash say so.
+# Words of at least two letters, or one letter: not mathematics unless dollars or a backslash mark it.
 _WORDS_ALONE = re.compile(
     r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*+ )[)\"'.!?]*",
     re.VERBOSE,
@@ -92,25 +92,24 @@ _SEVERAL_PARTS = re.compile(
 
 
 class Tier(enum.StrEnum):
-    """Who compared."""
+    """The tier that compared."""
 
     EXACT = "exact"
     EVALUATED = "evaluated"
     THOROUGH = "math-verify"
 
 
-# A member of an enumeration is found through its class's metaclass.
+# Looking up a member of an enumeration is slow.
 _EQUAL, _DIFFERENT, _EXACT = Verdict.EQUAL, Verdict.DIFFERENT, Tier.EXACT
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # compared by identity, so that it is a quick key of the cache below
+@dataclass(frozen=True, slots=True, eq=False)  # hashing by identity makes it a fast key of the cache below
 class Reference:
-    """A row's reference answer, read once.
+    """A parsed reference answer.
 
     Attributes:
-        text: As it is written.
-        number: The one number it denotes, if it does.
-        formula: What the grammar reads it as, where it is no number.
+        number: The number, if it is one.
+        formula: The parsed formula, if it is not a number.
     """
 
     text: str
@@ -119,20 +118,19 @@ class Reference:
 
     @property
     def node(self) -> Node | None:
-        """The tree that the grammar makes of it, or None."""
+        """The tree that the grammar reads, or None."""
         return self.formula if self.number is None else _node(self.text, self.number)
 
 
 class Comparison(NamedTuple):
-    """An answer beside its reference.
+    """The comparison of an answer with its reference.
 
     Attributes:
-        verdict: Equal; different; or undecided, where no tier could tell.
+        verdict: Equal, different, or undecided if no tier could decide.
         detail: The comparison in words, with the tier.
-        tier: Which tier answered.
-        is_number: Whether the answer was read as one number.
-        numbers: The answer and the reference, where both are numbers; of a percentage the reading that is nearest.
-        timed_out: Whether it is undecided for lack of time.
+        is_number: True if the answer was read as one number.
+        numbers: Answer and reference, if both are numbers; for a percentage, the nearest reading.
+        timed_out: True if it is undecided because of a time limit.
     """
 
     verdict: Verdict
@@ -144,7 +142,7 @@ class Comparison(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Whether the answer is right."""
+        """True if the answer equals the reference."""
         return self.verdict is Verdict.EQUAL
 
     @property
@@ -155,21 +153,21 @@ class Comparison(NamedTuple):
         return None if self.numbers is None else _relative_error(*self.numbers)
 
     def within(self, share: Fraction) -> bool:
-        """Whether the answer lies within a share of the reference, at most."""
+        """Return True if the answer differs from the reference by at most a share of the reference."""
         if self.numbers is None:
             return self.verdict is Verdict.EQUAL
         given, true = self.numbers
         a, b, c, d = given.numerator, given.denominator, true.numerator, true.denominator
-        # |a/b − c/d| ≤ share · |c/d|, both sides times b·d: no fraction has to be brought to its lowest terms.
+        # |a/b − c/d| ≤ share · |c/d|, both sides times b·d, avoids reducing fractions.
         off, room = abs(a * d - c * b) * share.denominator, abs(c) * b * share.numerator
         return off <= room if c else a == 0
 
 
 def read_reference(reference: Any) -> Reference:
-    r"""A row's reference: a number, or a formula such as `\sqrt{2}`, `(1, 2)` or `x^2 + 1`.
+    r"""Read a reference answer: a number, or a formula such as `\sqrt{2}`, `(1, 2)` or `x^2 + 1`.
 
     Raises:
-        BadReferenceError: It is missing, empty, prose, or has more than one number outside a formula.
+        BadReferenceError: It is missing, empty, prose, or has several numbers outside a formula.
     """
     if isinstance(reference, str):
         read = _read_reference_text(reference)
@@ -178,7 +176,7 @@ def read_reference(reference: Any) -> Reference:
     elif isinstance(reference, int | float) and not isinstance(reference, bool):
         try:
             number = read_number(str(reference))
-        except ValueError:  # an int of more digits than Python will print
+        except ValueError:  # the int has more digits than Python converts to text
             number = None
         if number is not None:
             return Reference(number.text, number)
@@ -186,15 +184,10 @@ def read_reference(reference: Any) -> Reference:
 
 
 def compare_answers(answer: str | None, reference: Reference, *, thorough: bool = True) -> Comparison:
-    """Compare a response's answer with the reference.
+    """Compare an answer from `extract_answer` with a reference from `read_reference`.
 
-    Args:
-        answer: As `extract_answer` gives it.
-        reference: As `read_reference` gives it.
-        thorough: Ask math-verify about what the grammar does not read.
-
-    Returns:
-        The comparison. Undecided only where math-verify ran out of time, or failed.
+    If `thorough`, math-verify compares what the grammar does not read. Then the comparison is undecided only if
+    math-verify exceeded its time limit or failed.
     """
     if answer is None:
         return _NO_ANSWER
@@ -237,7 +230,7 @@ def _compare_ourselves(answer: str, reference: Reference) -> Comparison:
     return Comparison(verdict, _describe(answer, reference, verdict, tier), tier, number is not None)
 
 
-# The completions of a group share their reference, and give few different answers.
+# The completions of a group share their reference and give few different answers.
 _compare_short = lru_cache(maxsize=8192)(_compare_ourselves)
 
 
@@ -253,19 +246,19 @@ _RELATIONS = {
 
 
 def excerpt(value: object) -> str:
-    """A value as it may stand in a message, however long it is."""
+    """Return a value as text of limited length for messages."""
     if isinstance(value, str):
         return repr(value) if len(value) <= 60 else repr(value[:60]) + "…"
     try:
         return reprlib.repr(value)
-    except ValueError:  # an int of more digits than Python will print
+    except ValueError:  # the int has more digits than Python converts to text
         return f"of type {type(value).__name__}"
 
 
 @lru_cache(maxsize=4096)
 def _read_reference_text(reference: str) -> Reference | None:
     text = reference.rpartition("####")[2].strip()
-    if "\\boxed" in text:  # a whole solution
+    if "\\boxed" in text:  # the reference is a whole solution
         text = (boxed_answer(text) or "").strip()
     number = None if _WORD_THEN_NUMBER.match(text) else read_number(text)
     if number is not None:
@@ -279,14 +272,14 @@ def _read_reference_text(reference: str) -> Reference | None:
 
 
 def _is_words(text: str) -> bool:
-    """Return True for words, and for a letter that stands alone, as the answer to a choice does; not for `ad-bc`."""
+    """Return True for words, and for a single letter, as in multiple choice; False for `ad-bc`."""
     if "-" in text and _THREE_LETTERS.search(text) is None:
         return False
     return _WORDS_ALONE.fullmatch(text) is not None or _TEXT_ALONE.fullmatch(text) is not None
 
 
 def _is_formula(text: str) -> bool:
-    """Return True for a text that the grammar does not read and that is mathematics all the same."""
+    """Return True for mathematics that the grammar does not read."""
     bare = _TEXT_COMMAND.sub(" ", text)
     words = [word.lower() for word in _WORD.findall(bare) if not word.startswith("\\")]
     return _MATHEMATICAL_WORDS.issuperset(words) and _SIGN_OF_A_FORMULA.search(bare) is not None
@@ -318,14 +311,14 @@ def _subject_node(subject: str) -> Node:
 
 
 def _same_subject(one: Number, other: Number) -> bool:
-    """Whether two numbers may answer the same: not `y = 5` and `x = 5`, nor `3` and `x + y = 3`."""
+    """Return True if two numbers may answer the same question: not `y = 5` and `x = 5`, nor `3` and `x + y = 3`."""
     if one.subject == other.subject or not _has_letters(other.subject):
         return True
     return not _has_letters(one.subject) and _NAME.fullmatch(other.subject) is not None
 
 
 def _units_differ(answer: str, reference: str) -> bool:
-    """Return True if both end with a unit that is known, and it is not the same."""
+    """Return True if both texts end with known units that differ."""
     if not (_may_have_unit(answer) and _may_have_unit(reference)):
         return False
     given, true = _unit(answer), _unit(reference)
@@ -337,7 +330,7 @@ def _may_have_unit(text: str) -> bool:
 
 
 def _unit(text: str) -> str | None:
-    """Return the unit at the end of a text by its usual names, as `km/h` or `m2`; None if it is not known."""
+    """Return the unit at the end of a text by its usual name, such as `km/h` or `m2`; None if it is unknown."""
     if _DOLLARS.match(text) or text.endswith("¢"):
         return "cent" if text.endswith("¢") else "dollar"
     found = _UNIT.search(text)
@@ -353,7 +346,7 @@ def _has_letters(text: str) -> bool:
 def _compare_numbers(number: Number, reference: Number) -> Comparison:
     if number.percent == reference.percent:
         numbers = number.written, reference.written
-    else:  # just one has a percent sign, and may be meant in either way
+    else:  # only one has a percent sign, so it has two readings
         numbers = _nearest((number.written, reference.written), (number.value, reference.value))
     equal = numbers[0] == numbers[1]
     relation = "equal to" if equal else "different from"
@@ -362,7 +355,7 @@ def _compare_numbers(number: Number, reference: Number) -> Comparison:
 
 
 def _nearest(*readings: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
-    """The reading of two numbers in which they are nearest to each other."""
+    """Return the reading of two numbers in which they are nearest to each other."""
     errors = [_relative_error(*reading) for reading in readings]
     known = [error for error in errors if error is not None]
     return readings[errors.index(min(known))] if known else readings[0]
@@ -375,25 +368,25 @@ def _relative_error(given: Fraction, true: Fraction) -> Fraction | None:
 
 
 def _in_base(text: str) -> tuple[int] | None:
-    """The value of a number whose base is written below it, as in `1010_2`."""
+    """Return the value of a number with its base as a subscript, such as `1010_2`."""
     found = _BASE.fullmatch(text.strip("$ .")) if "_" in text else None
     if found is None or not 2 <= (base := int(found[2] or found[3])) <= 36:
         return None
     try:
         return (int(found[1], base),)
-    except ValueError:  # a digit that the base has not
+    except ValueError:  # a digit does not exist in this base
         return None
 
 
 def _is_no_answer_to(answer: str, number: Number | None, reference: Reference) -> bool:
-    """Return True for what cannot be the reference: words for a number, a bracket that is not closed, 1e999999."""
+    """Return True if the answer cannot be right: words instead of a number, an unclosed bracket, 1e999999."""
     if number is None and reference.number is not None and (_holds_no_number(answer) or _is_prose(answer)):
         return True
     return _HUGE.fullmatch(answer) is not None or (_is_unbalanced(answer) and not _is_unbalanced(reference.text))
 
 
 def _is_one_formula(text: str) -> bool:
-    """Return True for what math-verify may be asked about: of several parts it compares some and passes over others."""
+    """Return True if math-verify may compare the text. Of several parts, it compares some and ignores the others."""
     return (
         _SEVERAL_PARTS.search(text) is None
         and _GROUP.sub("", text).count("=") < 2
@@ -402,7 +395,7 @@ def _is_one_formula(text: str) -> bool:
 
 
 def _is_unbalanced(text: str) -> bool:
-    """Return True if brackets are not closed, or not opened; any bracket closes another kind, as in `[0, 1)`."""
+    """Return True if brackets are not closed or not opened. Different kinds may close each other, as in `[0, 1)`."""
     braces = rounds = 0
     for character in turn_inward(text) if "[" in text or "]" in text else text:
         if character == "{":
@@ -419,7 +412,7 @@ def _is_unbalanced(text: str) -> bool:
 
 
 def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> Verdict:
-    """Compare what the grammar reads; the reference's form decides what a comma in the answer means."""
+    """Compare trees. The form of the reference decides the meaning of commas in the answer."""
     true = reference.node
     if true is None:
         return Verdict.UNDECIDED
@@ -430,12 +423,12 @@ def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> 
     if verdict is not True and "," in answer + reference.text:
         verdict = _compare_otherwise(answer, reference, given, true) or verdict
     if verdict is None and reference.number is not None and "det" not in functions(given):
-        return Verdict.DIFFERENT  # a number beside what is too large to evaluate, or has no value
+        return Verdict.DIFFERENT  # the answer is too large to evaluate or has no value, but the reference is a number
     return Verdict.UNDECIDED if verdict is None else Verdict.EQUAL if verdict else Verdict.DIFFERENT
 
 
 def _compare_otherwise(answer: str, reference: Reference, given: Node, true: Node) -> bool | None:
-    """Compare anew with another meaning of the commas: `1,22` is 1.22 beside one number, `1,234` a list beside one."""
+    """Compare with another meaning of commas: beside one number, `1,22` is 1.22 and `1,234` a list."""
     try:
         if true.kind == "number" and _DECIMAL_COMMA.fullmatch(answer.strip()):
             return compare(parse(answer, "decimal"), true)
@@ -456,12 +449,12 @@ def _answer_node(answer: str, number: Number | None, *, several: bool) -> Node |
 
 
 def _holds_no_number(text: str) -> bool:
-    """Whether a text is words alone, or nothing at all."""
+    """Return True if a text is only words, or empty."""
     return len(text) <= 2000 and _NO_NUMBER_IN_IT.fullmatch(undressed(text)) is not None
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a text is words with several numbers among them, and no formula: `12 eggs for 5 people`."""
+    """Return True if a text is words with several numbers, and not a formula: `12 eggs for 5 people`."""
     if len(text) > LONGEST_THOROUGH or _PROSE.fullmatch(text) is None or _SPACED_THOUSANDS.search(text):
         return False
     words = [word.lower() for word in _WORD.findall(text) if len(word) > 2]
@@ -469,7 +462,7 @@ def _is_prose(text: str) -> bool:
 
 
 def _canonical(text: str) -> str:
-    """A formula without what does not change its meaning: spaces, sizes, and the kind of fraction."""
+    """Return a formula without spaces, sizes and kinds of fraction, which do not change its meaning."""
     if "\\" in text:
         text = re.sub(r"\\(?:left|right|[dt](?=frac)|[,;:! ]|displaystyle(?![A-Za-z]))", _keep_backslash, text)
         text = _EMPTY_SET.sub(r"\\emptyset", text)

@@ -1,4 +1,4 @@
-"""A place in a list of tokens, on which the parsers of the grammar are built."""
+"""A position in a list of tokens, the base of the grammar's parsers."""
 
 from abc import ABC, abstractmethod
 
@@ -10,13 +10,13 @@ _END = Token("end", "", False)
 
 
 class Cursor(ABC):
-    """A place in a list of tokens, with how deep the parts are nested there.
+    """A position in a list of tokens, with the current depth of nesting.
 
     Attributes:
-        tokens: The tokens, with two ends after them.
-        place: The index of the next token.
-        depth: How many parts are open.
-        bars: How many vertical bars are open.
+        tokens: The tokens, followed by two end tokens.
+        place: Index of the next token.
+        depth: Number of open parts.
+        bars: Number of open vertical bars.
     """
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -26,7 +26,7 @@ class Cursor(ABC):
         self.bars = 0
 
     def peek(self) -> str:
-        """Return the text of the next token; for words, a text that no sign has."""
+        """Return the text of the next token. For words, it is the kind after a space, which no sign equals."""
         token = self.tokens[self.place]
         return token.text if token.kind not in ("words", "upright", "word") else f" {token.kind}"
 
@@ -39,29 +39,25 @@ class Cursor(ABC):
         return self.tokens[self.place + ahead].kind in ("words", "upright")
 
     def take(self) -> Token:
-        """Return the next token and go past it."""
+        """Return the next token and move past it."""
         token = self.tokens[self.place]
         self.place += 1
         return token
 
     def skip(self, text: str) -> bool:
-        """Go past the next token if it is this one."""
+        """Move past the next token and return True if it has this text."""
         if self.peek() == text:
             self.place += 1
             return True
         return False
 
     def expect(self, text: str) -> None:
-        """Go past the next token, which must be this one."""
+        """Move past the next token, which must have this text."""
         if not self.skip(text):
             raise UnreadableError(f"{text!r} is missing")
 
     def descend(self) -> None:
-        """Open a part.
-
-        Raises:
-            UnreadableError: Too many are open.
-        """
+        """Open a part; raise UnreadableError if too many are open."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise UnreadableError("too deep")

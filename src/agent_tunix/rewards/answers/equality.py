@@ -1,10 +1,10 @@
-r"""Equality of two answers that the grammar has read: by their structure, and of expressions by evaluation.
+r"""Equality of two parsed answers: by structure, and of expressions by evaluation.
 
 - Collections are compared part by part: tuples and matrices in order, lists and sets in any order.
-- Inequalities in one unknown, intervals and unions of them are compared as sets of real numbers.
-- Equations are equal if one is a constant multiple of the other, or if what one solves for solves the other.
+- Inequalities in one unknown, intervals and their unions are compared as sets of real numbers.
+- Equations are equal if one is a constant multiple of the other, or if the solution of one solves the other.
 - `x = 5` and `5` are the same answer; `x = 5` and `y = 5` are not.
-- A decimal equals an irrational number if it gives six digits after the point, or six in all, and they are right.
+- A decimal equals an irrational number if it has six correct digits, in all or after the point.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,7 @@ _ONE_WAY = frozenset(("→", "~", "≡", "⊥", "∥", "⊂", "⊆", "∝"))
 
 @lru_cache(maxsize=8192)
 def compare(given: Node, true: Node) -> bool | None:
-    """Compare an answer with the reference.
-
-    Returns:
-        True if they are equal, False if they are different, None if neither is found out.
-    """
+    """Return True if an answer equals the reference, False if not, None if this cannot be decided."""
     if given == true:
         return True
     given, true = folded(expanded(given)), folded(expanded(true))
@@ -71,7 +67,7 @@ def _compare_values(given: Node, true: Node) -> bool | None:
 
 
 def _as_vector(node: Node, other: Node) -> Node:
-    """A matrix of one column or row beside a tuple, as a tuple."""
+    """Return a matrix of one row or column as a tuple, if it is compared with a tuple."""
     if node.kind == "matrix" and other.kind == "bracket" and other.args[0] == "()":
         if len(node.args) == 1:
             return Node("bracket", ("()", *node.args[0]))
@@ -94,17 +90,17 @@ def _operands(node: Node) -> list[Node]:
 def _compare_collections(given: Node, true: Node) -> bool | None:
     one, other = _items(given), _items(true)
     ordered = next((node for node in (given, true) if node.kind in ("bracket", "matrix")), None)
-    if ordered is not None:  # a tuple beside a list without brackets
+    if ordered is not None:  # a tuple is compared with a list without brackets
         listed = true if ordered is given else given
         if ordered.kind != "bracket" or ordered.args[0] != "()" or listed.kind != "list":
             return False if ordered.kind == "bracket" and len(one) != len(other) else None
         if listed.args[0] == "or" or _has_one_subject(_items(listed)):
-            return False  # several values of one unknown are no point
+            return False  # several values of one unknown are not a point
         return _in_order(list(ordered.args[1:]), list(listed.args[1:]))
     if max(len(one), len(other)) > _MOST_ITEMS:
         return None
     if "named" in (given.kind, true.kind):
-        return False  # the set of a set is another
+        return False  # a set whose member is a set is another set
     if given.kind == "set" or true.kind == "set":
         one, other = _distinct(one), _distinct(other)
     subjects = [{_subject(item) for item in items} for items in (one, other)]
@@ -112,7 +108,7 @@ def _compare_collections(given: Node, true: Node) -> bool | None:
         one, other = [_solution(item) for item in one], [_solution(item) for item in other]
         return _in_order(one, other)
     if 2 * len(other) >= len(one) > len(other) == len(_distinct(other)) and len({item.kind for item in one}) == 1:
-        one = _distinct(one)  # said twice
+        one = _distinct(one)  # the answer repeats items
     if len(one) != len(other):
         return False
     return _in_any_order(one, other)
@@ -125,7 +121,7 @@ def _items(node: Node) -> list[Node]:
 
 
 def _with_subject(items: list[Node]) -> list[Node]:
-    """Return items of which the first alone names the unknown: `a = 4, -8` is `a = 4, a = -8`."""
+    """Give every item the unknown that only the first names: `a = 4, -8` is `a = 4, a = -8`."""
     first = items[0]
     if first.kind != "relation" or first.args[0] != ("=",) or any(item.kind == "relation" for item in items[1:]):
         return items
@@ -169,7 +165,7 @@ def _in_order(one: Sequence[Node], other: Sequence[Node]) -> bool | None:
 
 
 def _in_any_order(one: Sequence[Node], other: Sequence[Node]) -> bool | None:
-    """Equality is transitive, so the first partner that is found is as good as any."""
+    """Compare items in any order. Equality is transitive, so the first matching partner is as good as any."""
     if len(one) != len(other):
         return False
     left, unknown = list(other), False
@@ -188,14 +184,14 @@ def _in_any_order(one: Sequence[Node], other: Sequence[Node]) -> bool | None:
 
 
 def _is_subject(node: Node) -> bool:
-    """Return True for what may be named on the left of an equals sign: x, f(x), |AB|, a:b, (x, y)."""
+    """Return True for a name on the left of an equals sign: x, f(x), |AB|, a:b, (x, y)."""
     if node.kind == "symbol":
         return True
     if node.kind == "bracket" or node.kind == "ratio":
         return all(_is_subject(part) for part in node.args if isinstance(part, Node))
     if node.kind == "quotient":
         return all(_is_subject(part) for part in node.args)
-    if node.kind == "product":  # f(x), AB: letters alone
+    if node.kind == "product":  # f(x) and AB consist only of letters
         return all(_is_subject(part) or rational(part) is not None for part in node.args[1:]) and _is_subject(
             node.args[0]
         )
@@ -224,14 +220,14 @@ def _compare_relations(given: Node, true: Node) -> bool | None:
 
 
 def _compare_with_value(relation: Node, value: Node, *, is_reference: bool) -> bool | None:
-    """Compare `x = 5` with `5`, and the end of a calculation with its result."""
+    """Compare `x = 5` with `5`, or the result of a calculation with a value."""
     operators, *operands = relation.args
     if not set(operators) <= {"=", "≈"}:
         return None if any("abs" in functions(operand) for operand in operands) else False
     left = operands[0]
     named = _is_subject(left) and len(operands) > 1
     if is_reference and not named and any(symbols(operand) for operand in operands if operand.kind in SCALARS):
-        return False  # an equation is no value
+        return False  # an equation is not a value
     if named and value == left:
         return False
     candidates = operands[1:] if named else operands
@@ -250,7 +246,7 @@ def _is_equation(node: Node) -> bool:
 
 
 def _compare_chains(given: Node, true: Node) -> bool | None:
-    """Compare the ends of two calculations: `x = 3 · 5 = 15` with `x = 15`."""
+    """Compare the results of two calculations: `x = 3 · 5 = 15` with `x = 15`."""
     one, other = given.args[1], true.args[1]
     if symbols(one) and symbols(other) and compare(one, other) is False:
         return False
@@ -258,7 +254,7 @@ def _compare_chains(given: Node, true: Node) -> bool | None:
 
 
 def _result(relation: Node) -> Node:
-    """Return the result of a calculation, before it is rounded."""
+    """Return the result of a calculation, before rounding."""
     operators, *operands = relation.args
     place = len(operators)
     while place > 1 and operators[place - 1] == "≈":
@@ -309,7 +305,7 @@ def _sides(given: Pair, true: Pair) -> bool:
 
 
 def _same_subjects(given: Node, true: Node) -> bool:
-    """Return False for inequalities in two different unknowns."""
+    """Return False for inequalities in different unknowns."""
     found = [_set_subjects(node) for node in (given, true)]
     return not found[0] or not found[1] or found[0] == found[1]
 

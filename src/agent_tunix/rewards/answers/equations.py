@@ -1,4 +1,4 @@
-"""Equality of single relations: equations and inequalities up to what keeps their solutions."""
+"""Equality of single relations: equations and inequalities are equal if they have the same solutions."""
 
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ Pair = tuple[Node, str, Node]
 
 
 def compare_differences(given: Pair, true: Pair) -> bool | None:
-    """Compare `left - right` of both: they must be multiples of each other, of one sign where that matters."""
+    """Compare `left - right` of both, which must be multiples of each other, of a positive factor for inequalities."""
     one = Node("sum", (given[0], negative(given[2])))
     other = Node("sum", (true[0], negative(true[2])))
     if not symbols(one) and not symbols(other):
@@ -31,10 +31,10 @@ def compare_differences(given: Pair, true: Pair) -> bool | None:
 
 
 def _constant_ratio(one: Node, other: Node) -> float | None:
-    """Return by what number an expression is a multiple of another, or None if it is none."""
+    """Return the constant ratio of two expressions, or None if there is none."""
     try:
         exact = [(rational_at(one, number), rational_at(other, number)) for number in range(4)]
-    except UndefinedError:  # at one of the points: the other way decides
+    except UndefinedError:  # an expression is undefined at a point, so real values decide
         exact = []
     if exact and all(first is not None and second for first, second in exact):
         ratios = {first / second for first, second in exact if first is not None and second}
@@ -50,7 +50,7 @@ def _constant_ratio(one: Node, other: Node) -> float | None:
 
 
 def _solves(pair: Pair, other: Node) -> bool:
-    """Return True if `y = …` makes another equation true in which y stands to the first power."""
+    """Return True if `y = …` solves another equation that is linear in y."""
     for subject, value in ((pair[0], pair[2]), (pair[2], pair[0])):
         if subject.kind != "symbol" or subject.args[0] in symbols(value):
             continue
@@ -70,7 +70,7 @@ def _solves(pair: Pair, other: Node) -> bool:
 
 
 def _vanish_together(slope: Node, rest: Node) -> bool:
-    """Return True if `slope · y + rest = 0` holds for every y at a simple point, as `x · y = x` does at 0."""
+    """Return True if `slope · y + rest = 0` holds for every y at a simple point, as `x · y = x` does at x = 0."""
     for name in symbols(slope):
         unknown = Node("symbol", (name,))
         for value in _SIMPLE:

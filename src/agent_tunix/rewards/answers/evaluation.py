@@ -1,9 +1,8 @@
-"""Values of expressions: exact where they are rational, else to forty digits at points that nobody chose.
+"""Values of expressions: exact if they are rational, otherwise to forty digits at random points.
 
-Two expressions that differ at one point are different. Two that agree at several points, which were drawn at random
-from the complex numbers or the rationals, are equal: an identity that holds there by accident has probability zero
-for polynomials and analytic functions (Schwartz and Zippel). Roots and logarithms have branches, so where complex
-points disagree, real ones decide, at which both expressions are defined as real functions.
+Expressions that differ at one point are different. Expressions that agree at several random complex or rational points
+are equal: polynomials and analytic functions agree there by accident with probability zero (Schwartz and Zippel). Roots
+and logarithms have branches, so if complex points disagree, points decide at which both expressions are real functions.
 """
 
 import functools
@@ -25,7 +24,7 @@ _REAL_POINTS = 10
 
 
 class UndefinedError(Exception):
-    """The expression has no value there, or one that is too large, or is not evaluated here."""
+    """The expression has no value at a point, its value is too large, or it cannot be evaluated."""
 
 
 class _InexactError(Exception):
@@ -59,13 +58,13 @@ def functions(node: Node) -> frozenset[str]:
 
 
 def is_real_only(node: Node) -> bool:
-    """Return True if an expression has a function that is not analytic, as |x| has."""
+    """Return True if an expression has a function that is not analytic, such as |x|."""
     return not _REAL_FUNCTIONS.isdisjoint(functions(node))
 
 
 @functools.lru_cache(maxsize=4096)
 def rational(node: Node) -> Fraction | None:
-    """Return the exact value of an expression without unknowns, roots and functions; None for others.
+    """Return the exact value of an expression without unknowns, irrational roots and other functions; None for others.
 
     Raises:
         UndefinedError: It divides by zero, or is too large.
@@ -78,11 +77,7 @@ def rational(node: Node) -> Fraction | None:
 
 @functools.lru_cache(maxsize=4096)
 def rational_at(node: Node, number: int) -> Fraction | None:
-    """Return the exact value at a rational point; None if it is not rational there.
-
-    Raises:
-        UndefinedError: It divides by zero there, or is too large.
-    """
+    """Return the exact value at a rational point, or None; raise UndefinedError as `rational` does."""
     point = {name: _rational_coordinate(name, number) for name in symbols(node)}
     try:
         return _rational(node, point)
@@ -97,7 +92,7 @@ def _rational_coordinate(name: str, number: int) -> Fraction:
 
 @functools.lru_cache(maxsize=4096)
 def _coordinates(name: str, number: int) -> tuple[float, float]:
-    """Two numbers below 1 that are the same in every process."""
+    """Return two numbers below 1 that are the same in every process."""
     generator = random.Random(f"{name} {number}")
     return generator.random(), generator.random()
 
@@ -218,11 +213,11 @@ def _rational_call(name: str, arguments: Sequence[Fraction]) -> Fraction:
 
 
 class Value:
-    """A value to forty digits, with the size of the largest term that was added up on the way.
+    """A value to forty digits, with the size of the largest term in its sums.
 
     Attributes:
         number: A number of mpmath.
-        scale: What its error is measured by.
+        scale: Size of the largest term, which determines the error.
     """
 
     __slots__ = ("number", "scale")
@@ -232,7 +227,7 @@ class Value:
         self.scale = scale
 
     def agrees(self, other: "Value") -> bool:
-        """Return True if both are the same, as far as they are known."""
+        """Return True if both values are equal up to their errors."""
         scale = max(self.scale, other.scale, abs(self.number), abs(other.number))
         return bool(abs(self.number - other.number) <= scale * _context().mpf(10) ** -25)
 
@@ -248,12 +243,10 @@ def _context() -> Any:
 
 @functools.lru_cache(maxsize=8192)
 def value_at(node: Node, number: int, real: bool) -> Value | None:
-    """Return the value at a random point; None where the expression has none, or none that is real.
+    """Return the value at a random point, or None if there is none.
 
-    Args:
-        node: An expression.
-        number: Which point; the coordinates depend on it and the names of the unknowns alone.
-        real: Take real coordinates, and real functions: no root or logarithm of a negative number.
+    The point depends only on `number` and the names of the unknowns. If `real`, coordinates and functions are real: a
+    root or logarithm of a negative number has no value.
     """
     evaluator = _Evaluator(number, real)
     try:
@@ -326,7 +319,7 @@ class _Evaluator:
         one, other = _coordinates(name, self.number)
         if not self.real:
             return context.mpc(one - 1 if self.number == 1 else one + 0.125, other - 0.375)
-        # Below 1, around 3 and around 20. Positive at even points, all negative at the first, of any sign at others.
+        # Sizes below 1, around 3 and around 20; positive at even points, negative at point 1, of either sign at others.
         size = context.mpf(one) * (0.875, 5, 40)[self.number // 2 % 3] + 0.0625
         is_negative = self.number % 2 and (self.number == 1 or other > 0.5)
         return -size if is_negative else size
@@ -383,7 +376,7 @@ class _Evaluator:
         return getattr(context, function)(values[0])
 
     def angle(self, node: Node) -> Any:
-        """The argument of a trigonometric function; degrees count as such."""
+        """Return the argument of a trigonometric function in radians."""
         if node.kind == "degrees":
             return self.value(node.args[0]) * self.context.pi() / 180
         return self.value(node)
@@ -417,7 +410,7 @@ _FUNCTIONS = {
 
 
 def are_equal(one: Node, other: Node) -> bool | None:
-    """Return True if two expressions have the same value everywhere, False if not, None if that is not found out."""
+    """Return True if two expressions are equal everywhere, False if not, None if this cannot be decided."""
     if one == other:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Expansion of `±` into the values that it stands for."""
+"""Expansion of `±` into the values that it denotes."""
 
 import math
 from functools import lru_cache
@@ -11,7 +11,7 @@ _MOST_ITEMS = 64
 
 @lru_cache(maxsize=4096)
 def expanded(node: Node) -> Node:
-    """Write out `±`: `1 ± √2` is the list of `1 + √2` and `1 - √2`."""
+    """Expand `±`: `1 ± √2` becomes the list of `1 + √2` and `1 - √2`."""
     if not _has_plusminus(node):
         return node
     if node.kind in ("list", "set"):

@@ -1,4 +1,4 @@
-"""Expressions: sums, products, powers, units and symbols."""
+"""Parser of expressions: sums, products, powers, units and symbols."""
 
 import re
 from fractions import Fraction
@@ -8,7 +8,7 @@ from agent_tunix.rewards.answers.numbers import MOST_DIGITS
 from agent_tunix.rewards.answers.tokens import RELATIONS, SET_OPERATIONS, STOPPING, VULGAR, Token, UnreadableError
 from agent_tunix.rewards.answers.tree import Node, negative, product
 
-# Words after a number that are no unit of it.
+# Words after a number that are not its unit.
 _SCALES = re.compile(
     r"""\b(?: hundred | thousand | million | billion | trillion | lakh | crore | dozen | half | mil | mio | mn | bn | tn
       | third | fourth | fifth | tenth | squared | cubed | times | factorial
@@ -18,15 +18,17 @@ _SCALES = re.compile(
 
 
 class ExpressionParser(Cursor):
-    """A recursive descent over the tokens; each method reads one level of precedence."""
+    """A recursive descent parser. Each method reads one level of precedence."""
 
     def sum(self) -> Node:
+        """Read a sum of terms."""
         terms = [self.term()]
         while self.peek() in ("+", "-", "\\pm", "\\mp"):
             terms.append(self.term())
         return terms[0] if len(terms) == 1 else Node("sum", tuple(terms))
 
     def term(self) -> Node:
+        """Read a term with its sign, if any."""
         sign = self.peek()
         if sign in ("+", "-", "\\pm", "\\mp"):
             self.take()
@@ -41,6 +43,7 @@ class ExpressionParser(Cursor):
         return self.product()
 
     def product(self) -> Node:
+        """Read factors, joined by operators or side by side, with a unit, if any."""
         value = self.factor()
         while True:
             text = self.peek()
@@ -58,11 +61,13 @@ class ExpressionParser(Cursor):
                 return value
 
     def signed_factor(self) -> Node:
+        """Read a factor after its signs, if any."""
         if self.peek() in ("-", "+"):
             return negative(self.signed_factor()) if self.take().text == "-" else self.signed_factor()
         return self.factor()
 
     def starts_factor(self) -> bool:
+        """Return True if the next token can start a factor."""
         text, kind = self.peek(), self.kind()
         if kind == "command":
             return text not in RELATIONS and text not in SET_OPERATIONS and text not in STOPPING
@@ -71,7 +76,7 @@ class ExpressionParser(Cursor):
         return kind in ("number", "letter") or text in ("(", "[", "{", "\\{", "√") or text in VULGAR
 
     def juxtaposed(self, value: Node) -> Node:
-        """A factor without a sign before it, or the fraction of a mixed number."""
+        """Read a factor that follows without an operator, or the fraction of a mixed number."""
         text, kind = self.peek(), self.kind()
         whole = value.kind == "number" and value.args[0].denominator == 1 and not value.args[1]
         negated = value.kind == "negative" and value.args[0].kind == "number"
@@ -98,6 +103,7 @@ class ExpressionParser(Cursor):
         return product(value, self.factor())
 
     def plain_mixed(self, value: Node) -> Node:
+        """Read the fraction of a mixed number in plain notation, such as `1 1/2`."""
         top = self.take()
         self.take()
         bottom = self.take()
@@ -106,7 +112,7 @@ class ExpressionParser(Cursor):
         return _mixed(value, Fraction(int(top.text), int(bottom.text)))
 
     def unit(self, value: Node) -> Node:
-        """The words after a value: its unit, up to the end of the item."""
+        """Read the words after a value, its unit, up to the end of the item."""
         words = []
         while True:
             text = self.peek()
@@ -135,6 +141,7 @@ class ExpressionParser(Cursor):
         return Node("quantity", (value, name))
 
     def unit_in_brackets(self) -> str:
+        """Read the rest of a unit in round brackets."""
         words = []
         while not self.skip(")"):
             if not self.is_words() and self.kind() not in ("word", "letter"):
@@ -143,9 +150,11 @@ class ExpressionParser(Cursor):
         return "".join(words)
 
     def factor(self) -> Node:
+        """Read a value with its exponents and other suffixes."""
         return self.postfix(self.atom())
 
     def postfix(self, value: Node) -> Node:
+        """Read the suffixes of a value: exponent, degrees, factorial, percent sign, primes."""
         while True:
             text = self.peek()
             if text == "^":
@@ -167,6 +176,7 @@ class ExpressionParser(Cursor):
                 return value
 
     def raised(self, base: Node) -> Node:
+        """Read the exponent of a base, or primes written as one."""
         if self.skip("\\prime"):
             return self.primed(base)
         if self.peek() == "{" and self.tokens[self.place + 1].text in ("\\prime", "'"):
@@ -182,7 +192,7 @@ class ExpressionParser(Cursor):
         return Node("power", (base, self.exponent()))
 
     def exponent(self) -> Node:
-        """A group, a letter, a call, or a whole number: `2^10` is read as plain text has it."""
+        """Read an exponent: a group, a letter, a call or a whole number, as plain text has it: `2^10`."""
         if self.kind() == "number":
             return number_node(self.take().text)
         if self.peek() == "+":
@@ -196,12 +206,13 @@ class ExpressionParser(Cursor):
         return Node("power", (argument, exponent))
 
     def primed(self, base: Node) -> Node:
+        """Return a symbol with one more prime."""
         if base.kind != "symbol":
             raise UnreadableError("a prime")
         return Node("symbol", (base.args[0] + "'",))
 
     def argument(self) -> Node:
-        r"""The argument of a command: a group, or a single digit or letter, as in `\frac12`."""
+        r"""Read the argument of a command: a group, or a single digit or letter, as in `\frac12`."""
         if self.peek() == "{":
             return self.group()
         if self.kind() == "number":
@@ -216,6 +227,7 @@ class ExpressionParser(Cursor):
         return self.atom()
 
     def group(self) -> Node:
+        """Read a group in braces."""
         self.take()
         self.descend()
         bars, self.bars = self.bars, 0
@@ -226,6 +238,7 @@ class ExpressionParser(Cursor):
         return node
 
     def atom(self) -> Node:
+        """Read a number, a symbol, a command, a bracket, a set or an absolute value."""
         token = self.tokens[self.place]
         if token.kind == "number":
             self.take()
@@ -268,6 +281,7 @@ class ExpressionParser(Cursor):
         raise UnreadableError(f"{token.text!r} where a value is expected")
 
     def root_argument(self) -> Node:
+        """Read the argument of `√`: a number or an atom."""
         if self.kind() == "number":
             return number_node(self.take().text)
         self.descend()
@@ -276,6 +290,7 @@ class ExpressionParser(Cursor):
         return atom
 
     def based(self, digits: str) -> Node:
+        """Read the base of a number from its subscript."""
         self.take()
         base = self.argument()
         if base.kind != "number" or base.args[0].denominator != 1:
@@ -283,13 +298,14 @@ class ExpressionParser(Cursor):
         return Node("based", (digits, int(base.args[0])))
 
     def symbol(self, name: str) -> Node:
+        """Read the subscript and the end of a symbol."""
         if self.peek() == "_":
             self.take()
             name = f"{name}_{self.raw_argument()}"
         return self.symbol_end(name)
 
     def raw_argument(self) -> str:
-        """The text of an argument, which is part of a name: a subscript, or what stands below an accent."""
+        """Return the text of an argument that is part of a name: a subscript, or the text below an accent."""
         if self.kind() == "end":
             raise UnreadableError("a name without its end")
         if self.peek() != "{":
@@ -311,17 +327,18 @@ class ExpressionParser(Cursor):
             texts.append(token.text)
 
     def symbol_end(self, name: str) -> Node:
+        """Read the primes of a symbol and a number in brackets after it."""
         while self.skip("'"):
             name += "'"
         argument = self.tokens[self.place : self.place + 3]
         if [token.text for token in argument[::2]] == ["(", ")"] and argument[1].kind == "number":
-            self.place += 3  # f(0) is no product
+            self.place += 3  # f(0) is not a product
             name += f"({argument[1].text})"
         return Node("symbol", (name,))
 
 
 def number_node(text: str) -> Node:
-    """Return the node of a number as it is written."""
+    """Return the node of a number as written."""
     _, _, exponent = text.lower().partition("e")
     if len(text) > 2 * MOST_DIGITS or abs(int(exponent or 0)) > MOST_DIGITS:
         raise UnreadableError("too many digits")
@@ -339,7 +356,7 @@ def _mixed(whole: Node, part: Fraction) -> Node:
 
 
 def text_of(node: Node) -> str:
-    """Return a number or a symbol as text, with its sign; `?` for others."""
+    """Return a number or a symbol as text with its sign; `?` for others."""
     if node.kind == "negative":
         return "-" + text_of(node.args[0])
     return str(node.args[0]) if node.kind in ("number", "symbol") else "?"

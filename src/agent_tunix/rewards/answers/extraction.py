@@ -1,15 +1,15 @@
 r"""Extraction of the answer from a response.
 
-Where a response closes a thought with `</think>`, what follows the last of these is looked at, and the thought only if
-there is no answer in it. The answer is, even if what stands in its place is not a number:
+If a response closes a thought with `</think>`, the text after the last one is searched first, and the whole response
+only if that text has no answer. The answer is the first of these that exists, even if it is not a number:
 
-1. the last `<answer>…</answer>`, of which a `\boxed{…}` inside, if there is one;
-2. of the following, the one that stands last: a `\boxed{…}` (braces may nest, and boxes with only commas, "and" or
-   "or" between them are one answer), what follows `####` to the end of its line, and an announcement ("the answer is
-   …", "final answer: …", "answer = …") that states a number or a formula in its own line;
-3. the last number, or the formula (`$…$`, `\(…\)`, `\[…\]`) that the last number stands in.
+1. the last `<answer>…</answer>`, or a `\boxed{…}` inside it;
+2. whichever comes last: a `\boxed{…}` (braces may nest; boxes with only commas, "and" or "or" between them are one
+   answer), the rest of the line after `####`, or an announcement ("the answer is …", "final answer: …", "answer = …")
+   that states a number or a formula on its line;
+3. the last number, or the formula (`$…$`, `\(…\)`, `\[…\]`) around it.
 
-Searching takes time in proportion to the response's length, whatever is in it, and never fails.
+The search takes time linear in the length of the response, and never fails.
 """
 
 import re
@@ -22,7 +22,7 @@ from agent_tunix.rewards.answers.numbers import NUMBER, ascii_signs, read_number
 
 _BOXES_AND_BRACES = re.compile(r"\\{1,2}(?:f|)box(?:ed)?\s*+\{|\\[\\{}]|[{}]")
 _PLAIN_BOX = re.compile(r"\\boxed\{([^{}\\]{0,100}+)\}")
-# Between boxes that are one answer: commas and joining words, or a few words that end with one.
+# Between boxes that form one answer: commas and joining words, or a few words that end with one.
 _BETWEEN_BOXES = re.compile(
     r"""(?: [\s$,;.]++ | \\[()\[\],;:!\s] | \\q?quad | \\text\{[^{}]{0,20}\b(?:and|or)\s*\} | \b(?:and|or)\b )*+
       | [\s$,;\\()\]]* (?:\\text\{\s*)? (?:[A-Za-z()]{1,12}\s){0,4}+ (?<=and\s|.or\s) [\s$}\\(]*+""",
@@ -30,7 +30,7 @@ _BETWEEN_BOXES = re.compile(
 )
 _MOST_BOXES = 24
 _PLAIN_STATEMENT = re.compile(r"\s{0,3}(-?\$?\d[\d,]{0,20}(?:\.\d{1,15})?)\.?", re.ASCII)
-# A number at the end of a line, with nothing around it that could belong to it.
+# A number at the end of a line, without adjacent text that could belong to it.
 _PLAIN_END = re.compile(
     r"""(?: \A | [ =] )
     ( \$? (?: [1-9]\d{0,2}(?:,\d{3}){1,5} | \d{1,15} ) (?: \.\d{1,15} )? )
@@ -41,14 +41,14 @@ _PHRASE = re.compile(r"answer(?:\*\*)?\s{0,3}(?:is|=|:)(?:\s{0,3}:)?", re.IGNORE
 _FORMULA = re.compile(
     r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>[^\n$]++)\$", re.DOTALL
 )
-# What is no formula, though it stands between two dollars: "$5 and then $".
+# Text that is not a formula, although it stands between two dollars: "$5 and then $".
 _PROSE_WITHIN = re.compile(
     r"(?<![\\A-Za-z])(?!sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min)[A-Za-z]{3,}(?![^{]*\})|\s\Z|\A\s*\Z"
 )
 _PREDICATE = re.compile(r"\s*(?:is|are|equals|=)\s", re.ASCII)
 _PREDICATE_WITHIN = re.compile(r"\s(?:is|are|equals)\s(?:equal\sto\s|thus\s|therefore\s)?|\s=\s(?=[^=]*\Z)", re.ASCII)
 _VERB_WITHIN = re.compile(r"\s(?:is|are|equals)\s", re.ASCII)
-# What makes something else of the number before it, or of the number after it.
+# Words that change the number before or after them.
 _CHANGED_AFTER = re.compile(
     r"""[ ]{0,2}
     (?: or(?![ ]so\b) | squared | cubed | factorial | times | plus | minus | mod | over | divided | multiplied
@@ -63,7 +63,7 @@ _CHANGED_BEFORE = re.compile(
 )
 _JOINT = re.compile(r"\s*,?\s*(?:(?:and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
 _JOINED = ","
-# A response that is nothing but a formula, or a number in another style.
+# A response that is only a formula, or a number in another style.
 _WHOLE = re.compile(
     r"\s*(?:\$[^\n]*\$|\\\([^\n]*\\\)|\\\[.*\\\]|\d{1,3}(?:\ \d{3})+|\d+,\d+)\s*\.?\s*", re.DOTALL | re.ASCII
 )
@@ -83,7 +83,7 @@ _CHOICE_ALONE = re.compile(r"(?<![A-Za-z0-9'’])\(?(?P<letter>[A-Z])(?:[).:]|\*
 
 
 _LATEX_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{([^{}]*+)\}")
-# Of a marked answer: `B`, `(b)`, `B. Paris`; `Option B`, `The answer is B`; `Paris (B)`; but not `a cat`, nor `A, B`.
+# In a marked answer: `B`, `(b)`, `B. Paris`; `Option B`, `The answer is B`; `Paris (B)`; but not `a cat` or `A, B`.
 _CHOICE_FIRST = re.compile(r"[(\[]?((?!a\s[a-z])[A-Za-z])(?![A-Za-z0-9'’])")
 _CHOICE_NAMED = re.compile(r"(?:answer(?:\sis)?|option|choice):?\s\(?([A-Za-z])(?![A-Za-z0-9'’])", re.IGNORECASE)
 _CHOICE_LAST = re.compile(r"\(([A-Z])\)\.?\Z")
@@ -91,7 +91,7 @@ _SEVERAL_CHOICES = re.compile(r"(?:[(\[]?[A-Z][)\].]?(?:\s*[,;/&]\s*|\s+(?:and|o
 
 
 class Source(StrEnum):
-    """Where in a response its answer was found."""
+    """The place in a response where its answer was found."""
 
     TAGGED = "tagged"
     BOXED = "boxed"
@@ -100,16 +100,15 @@ class Source(StrEnum):
     LAST = "last number"
 
 
-# A member of an enumeration is found through its class's metaclass.
+# Looking up a member of an enumeration is slow.
 _TAGGED, _BOXED, _HASHES, _STATED, _LAST = Source
 
 
 class Extraction(NamedTuple):
-    """An answer as it is written, and where it was found.
+    """An answer as written, and where it was found.
 
     Attributes:
-        text: The answer, without white space around it; "" where the place for it is empty.
-        source: The rule that found it.
+        text: The answer without surrounding white space; "" if its place is empty.
     """
 
     text: str
@@ -117,7 +116,7 @@ class Extraction(NamedTuple):
 
 
 def extract_answer(response: str) -> str | None:
-    r"""The answer that a response gives, as it is written, or None.
+    r"""Return the answer of a response as written, or None.
 
     >>> extract_answer("<reasoning>3 + 4</reasoning><answer> 7 </answer>")
     '7'
@@ -133,7 +132,7 @@ def extract_answer(response: str) -> str | None:
 
 
 def find_answer(response: str) -> Extraction | None:
-    """The answer that a response gives and where it stands, or None if there is none.
+    """Return the answer of a response and where it was found, or None.
 
     >>> find_answer("#### 18")
     Extraction(text='18', source=<Source.HASHES: '####'>)
@@ -148,12 +147,12 @@ def _find(response: str) -> tuple[str, Source] | None:
 
 
 def _after_thought(response: str) -> str:
-    """What follows the last `</think>`, or ""."""
+    """Return the text after the last `</think>`, or ""."""
     return response[response.rindex(_THOUGHT_ENDS) + len(_THOUGHT_ENDS) :] if _THOUGHT_ENDS in response else ""
 
 
 def _find_in(response: str) -> tuple[str, Source] | None:
-    # A single character is found much sooner than a word, and most responses lack these.
+    # Searching for one character is much faster than for a word, and most responses lack these characters.
     tagged = tagged_answer(response)
     if tagged is not None:
         boxed = boxed_answer(tagged)
@@ -174,7 +173,7 @@ def _find_in(response: str) -> tuple[str, Source] | None:
 
 
 def tagged_answer(response: str) -> str | None:
-    """What stands between the last `<answer>` … `</answer>`, untouched, or None."""
+    """Return the text between the last `<answer>` and `</answer>`, unchanged, or None."""
     if "</answer>" not in response:
         return None
     end = response.rindex("</answer>")
@@ -183,9 +182,9 @@ def tagged_answer(response: str) -> str | None:
 
 
 def boxed_answer(text: str) -> str | None:
-    r"""Return what the last `\boxed{…}` or `\fbox{…}` holds, of those that are closed; braces may nest.
+    r"""Return the content of the last closed `\boxed{…}` or `\fbox{…}`; braces may nest.
 
-    Boxes that belong together are one answer.
+    Boxes that belong together form one answer.
 
     >>> boxed_answer(r"\boxed{(2,2)} and \boxed{(6,2)}")
     '(2,2), (6,2)'
@@ -195,7 +194,7 @@ def boxed_answer(text: str) -> str | None:
 
 
 def _boxes(text: str) -> tuple[int, str]:
-    """Return the place of the last box and its content, joined with boxes before it that belong to it; -1 for none."""
+    """Return the position and content of the last box, joined with preceding boxes that belong to it; -1 for none."""
     last = text.rfind("\\boxed")
     if last < 0 and "\\fbox" not in text:
         return -1, ""
@@ -204,7 +203,7 @@ def _boxes(text: str) -> tuple[int, str]:
         if plain is not None:
             return plain.start(1), plain[1]
     open_braces: list[tuple[int, int]] = []
-    boxes: deque[tuple[int, int, int]] = deque(maxlen=_MOST_BOXES)  # where a box begins, opens and closes
+    boxes: deque[tuple[int, int, int]] = deque(maxlen=_MOST_BOXES)  # positions of command, opening and closing brace
     for token in _BOXES_AND_BRACES.finditer(text):
         if token[0] == "}":
             begin, opened = open_braces.pop() if open_braces else (-1, -1)
@@ -225,12 +224,12 @@ def _boxes(text: str) -> tuple[int, str]:
 
 
 def extract_choice(response: str, letters: str = "ABCDE") -> str | None:
-    r"""The letter that a response chooses, in upper case, or None if it chooses none.
+    r"""Return the letter that a response chooses, in upper case, or None.
 
-    The order is that of `find_answer`: in the tags, the box or after `####` stands one letter, alone, first or named
-    (`B`, `(b)`, `B. Paris`, `Option B`, `Paris (B)`; several, as in `A, B`, are none); else the last "answer is B",
-    "answer: (B)" or "option B"; else the last capital that stands alone, of those in `letters`. A and I are also words:
-    in free text they count only with a bracket, dot or colon, or at the end.
+    The tags, the box or the text after `####` hold one letter, alone, first or named (`B`, `(b)`, `B. Paris`, `Option
+    B`, `Paris (B)`); several, as in `A, B`, give None. Without these, it is the last "answer is B", "answer: (B)" or
+    "option B", or else the last capital of `letters` that stands alone. A and I are also words, so in free text they
+    count only with a bracket, dot or colon, or at the end.
 
     >>> extract_choice("<answer>(b) Paris</answer>"), extract_choice("so the answer is C."), extract_choice("A cat.")
     ('B', 'C', None)
@@ -308,7 +307,7 @@ def _statement(line: str) -> str | None:
     if read_number(sentence) is not None or (not _VERB_WITHIN.search(sentence) and _reads(sentence)):
         return sentence
     *_, predicate = [None, *_PREDICATE_WITHIN.finditer(sentence)]
-    if predicate is not None:  # "The value of $x$ is 5": what is said of it
+    if predicate is not None:  # "The value of $x$ is 5": the predicate is the answer
         said = _statement(sentence[predicate.end() :])
         if said is not None:
             return said
@@ -324,7 +323,7 @@ def _statement(line: str) -> str | None:
 
 
 def _formulas_together(line: str, formula: re.Match[str]) -> str:
-    """Several formulas with only separators between them, as one answer: `$3$ and $5$`."""
+    """Return formulas with only separators between them as one answer: `$3$ and $5$`."""
     contents = [_content(formula)]
     while (joint := _JOINT.match(line, formula.end())) is not None:
         following = _FORMULA.match(line, joint.end())
@@ -336,7 +335,7 @@ def _formulas_together(line: str, formula: re.Match[str]) -> str:
 
 
 def _reads(text: str) -> bool:
-    """Return True for a formula in plain notation, such as `2x + 3` or `(1, 2)`; a word is none."""
+    """Return True for a formula in plain notation, such as `2x + 3` or `(1, 2)`, but not for a word."""
     if len(text) > _LONGEST_STATEMENT or not _SIGN.search(text):
         return False
     try:
@@ -354,9 +353,9 @@ def _first_number(text: str) -> str | None:
 
 
 def _last_number(response: str) -> str | None:
-    """The last number as it is written, its sign with it unless that is a subtraction or a hyphen; or its formula."""
+    """Return the last number with its sign, unless that is a subtraction or a hyphen; or the formula around it."""
     end = len(response.rstrip())
-    while end >= 0:  # no number reaches over the end of a line
+    while end >= 0:  # a number never spans lines
         start = response.rfind("\n", 0, end) + 1
         line = response[start:end]
         if "\\" not in line and "$" not in line[:-20]:
@@ -375,13 +374,13 @@ def _last_number(response: str) -> str | None:
 
 
 def _is_in_name(number: re.Match[str]) -> bool:
-    """Return True for a number right after a letter, as in `H2O`."""
+    """Return True for a number directly after a letter, as in `H2O`."""
     before = number.string[max(0, number.start() - 3) : number.start()]
     return before[-1:].isalpha() and not before.endswith(("Rs", "USD", "EUR")) and number["sign"] is None
 
 
 def _formula_around(line: str, number: re.Match[str]) -> str | None:
-    """The formula of a line that the number stands in, if that is more than the number."""
+    """Return the formula around a number in a line, if it is more than the number."""
     if ("\\" not in line and "$" not in line) or len(line) > _LONGEST_FORMULA_LINE:
         return None
     for formula in _FORMULA.finditer(line):

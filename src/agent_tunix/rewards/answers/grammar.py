@@ -1,10 +1,8 @@
-r"""The grammar of mathematical answers: text, LaTeX, Unicode and plain notation become one kind of tree.
+r"""The grammar of mathematical answers. It reads text, LaTeX, Unicode and plain notation as one kind of tree.
 
 `parse` reads a whole answer: an expression, a relation, a list, a tuple, an interval, a set, a matrix or a ratio. It
-raises `UnreadableError` for everything else, prose above all, and never guesses: `parse(r"\frac12 x")`,
-`parse("x/2")` and `parse("½x")` are trees of the same value, and `parse("the value")` is none.
-
-A tree is made of `Node`s, whose docstring lists their kinds.
+never guesses, and raises `UnreadableError` for everything else, such as prose. `parse(r"\frac12 x")`, `parse("x/2")`
+and `parse("½x")` are trees of the same value. The docstring of `Node` lists the kinds of nodes.
 """
 
 from functools import lru_cache
@@ -24,12 +22,12 @@ def parse(text: str, commas: str = "number") -> Node:
     """Read a whole answer.
 
     Args:
-        text: The answer as it is written, with or without LaTeX delimiters.
-        commas: What a comma (or a space) before three digits means: part of a `number` or a `separator`. With
+        text: The answer as written, with or without LaTeX delimiters.
+        commas: Meaning of a comma (or a space) before three digits: part of a `number`, or a `separator`. With
             `decimal`, the only comma is a decimal point.
 
     Raises:
-        UnreadableError: It cannot be read without doubt.
+        UnreadableError: It cannot be read unambiguously.
 
     >>> parse("(1, x]").kind, parse(r"x^2 < 4").kind, parse("1, 2 and 3").kind
     ('bracket', 'relation', 'list')
@@ -58,16 +56,17 @@ def _read(text: str, commas: str) -> Node | str:
 
 
 class _Parser(CommandParser):
-    """Whole answers: items and what joins them."""
+    """A parser of whole answers: items and their separators."""
 
     def answer(self) -> Node:
+        """Read a whole answer."""
         node = self.items()
         if self.kind() != "end":
             raise UnreadableError(f"{self.tokens[self.place].text!r} is left over")
         return node
 
     def items(self) -> Node:
-        """One item, or several with separators between them."""
+        """Read one item, or several with separators between them."""
         items, joiner = [self.item()], ""
         groups: list[Node] = []
         commas = False
@@ -92,7 +91,7 @@ class _Parser(CommandParser):
         return Node("list", (",", *groups, _list(joiner, items))) if groups else _list(joiner, items)
 
     def item(self) -> Node:
-        """A relation, a ratio, a set or an expression."""
+        """Read a relation, a ratio, a set or an expression."""
         self.descend()
         operands, operators = [self.operand()], []
         while (operator := RELATIONS.get(self.peek())) is not None:
@@ -105,6 +104,7 @@ class _Parser(CommandParser):
         return Node("relation", (tuple(operators), *operands)) if operators else operands[0]
 
     def operand(self) -> Node:
+        """Read an operand of a relation: a set operation, a ratio or an expression."""
         first = self.set_operand()
         while (operation := SET_OPERATIONS.get(self.peek())) is not None:
             self.take()
@@ -117,14 +117,15 @@ class _Parser(CommandParser):
         return first
 
     def set_operand(self) -> Node:
+        """Read an operand of a set operation."""
         node = self.sum()
-        if self.peek() == "\\\\":  # a set without another
+        if self.peek() == "\\\\":  # a set difference
             self.take()
             return Node("operation", ("difference", node, self.sum()))
         return node
 
     def bracketed(self) -> Node:
-        """A group in brackets, a tuple or an interval."""
+        """Read a group in brackets, a tuple or an interval."""
         opening = self.take().text
         self.descend()
         bars, self.bars = self.bars, 0
@@ -145,7 +146,7 @@ class _Parser(CommandParser):
         return inside
 
     def braced(self) -> Node:
-        r"""A set: `\{1, 2\}` or `\{x | x > 0\}`."""
+        r"""Read a set: `\{1, 2\}` or `\{x | x > 0\}`."""
         self.take()
         if self.skip("\\}"):
             return Node("named", ("empty",))

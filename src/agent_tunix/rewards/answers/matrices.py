@@ -1,4 +1,4 @@
-"""Sums and products of matrices, written out as one matrix, and determinants, written out as one sum."""
+"""Arithmetic of matrices: sums and products become one matrix, determinants become one sum."""
 
 from agent_tunix.rewards.answers.tree import Node, negative
 
@@ -9,7 +9,7 @@ Rows = tuple[tuple[Node, ...], ...]
 
 
 def folded(node: Node) -> Node:
-    """Return the node with its sums, products, quotients and determinants of matrices written out."""
+    """Expand the sums, products, quotients and determinants of matrices in a node."""
     if not any(_has_matrix(part) for part in node.args):
         return node
     if node.kind == "matrix":

@@ -1,13 +1,12 @@
-r"""Reading a number exactly as it is written.
+r"""Exact reading of a number as written.
 
 Numbers are fractions, never floats: `1,234`, `$1,234.50`, `-5`, `−5`, `.5`, `1/2`, `1 1/2`, `½`, `1½`, `\frac{1}{2}`,
 `50%`, `3e4`, `3 \times 10^4`, `2.5 million`, with words or a unit around a single number (`18 dollars`, `x = 18`,
-`18.`). The other style of separators is read where it can mean nothing else: `1.234,5`, `1.234.567`, `1 234,5`, and
-thousands set apart by a no-break or thin space. `1 234`, `0,5` and `12,34` may be one number or two, and are left
-unread.
+`18.`). Continental separators are read if they are unambiguous: `1.234,5`, `1.234.567`, `1 234,5`, and thousands
+separated by a no-break or thin space. `1 234`, `0,5` and `12,34` may be one number or two, so they are not read.
 
-Whatever else has two numbers or an operator in it is left unread rather than guessed at. So is a number of more than
-2,000 digits, a number with a letter right before it (`H2O`), and in a formula one with a letter after it (`$6m$`).
+Any other text with two numbers or an operator is not read, because it would be a guess. Nor is a number of more than
+2,000 digits, a number directly after a letter (`H2O`), or in a formula a number before a letter (`$6m$`).
 """
 
 import re
@@ -20,7 +19,7 @@ MOST_DIGITS = 2000
 _LONGEST_ANSWER = 2 * MOST_DIGITS
 _LONGEST_REMEMBERED = 80
 
-# What most answers are: it is read without looking further.
+# Most answers have this form, which is read without further checks.
 _PLAIN = re.compile(
     r"(-?)\$?(-?)(\d{1,15}|[1-9]\d{0,2}(?:,\d{3}){1,5})(?:\.(\d{1,15}))?\.?",
     re.ASCII,
@@ -62,7 +61,7 @@ NUMBER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-# What may stand around the one number of an answer: words, units and their powers, hyphens and slashes between letters,
+# Text allowed around the only number of an answer: words, units and their powers, hyphens and slashes between letters,
 # harmless punctuation.
 _AROUND = re.compile(
     r"""(?: (?<![^\W\d_]) (?: [mckd]?m | ft | feet | in | inch(?:es)? | yd | mi | s | sec | met(?:er|re)s? | units? )
@@ -73,7 +72,7 @@ _AROUND = re.compile(
       | (?<=[^\W\d_]) [-/] (?=[^\W\d_]) )*+""",
     re.VERBOSE,
 )
-# Digits above and below the line, and fractions: no letters, though `\w` matches them.
+# Superscript and subscript digits, and fractions. They are not letters, although `\w` matches them.
 _RAISED = "¹²³¼-¾⁰-₉⅐-ↈ"
 # Words that change the number beside them.
 _SCALE_WORD = re.compile(
@@ -85,7 +84,7 @@ _SCALE_WORD = re.compile(
     (?![^\W\d_])""",
     re.VERBOSE | re.IGNORECASE,
 )
-# Words that make something else of the number after them, or of the number before them.
+# Words that apply a function to a number.
 _FUNCTION = re.compile(
     r"""(?<![^\W\d_])
     (?: sqrt | log | ln | exp | sin | cos | tan | cot | csc | root | factorial | (?: square | cube )\ of )
@@ -93,12 +92,12 @@ _FUNCTION = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _POWER_WORD = re.compile(r"\s?(?:squared|cubed|factorial|and\s(?:a|one|two|three)\s)", re.IGNORECASE)
-# What makes it something else: a factorial, or an unknown beside it. Units of one letter are none of these.
+# A factorial, or an unknown beside the number, changes it. Units of one letter do not.
 _NO_UNIT = re.compile(
     rf"(?<=[\d}}{_RAISED}])!|(?<![^\W\d_{_RAISED}])(?:[xyznikpqruvwbcefjoXYZ]|pi)(?![^\W\d_])"
     rf"|(?<=[\d{_RAISED}])a(?![^\W\d_])"
 )
-# Before an equals sign: `x = 1 or x = 2` is not 2.
+# Several equations before an equals sign: `x = 1 or x = 2` is not 2.
 _SEVERAL = re.compile(r"[,;]|\b(?:or|and)\b")
 _MULTIPLES = {
     "dozen": 12,
@@ -112,22 +111,22 @@ _MULTIPLES = {
 _MULTIPLE = re.compile(
     r"[ ]?(dozen|thousand|lakh|million|crore|billion|trillion|mn|bn|tn)s?(?![^\W\d_])", re.IGNORECASE
 )
-# One letter is a multiple of money; of anything else, m may as well be metres.
+# A single letter is a multiple only of money; otherwise m may mean metres.
 _MULTIPLE_OF_MONEY = re.compile(r"([kmbt])(?![^\W\d_]|-)", re.IGNORECASE)
 _MONEY = re.compile(r"[$€£¥₹]")
 _REPEATING = re.compile(r"(-?)(\d{0,40})\.(\d{0,40})\\(?:overline|bar)\{(\d{1,40})\}", re.ASCII)
-# In a formula, a letter after a number multiplies it, unless it is a clear unit; before it, a letter is part of a name.
+# In a formula, a letter after a number is a factor unless it is a clear unit; a letter before it is part of a name.
 _LETTER_FACTOR = re.compile(
     rf"(?<=[\d}}{_RAISED}])\s?(?!(?:[cmk]m|[km]g|m[lL]|ft|in|lb|oz)(?![A-Za-z]))[A-Za-z]{{1,2}}(?![A-Za-z])", re.ASCII
 )
 _LETTER_BEFORE = re.compile(r"[^\W\d_](?:(?<!Rs)(?<!Re)(?<!USD)(?<!EUR)|\()\Z")
-# "min at x = 1" says more than 1.
+# "min at x = 1" means more than 1.
 _EXTREME = re.compile(r"(?<![A-Za-z])(?:min|max)(?:imum|ima)?\b")
 # "The value of x = 5" is about x.
 _LEADING_WORDS = re.compile(r"\A(?:[A-Za-z]{2,20}[:,]?\s+|a\s+)+(?=\S+\s*\Z)")
 _MINUS_WORD = re.compile(r"\A(?:minus|negative)\s++(?=[\d.$])", re.IGNORECASE | re.ASCII)
 
-# One character for one, so that places in the text stay the same.
+# Each character maps to one character, so positions in the text stay the same.
 _MINUS_SIGNS = str.maketrans({**dict.fromkeys("−–﹣－", "-"), "⁄": "/", "∕": "/"})
 _LATEX = (
     (re.compile(r"\\(?:text|textnormal|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}"), r"\1"),
@@ -141,13 +140,13 @@ _MARKDOWN_BOLD = re.compile(r"(?<!\d)\*\*([^*]++)\*\*(?!\d)")
 
 
 class Number(NamedTuple):
-    """A number as it was written.
+    """A number as written.
 
     Attributes:
         text: The text it was read from.
-        written: The number before a percent sign, or the number itself.
-        percent: Whether a percent sign follows.
-        subject: What stands before its equals sign, without spaces: "x" in `x = 18`; "" for none.
+        written: The number, without its percent sign.
+        percent: True if a percent sign follows.
+        subject: Text before its equals sign, without spaces: "x" in `x = 18`; "" for none.
     """
 
     text: str
@@ -157,12 +156,12 @@ class Number(NamedTuple):
 
     @property
     def value(self) -> Fraction:
-        """The number denoted: 1/2 for 50%."""
+        """The value: 1/2 for 50%."""
         return self.written / 100 if self.percent else self.written
 
 
 def parse_number(text: str) -> Fraction | None:
-    """The number that a text denotes, or None if it does not denote exactly one.
+    """Return the value of a text, or None if it does not hold exactly one number.
 
     >>> parse_number("$1,234.50"), parse_number("50%"), parse_number("12-5")
     (Fraction(2469, 2), Fraction(1, 2), None)
@@ -172,7 +171,7 @@ def parse_number(text: str) -> Fraction | None:
 
 
 def read_number(text: str) -> Number | None:
-    """The one number in a text, percent sign and all, or None."""
+    """Return the only number in a text, with its percent sign, or None."""
     if len(text) > _LONGEST_REMEMBERED:
         return _read_number(text) if len(text) <= _LONGEST_ANSWER else None
     return _read_short_number(text)
@@ -231,7 +230,7 @@ _read_short_number = lru_cache(maxsize=8192)(_read_number)
 
 
 def sign_is_binary(match: re.Match[str]) -> bool:
-    """Whether the sign before a number joins it to something: `12-5`, `12 - 5`, `x-5`, `covid-19`."""
+    """Return True if the sign before a number joins it to the text before: `12-5`, `12 - 5`, `x-5`, `covid-19`."""
     if match["sign"] is None:
         return False
     text, index = match.string, match.start() - 1
@@ -243,7 +242,7 @@ def sign_is_binary(match: re.Match[str]) -> bool:
 
 
 def undressed(text: str) -> str:
-    """An answer without its LaTeX and Markdown dress."""
+    """Return an answer without its LaTeX and Markdown markup."""
     text = ascii_signs(text.strip())
     if "\\" in text or "{" in text:
         for pattern, replacement in _LATEX:
@@ -252,12 +251,12 @@ def undressed(text: str) -> str:
 
 
 def ascii_signs(text: str) -> str:
-    """The text with the other minus signs and fraction slashes as `-` and `/`; no character moves."""
+    """Replace other minus signs and fraction slashes with `-` and `/`. Positions stay the same."""
     return text if text.isascii() else text.translate(_MINUS_SIGNS)
 
 
 def _value_of(match: re.Match[str]) -> Fraction | None:
-    """The number before the percent sign; None if it is a division by zero or beyond all sense."""
+    """Return the number before the percent sign; None for a division by zero or too many digits."""
     groups = match.groupdict()
     if groups["digits"] or groups["bare_decimals"]:
         value = _decimal(groups)
@@ -285,7 +284,7 @@ def _decimal(groups: dict[str, str | None]) -> Fraction | None:
 
 
 def _repeating(sign: str, whole: str, decimals: str, period: str) -> Fraction:
-    """The fraction that a repeating decimal denotes: all its digits less those before the period, over 99…900…0."""
+    """Return the value of a repeating decimal: all digits minus those before the period, over 99…900…0."""
     value = Fraction(
         int(whole + decimals + period) - int(whole + decimals or "0"), 10 ** len(decimals) * (10 ** len(period) - 1)
     )
@@ -294,7 +293,7 @@ def _repeating(sign: str, whole: str, decimals: str, period: str) -> Fraction:
 
 def _continental(text: str) -> Fraction | None:
     whole, comma, decimals = text.partition(",")
-    if not comma and "." in text and not text[: text.index(".")].isdigit():  # thin spaces, then a decimal point
+    if not comma and "." in text and not text[: text.index(".")].isdigit():  # thin spaces and a decimal point
         whole, _, decimals = text.partition(".")
     whole = "".join(character for character in whole if character.isdigit())
     if len(whole) + len(decimals) > MOST_DIGITS:

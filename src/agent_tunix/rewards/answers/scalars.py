@@ -24,7 +24,7 @@ SCALARS = frozenset(
         "based",
     ]
 )
-# Names of units, and the one that they mean.
+# Names of units, each with its usual name.
 UNITS = {
     **dict.fromkeys(("m", "meter", "meters", "metre", "metres"), "m"),
     **dict.fromkeys(("cm", "centimeter", "centimeters"), "cm"),
@@ -72,14 +72,14 @@ def compare_scalars(given: Node, true: Node) -> bool | None:
 
 
 def bare(node: Node) -> Node:
-    """Return what stands before a unit or a degree sign."""
+    """Return a value without its unit or degree sign."""
     while node.kind in ("quantity", "degrees"):
         node = node.args[0]
     return node
 
 
 def _same_units(given: Node, true: Node) -> bool:
-    """Return False for two units that are known and differ; words that are no known unit are not compared."""
+    """Return False for two known units that differ. Unknown units are not compared."""
     if given.kind != "quantity" or true.kind != "quantity":
         return True
     names = [_UNIT_NAME.findall(node.args[1]) for node in (given, true)]
@@ -90,7 +90,7 @@ def _same_units(given: Node, true: Node) -> bool:
 
 
 def _is_rounded(given: Node, true: Node) -> bool:
-    """Return True if one is a decimal of at least six digits that gives the other, an irrational number, rightly."""
+    """Return True if one is a decimal of at least six digits and the other an irrational number that it rounds."""
     if symbols(given) or symbols(true):
         return False
     for decimal, other in ((given, true), (true, given)):
@@ -106,7 +106,7 @@ def _is_rounded(given: Node, true: Node) -> bool:
 
 
 def _decimals(node: Node) -> int | None:
-    """Return the number of digits after the point of a decimal, if they are enough to recognise a number by."""
+    """Return the number of digits after the point of a decimal, or None if it has too few to identify a number."""
     node = node.args[0] if node.kind == "negative" else node
     if node.kind != "number" or not node.args[1]:
         return None
@@ -142,7 +142,7 @@ def _is_zero(node: Node) -> bool:
 
 
 def all_true(verdicts: Sequence[bool | None]) -> bool | None:
-    """Return False if one of the verdicts is, else None if one of them is, else True."""
+    """Return False if a verdict is False, else None if one is None, else True."""
     if False in verdicts:
         return False
     return None if None in verdicts else True

@@ -1,4 +1,4 @@
-r"""Sets of real numbers: intervals, inequalities in one unknown, and what is made of them, in one form.
+r"""Sets of real numbers in one form: intervals, inequalities in one unknown, and combinations of them.
 
 A set is a tuple of pieces, in order and without overlap. `x > 2`, `2 < x`, `(2, \infty)` and `\{x | x > 2\}` have the
 same pieces.
@@ -15,7 +15,7 @@ _FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 
 
 class Bound(NamedTuple):
-    """An end of a piece: a node and its value, which is infinite where the node is None."""
+    """An end of a piece: its node and its value. Without a node, the value is infinite."""
 
     value: Any
     node: Node | None
@@ -28,7 +28,7 @@ class Bound(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """An interval; a single point has twice the same bound, closed."""
+    """An interval. A single point has the same bound twice, closed."""
 
     low: Bound
     low_closed: bool
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """True if nothing lies in it."""
+        """True if it contains no number."""
         if self.low.equals(self.high):
             return not (self.low_closed and self.high_closed)
         return bool(self.low.value > self.high.value)
@@ -50,16 +50,15 @@ _ALL: Pieces = (Piece(_MINUS_INFINITY, False, _INFINITY, False),)
 
 
 def real_set(node: Node) -> Pieces | None:
-    """Return the set of real numbers that a node denotes, or None if it denotes none.
+    """Return the set of real numbers that a node certainly denotes, or None.
 
-    A pair in round brackets may be a point as well as an interval, and equations may be several answers: neither is
-    read as a set here unless something about it tells.
+    A pair in brackets may also be a point, and equations may be several answers; these are not sets here.
     """
     return _pieces(node, certain=True)
 
 
 def possible_set(node: Node) -> Pieces | None:
-    """Return what `real_set` does, and the interval that a pair in round brackets may be."""
+    """Return the result of `real_set`, or the interval that a pair in brackets may denote."""
     return _pieces(node, certain=False)
 
 
@@ -128,7 +127,7 @@ def _interval(node: Node, *, certain: bool) -> Pieces | None:
     if high.value < low.value:
         return None
     piece = Piece(low, brackets[0] == "[" and low.node is not None, high, brackets[1] == "]" and high.node is not None)
-    return None if piece.empty else (piece,)  # [1, 1) is no interval
+    return None if piece.empty else (piece,)  # [1, 1) is not an interval
 
 
 def _operation(operation: str, one: Node, other: Node) -> Pieces | None:
@@ -143,7 +142,7 @@ def _operation(operation: str, one: Node, other: Node) -> Pieces | None:
 
 
 def _member(node: Node) -> Pieces | None:
-    """The set that is part of an operation: there, a pair is an interval, and braces hold points."""
+    """Return an operand of a set operation, in which a pair is an interval and braces hold points."""
     if node.kind == "set":
         bounds = [_bound(item) for item in node.args]
         points = [Piece(bound, True, bound, True) for bound in bounds if bound is not None]
@@ -181,7 +180,7 @@ def _is_application(node: Node) -> bool:
 
 
 def _inequality(left: Node, operator: str, right: Node) -> tuple[Node, Pieces | None]:
-    """The unknown of an inequality with a number on one side, and where it holds."""
+    """Return the unknown of an inequality with a number on one side, and the set where the inequality holds."""
     bound = _bound(right)
     subject = left
     if bound is None:
@@ -211,7 +210,7 @@ def _distance(node: Node) -> tuple[Node, Node] | None:
 
 
 def _within(centre: Node, operator: str, radius: Node) -> Pieces | None:
-    """Return where the distance from the centre has this relation to the radius."""
+    """Return the set where the distance from the centre has this relation to the radius."""
     low, high = _bound(Node("sum", (centre, negative(radius)))), _bound(Node("sum", (centre, radius)))
     size = _bound(radius)
     if low is None or high is None or size is None or size.value <= 0 or operator == "≠":
@@ -221,7 +220,7 @@ def _within(centre: Node, operator: str, radius: Node) -> Pieces | None:
 
 
 def _list(joiner: str, items: tuple[Node, ...]) -> Pieces | None:
-    """Inequalities in one unknown, joined by words or commas; intervals joined by "or"."""
+    """Return the set of joined inequalities in one unknown, or of intervals joined by "or"."""
     if joiner == "or" and all(item.kind == "bracket" for item in items):
         intervals = [_interval(item, certain=True) for item in items]
         found = [pieces for pieces in intervals if pieces is not None]

@@ -1,9 +1,9 @@
-"""Whether a reward sees the same number in every form a model may write it in, and no other number in its place.
+"""A check that a reward recognises a number in every form that a model may write, and takes no other number for it.
 
     wrong = list(find_misjudged(["18", "5,600"], lambda response, answer: math(response, answer=answer) == 1.0))
 
-Each reference is written in the forms below, and must be judged right; then its neighbours are (off by one, with the
-other sign, with a digit dropped), in the same forms, and must not be.
+Each reference is written in the forms below and must be judged right. Its neighbours (off by one, with the other sign,
+with a digit dropped) are written in the same forms and must be judged wrong.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,14 +17,7 @@ Judge = Callable[[str, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Misjudged:
-    """A response that was judged wrongly.
-
-    Attributes:
-        reference: The reference answer.
-        form: The surface form.
-        response: What was judged.
-        is_right: Whether it is right.
-    """
+    """A response that was judged wrongly; `is_right` is the correct judgement."""
 
     reference: str
     form: str
@@ -33,7 +26,7 @@ class Misjudged:
 
 
 def surface_forms(number: Fraction) -> dict[str, str]:
-    """Responses that give a whole number or a finite decimal, by the name of the form.
+    """Return responses that give a whole number or a finite decimal, by the name of the form.
 
     >>> forms = surface_forms(Fraction(-5600))
     >>> forms["comma"], forms["currency"], forms["decimal zeros"], forms["sentence"]
@@ -64,7 +57,7 @@ def surface_forms(number: Fraction) -> dict[str, str]:
 
 
 def neighbours(number: Fraction) -> dict[str, Fraction]:
-    """Numbers of other value that look like this one.
+    """Return numbers of other value that look like this one.
 
     >>> {name: str(value) for name, value in neighbours(Fraction(18)).items()}
     {'one more': '19', 'one less': '17', 'other sign': '-18', 'without digit 1': '8', 'without digit 2': '1'}
@@ -80,14 +73,14 @@ def neighbours(number: Fraction) -> dict[str, Fraction]:
 
 
 def find_misjudged(references: Iterable[str], is_judged_right: Judge) -> Iterator[Misjudged]:
-    """Every form of a reference that is judged wrong, and every form of a neighbour that is judged right.
+    """Yield each form of a reference that is judged wrong, and each form of a neighbour that is judged right.
 
     Args:
-        references: Whole numbers or finite decimals, as a data set writes them.
-        is_judged_right: Takes a response and the reference; whether the response is held to be right.
+        references: Whole numbers or finite decimals, as a dataset writes them.
+        is_judged_right: Takes a response and the reference, and returns True if the response is judged right.
 
     Raises:
-        ValueError: A reference is no such number.
+        ValueError: A reference is not such a number.
     """
     for reference in references:
         number = parse_number(reference)
@@ -103,11 +96,7 @@ def find_misjudged(references: Iterable[str], is_judged_right: Judge) -> Iterato
 
 
 def _decimal(number: Fraction) -> str:
-    """The number in digits, without an exponent.
-
-    Raises:
-        ValueError: Its digits never end.
-    """
+    """Return a number in digits, without an exponent; raise ValueError if its digits never end."""
     for places in range(40):
         scaled = number * 10**places
         if scaled.denominator == 1:

@@ -1,13 +1,13 @@
-"""The thorough tier: math-verify, for what exact reading cannot prove.
+"""The thorough tier: math-verify, for comparisons that exact reading cannot decide.
 
-It parses LaTeX with ANTLR and simplifies with SymPy: far slower, and nothing bounds how long a hostile expression keeps
-it busy. So it runs in processes that can be killed (`verifiers`), started when something is first asked of them; in a
-worker, which itself can be killed, it runs where it is asked. `set_thorough_runner` puts it elsewhere.
+math-verify parses LaTeX with ANTLR and simplifies with SymPy. It is far slower, and a hostile expression can keep it
+busy without bound. So it runs in processes that can be killed (`verifiers`), started by the first question. In a
+worker, which itself can be killed, it runs in place. `set_thorough_runner` changes where it runs.
 
-Answers of a batch are best asked about together: a reward that is called within `Questions.gathered` puts off what it
-cannot know yet (`PutOff`), and is called again once `Questions.settle` has had all of them answered side by side.
+The questions of a batch are best asked together. A reward called within `Questions.gathered` raises `PutOff` if it
+needs an unknown ruling, and is called again after `Questions.settle` has answered all questions in parallel.
 
-math-verify's own time limit relies on signals, which work in the main thread alone; it is off.
+math-verify's own time limit is off: it relies on signals, which work only in the main thread.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 
 class Verdict(enum.StrEnum):
-    """What a comparison found."""
+    """The result of a comparison."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -40,12 +40,11 @@ class Question(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """What the thorough tier found.
+    """The result of the thorough tier.
 
     Attributes:
-        verdict: Undecided where it could not be found out.
-        reason: Why it is undecided, or what else a person should know.
-        timed_out: Whether it is undecided for lack of time.
+        reason: Reason why it is undecided, or another remark for people.
+        timed_out: True if it is undecided because of a time limit.
     """
 
     verdict: Verdict
@@ -59,9 +58,9 @@ _lock = threading.Lock()
 
 
 def verify_thoroughly(answer: str, reference: str) -> Verdict:
-    r"""Compare two answers with math-verify, in this process and for as long as it takes.
+    r"""Compare two answers with math-verify, in this process and without a time limit.
 
-    Safe in any thread. Different means that math-verify found no reading under which they are equal.
+    Thread-safe. The verdict is different if math-verify finds no reading under which they are equal.
 
     >>> verify_thoroughly(r"\sin\frac{\pi}{6}", "0.5"), verify_thoroughly("x>5", "5<x"), verify_thoroughly("?", "5")
     (<Verdict.EQUAL: 'equal'>, <Verdict.EQUAL: 'equal'>, <Verdict.DIFFERENT: 'different'>)
@@ -71,19 +70,16 @@ def verify_thoroughly(answer: str, reference: str) -> Verdict:
 
 
 def verify_here(questions: Sequence[Question]) -> list[Ruling]:
-    """The runner for a process that may be killed: math-verify in this very process, without a limit."""
+    """Run math-verify in this process without a limit; for processes that may be killed."""
     return [_rule_here(question) for question in questions]
 
 
 def set_thorough_runner(runner: ThoroughRunner | None) -> ThoroughRunner | None:
-    """Choose how the thorough tier is run.
+    """Choose how the thorough tier runs, and return the previous runner.
 
     Args:
-        runner: Gives a ruling on each question, in order; `UNDECIDED` where it ran out of time or memory. It must not
-            raise. None: processes of its own, as `verifiers` has them.
-
-    Returns:
-        The runner until now.
+        runner: Returns a ruling on each question, in order; `UNDECIDED` if it ran out of time or memory. It must not
+            raise. None for the processes of `verifiers`.
     """
     global _runner
     previous, _runner = _runner, runner
@@ -92,17 +88,13 @@ def set_thorough_runner(runner: ThoroughRunner | None) -> ThoroughRunner | None:
 
 
 def set_default_runner(runner: ThoroughRunner) -> None:
-    """Choose how the thorough tier is run if `set_thorough_runner` chose nothing."""
+    """Choose how the thorough tier runs if `set_thorough_runner` chose nothing."""
     global _default_runner
     _default_runner = runner
 
 
 def ask(answer: str, reference: str) -> Ruling:
-    """The ruling of the thorough tier on one answer.
-
-    Raises:
-        PutOff: Within `Questions.gathered`, if it is not known yet.
-    """
+    """Return the ruling on one answer. Within `Questions.gathered`, raise PutOff if it is not known yet."""
     if max(len(answer), len(reference)) > LONGEST_THOROUGH:
         return Ruling(Verdict.DIFFERENT, f"more than {LONGEST_THOROUGH:,} characters are no answer")
     question = Question(answer, reference)
@@ -113,7 +105,7 @@ def ask(answer: str, reference: str) -> Ruling:
 
 
 def ask_all(questions: Sequence[Question]) -> dict[Question, Ruling]:
-    """The rulings on questions; what was once ruled, or ran out of time, is not asked again."""
+    """Return rulings on questions. Questions that were decided or timed out before are not asked again."""
     rulings = {question: _remembered[question] for question in questions if question in _remembered}
     unknown = [question for question in dict.fromkeys(questions) if question not in rulings]
     if not unknown:
@@ -122,17 +114,17 @@ def ask_all(questions: Sequence[Question]) -> dict[Question, Ruling]:
         rulings[question] = ruling
         if ruling.verdict is not Verdict.UNDECIDED or ruling.timed_out:
             if len(_remembered) >= _MOST_REMEMBERED:
-                _remembered.clear()  # whole, for another thread may be at it too
+                _remembered.clear()  # clearing all is safe while other threads use it
             _remembered[question] = ruling
     return rulings
 
 
 class PutOff(BaseException):
-    """An answer is still to be asked about; call the reward again after `Questions.settle`."""
+    """A ruling is not known yet; call the reward again after `Questions.settle`."""
 
 
 class Questions:
-    """What the rewards of a batch ask of the thorough tier."""
+    """The questions of a batch to the thorough tier."""
 
     def __init__(self) -> None:
         self._open: list[Question] = []
@@ -140,7 +132,7 @@ class Questions:
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
-        """What is asked inside, in this thread, is put off unless it is settled."""
+        """Put off questions that this thread asks inside, unless they are settled."""
         token = _gathering.set(self)
         try:
             yield
@@ -148,11 +140,7 @@ class Questions:
             _gathering.reset(token)
 
     def look_up(self, question: Question) -> Ruling:
-        """The ruling, if it is settled.
-
-        Raises:
-            PutOff: It is not.
-        """
+        """Return the ruling on a question; raise PutOff if it is not settled yet."""
         ruling = self._rulings.get(question)
         if ruling is None:
             self._open.append(question)
@@ -160,7 +148,7 @@ class Questions:
         return ruling
 
     def settle(self) -> None:
-        """Have all that was put off answered, side by side."""
+        """Ask all questions that were put off, together."""
         self._rulings |= ask_all(self._open)
         self._open.clear()
 
@@ -174,7 +162,7 @@ _default_runner: ThoroughRunner = verify_here
 def _rule_here(question: Question) -> Ruling:
     try:
         return Ruling(verify_thoroughly(*question))
-    except Exception as error:  # whatever SymPy makes of it
+    except Exception as error:  # SymPy may raise anything
         return Ruling(Verdict.UNDECIDED, f"math-verify failed: {type(error).__name__}")
 
 
@@ -182,10 +170,10 @@ def _verify(answer: str, reference: str) -> Verdict:
     import math_verify.grader
     import math_verify.parser
 
-    # Its time limits are off on purpose; it need not warn of that.
+    # Its time limits are off on purpose, so suppress its warning.
     math_verify.parser.TIMEOUT_WARNING_SHOWN = math_verify.grader.TIMEOUT_WARNING_SHOWN = True
     targets = [math_verify.parser.LatexExtractionConfig()]
-    # For unreadable text it falls back on equality of strings, which is decided before.
+    # Its fallback, equality of strings, was already checked.
     parsed = [
         math_verify.parser.parse(_as_formula(text), targets, fallback_mode="no_fallback", parsing_timeout=None)
         for text in (reference, answer)
@@ -201,5 +189,5 @@ def _as_formula(text: str) -> str:
             text = text[len(opening) : -len(closing)].strip()
             break
     if "$" in text.replace("\\$", "") or "\\(" in text:
-        return text  # formulas within words: it finds them itself
+        return text  # math-verify finds formulas among words itself
     return f"${text}$"

@@ -1,4 +1,4 @@
-"""Tokens of mathematical answers: text, LaTeX, Unicode and plain notation in one alphabet."""
+"""Tokens of mathematical answers, the same for text, LaTeX, Unicode and plain notation."""
 
 import re
 import unicodedata
@@ -9,7 +9,7 @@ MOST_TOKENS = 1500
 
 
 class UnreadableError(Exception):
-    """The text is no mathematics, or has something in it that is not read here."""
+    """The text is not mathematics, or contains something that the grammar does not read."""
 
 
 def words(text: str) -> frozenset[str]:
@@ -79,7 +79,7 @@ _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<=\d)\s*(?:\{,\}|\\!\s*,|,\s*\\!|\\,)\s*(?=\d{3}(?!\d))", re.ASCII), ""),
     (re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle|limits|displaystyle|textstyle|rm|it|bf)(?![A-Za-z])\.?"), " "),
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
-    (re.compile(r"(?<![,;\s])(?<!(?:and|.or)\})\s*\\q?quad\s*(?=[A-Za-z]\s*=)"), ", "),  # two equations side by side
+    (re.compile(r"(?<![,;\s])(?<!(?:and|.or)\})\s*\\q?quad\s*(?=[A-Za-z]\s*=)"), ", "),  # separates two equations
     (re.compile(r"(?<!\\)\\(?:[,;:! ]|q?quad(?![A-Za-z]{2}))|~"), " "),
     (re.compile(r"\\[()\[\]]|(?<!\\)\$+"), " "),
     (re.compile(r"\\\$"), ""),
@@ -169,21 +169,15 @@ STOPPING = words(
 
 
 class Token(NamedTuple):
+    """A token, with its kind and whether a space precedes it."""
+
     kind: str
     text: str
     spaced: bool
 
 
 def tokens_of(text: str, commas: str) -> list[Token]:
-    """Return the tokens of an answer.
-
-    Args:
-        text: As `grammar.parse` takes it.
-        commas: What a comma before three digits means, as in `grammar.parse`.
-
-    Raises:
-        UnreadableError: A sign in it is unknown.
-    """
+    """Return the tokens of an answer or raise UnreadableError. The arguments are those of `grammar.parse`."""
     return _tokenize(_tidy(text, commas), formula="$" in text or "\\" in text)
 
 
@@ -208,7 +202,7 @@ def _tidy(text: str, commas: str) -> str:
 
 
 def turn_inward(text: str) -> str:
-    """Return a text with the brackets of `]0, 5[` turned, as in `(0, 5)`; one whose brackets match stays as it is."""
+    """Turn the brackets of `]0, 5[` to `(0, 5)`. Return texts with matching brackets unchanged."""
     depth = 0
     for character in text:
         depth += (character in "([") - (character in ")]")
@@ -222,7 +216,7 @@ def turn_inward(text: str) -> str:
 
 
 def _join_thousands(text: str, pattern: re.Pattern[str], separator: str) -> str:
-    """Join the groups of a number that stands outside all brackets."""
+    """Join the digit groups of numbers outside brackets."""
 
     def join(found: re.Match[str]) -> str:
         before = text[: found.start()]
@@ -257,7 +251,7 @@ def _tokenize(text: str, *, formula: bool) -> list[Token]:
 
 
 def _text_tokens(words: str, source: str, spaced: bool) -> list[Token]:
-    """The tokens of a text command: separators, a function's name, a letter or a number, or words."""
+    """Return the tokens of a text command: a separator, a function's name, a letter, a number, or words."""
     inner = words.strip(" ~:\\,;")
     if inner.lower() in _SEPARATING_WORDS:
         return [Token("word", _SEPARATING_WORDS[inner.lower()], spaced)]
@@ -283,7 +277,7 @@ def _text_tokens(words: str, source: str, spaced: bool) -> list[Token]:
 
 
 def _letter_tokens(letters: str, spaced: bool, *, formula: bool) -> list[Token]:
-    """The tokens of a run of letters: a name that is known, a word, or a product of letters."""
+    """Return the tokens of a run of letters: a known name, a word, or a product of letters."""
     if len(letters) == 1:
         return [Token("letter", letters, spaced)]
     if letters.lower() in _SEPARATING_WORDS:

@@ -1,20 +1,16 @@
-r"""The tree that an answer is read as."""
+r"""The tree of a parsed answer."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
 class Node(NamedTuple):
-    """A part of an answer.
-
-    Attributes:
-        kind: One of the kinds below.
-        args: Its parts, as the kind demands.
+    """A node of a parsed answer. `args` depends on `kind`.
 
     Values:
 
-    - `number`: a Fraction, and how many digits were written after a decimal point
-    - `symbol`: a name: a letter, with its subscript, primes and accents
+    - `number`: a Fraction, and the number of digits written after a decimal point
+    - `symbol`: a name: a letter with its subscript, primes and accents
     - `infinity`: nothing
     - `sum`: terms
     - `negative`: one term
@@ -23,17 +19,17 @@ class Node(NamedTuple):
     - `power`: base, exponent
     - `call`: the name of a function, then its arguments
     - `percent`, `degrees`: one expression
-    - `plusminus`: a term, and its sign: +1 for ±, -1 for ∓
+    - `plusminus`: a term and its sign: +1 for ±, -1 for ∓
     - `quantity`: an expression, and its unit as text
     - `based`: digits and base, as text and int
 
     Relations and collections:
 
-    - `relation`: the operators as a tuple of text, then the operands, one more than operators
+    - `relation`: a tuple of operators as text, then the operands, one more than operators
     - `list`: the word that joins the items (`,`, `or` or `and`), then the items
-    - `bracket`: the two brackets as text, then the items: a tuple or an interval
+    - `bracket`: the two brackets as text, then the items of a tuple or an interval
     - `set`: items
-    - `builder`: the variable, the condition: {x | x > 0}
+    - `builder`: variable, condition: {x | x > 0}
     - `operation`: `union`, `intersection` or `difference`, then sets
     - `named`: the name of a set: `R`, `Z`, `empty`
     - `matrix`: rows, each a tuple of nodes
@@ -45,12 +41,12 @@ class Node(NamedTuple):
 
 
 def negative(node: Node) -> Node:
-    """Return the node with the other sign."""
+    """Return the negative of a node."""
     return Node("negative", (node,))
 
 
 def product(one: Node, other: Node) -> Node:
-    """Return the product of two nodes, flat."""
+    """Return the product of two nodes, without nesting the first."""
     factors = one.args if one.kind == "product" else (one,)
     return Node("product", (*factors, other))
 
@@ -68,7 +64,7 @@ def walk(node: Node, visit: Callable[[Node], None]) -> None:
 
 
 def depth_of(node: Node) -> int:
-    """Return how many levels a tree has, matrices not counted."""
+    """Return the number of levels of a tree, without those inside matrices."""
     depth, level = 0, [node]
     while level:
         depth += 1

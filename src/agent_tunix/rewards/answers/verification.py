@@ -1,4 +1,4 @@
-"""What a verifier process runs. Loading this loads math-verify, so that no call pays for it."""
+"""The reward that a verifier process runs. Importing this module imports math-verify, so that no call waits for it."""
 
 import math_verify.grader
 import math_verify.parser
@@ -10,15 +10,10 @@ __all__ = ["verify_reward"]
 
 
 def verify_reward(response: str, answer: str) -> Score:
-    """1 where math-verify finds two answers equal, else 0.
-
-    Args:
-        response: An answer.
-        answer: The reference.
-    """
+    """Return 1 if math-verify finds the response equal to the reference, else 0."""
     verdict = verify_thoroughly(response, answer)
     return Score(1.0 if verdict is Verdict.EQUAL else 0.0)
 
 
-# Its grammar is built when it is first used.
+# The first comparison builds math-verify's grammar.
 assert verify_thoroughly("x + \\frac{1}{2}", "\\frac{1}{2} + x") is Verdict.EQUAL, math_verify.__file__

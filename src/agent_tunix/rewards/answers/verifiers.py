@@ -1,8 +1,8 @@
-"""Processes in which math-verify runs: at most a few, started by the first question, killed when their time is up.
+"""Processes that run math-verify. The first question starts them, and a time limit kills them.
 
-They are workers like those of users' rewards, so an expression that never ends, exhausts the memory or crashes the
-interpreter costs its own verdict and nothing else. All of a process share them (`VERIFIERS`). They end with the last
-`Runner` that is closed, or else with the process, and start again when something is asked afterwards.
+They are workers like those of user rewards. An expression that never ends, exhausts the memory or crashes the
+interpreter costs only its own verdict. All runners of a process share them (`VERIFIERS`). They end when the last
+`Runner` is closed, or else with the process, and the next question starts them again.
 """
 
 import atexit
@@ -28,25 +28,24 @@ logger = logging.getLogger("agent_tunix.rewards")
 TIMEOUT_S = 3.0
 MEMORY_MB = 2048
 MOST_WORKERS = 2
-# Once so many questions of a batch have timed out, its others are not tried: somebody writes them on purpose.
+# After this many timeouts, the remaining questions of a batch are not tried: they are likely hostile.
 PATIENCE = 8
 _ASKED_AT_ONCE = 16
 
 _RECIPE = RewardRecipe(
     spec="agent_tunix.rewards.answers.verification.verify_reward",
     name="math-verify",
-    # Nothing of the user's is to be found first.
+    # No module of the user's may shadow ours.
     working_directory=Path(__file__).parents[3],
 )
 
 
 class Verifiers:
-    """Worker processes that rule on questions; safe in any thread.
+    """Worker processes that rule on questions. Thread-safe.
 
     Args:
-        timeout_s: Wall time for one question; the process that exceeds it is killed.
-        memory_mb: What a process may allocate beyond what math-verify itself needs.
-        most_workers: Processes at the same time.
+        timeout_s: Longest wall time of one question; a process that exceeds it is killed.
+        memory_mb: Memory that a process may allocate beyond what math-verify itself needs.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Verifiers:
         self._lock = threading.Lock()
 
     def rule(self, questions: Sequence[Question]) -> list[Ruling]:
-        """A ruling on each question, in order; a `ThoroughRunner`."""
+        """Return a ruling on each question, in order; a `ThoroughRunner`."""
         rulings: list[Ruling] = []
         while len(rulings) < len(questions):
             if sum(ruling.timed_out for ruling in rulings) >= PATIENCE:
@@ -70,15 +69,15 @@ class Verifiers:
         return rulings
 
     def begin(self) -> None:
-        """Start a process, so that the first question need not wait for it; nothing waits for it here."""
+        """Start a process without waiting for it, so that the first question is answered sooner."""
         from agent_tunix.rewards.execution.executor import Job
 
         easy = Sample("2*x", columns={"answer": "x*2"})
-        with contextlib.suppress(RewardError, OSError):  # the first question will say why there is none
+        with contextlib.suppress(RewardError, OSError):  # the first question will report the error
             self._started().submit(Job(_RECIPE, [easy], [(0,)]))
 
     def hold(self) -> None:
-        """Let the processes, once they are started, run until everyone who holds them has called `release`."""
+        """Keep the processes running until each holder has called `release`."""
         with self._lock:
             self._num_holders += 1
 
@@ -91,14 +90,14 @@ class Verifiers:
             self.close()
 
     def close(self) -> None:
-        """End the processes; another question starts them anew."""
+        """End the processes; the next question starts new ones."""
         with self._lock:
             executor, self._executor = self._executor, None
         if executor is not None:
             executor.close()
 
     def forget(self) -> None:
-        """In a fork of this process: the thread that serves the processes is not here, and they are not ours."""
+        """Reset the state in a fork, which has no thread to serve the processes and does not own them."""
         self._lock = threading.Lock()
         self._executor = None
         self._num_holders = 0
@@ -112,7 +111,7 @@ class Verifiers:
         try:
             executor = self._started()
             scores = executor.submit(Job(_RECIPE, samples, calls)).result()
-        except (RewardError, OSError, CancelledError) as error:  # none can be started here, or they were closed
+        except (RewardError, OSError, CancelledError) as error:  # no process could start, or all were closed
             self._drop(executor)
             logger.warning("math-verify has no process to run in: %r", error)
             return [Ruling(Verdict.UNDECIDED, f"math-verify has no process to run in: {error!r}")] * len(samples)
@@ -131,7 +130,7 @@ class Verifiers:
             return self._executor
 
     def _drop(self, failed: "LocalExecutor | None") -> None:
-        """Processes that have failed are of no use to the next question."""
+        """Close processes that failed, so that the next question starts new ones."""
         if failed is None:
             return
         with self._lock:

@@ -1,7 +1,7 @@
-"""The rewards that come with the package, one family a file.
+"""The rewards that come with the package, one family per file.
 
-Importing this package imports no family: `BUILTINS` tells which module holds a name, and the registry loads it when
-the name is first asked for. The function of the reward `x` is called `x_reward`.
+Importing this package imports no family. `BUILTINS` maps each name to its module, which the registry loads when the
+name is first used. The function of the reward `x` is called `x_reward`.
 """
 
 import enum
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class Kind(enum.StrEnum):
-    """What a reward claims to measure, and so what may be demanded of it."""
+    """The property that a reward measures. It decides which checks apply to the reward."""
 
     CORRECTNESS = "correctness"
     """Whether the answer is right: the gold solution earns the most, and no form alone earns it."""
@@ -29,14 +29,12 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """What is known of a built-in without loading it.
+    """Facts about a built-in reward with values from `low` to `high`, known without importing it.
 
     Attributes:
-        family: The module of this package that holds it.
-        kind: What it claims to measure.
-        low: The least it gives.
-        high: The most it gives.
-        isolated: Whether it runs code that a model wrote, in a process of its own for each call.
+        family: Module of this package that holds the reward.
+        kind: The property that it measures.
+        isolated: True if it runs code that a model wrote, in a new process for each call.
     """
 
     family: str

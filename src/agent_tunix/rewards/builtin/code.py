@@ -1,4 +1,4 @@
-"""Rewards for the form of code. Nothing here runs it; `code_tests` does, in a process of its own."""
+"""Rewards for the form of code. They never run the code; `code_tests` runs it in a separate process."""
 
 import ast
 import re
@@ -13,14 +13,14 @@ _warnings_lock = threading.Lock()
 
 
 def code_format_reward(response: str, language: str = "python") -> Score:
-    """Whether the response gives its code in one marked block. Range [0, 1].
+    r"""Score the form of the code: one fenced block, marked with its language. Range [0, 1].
 
-    - 1.0: exactly one block between ``` fences, closed, not empty, and marked with `language`
-    - 0.5: code in closed blocks, but several of them, or without the mark
-    - 0.0: no closed block with something in it
+    - 1.0: exactly one closed, non-empty block between ``` fences, marked with `language`
+    - 0.5: closed, non-empty blocks, but several of them or one without the mark
+    - 0.0: no closed, non-empty block
 
     >>> score = get_reward_function("code_format")
-    >>> score("So:\\n```python\\nprint(4)\\n```"), score("```\\nprint(4)\\n```"), score("print(4)")
+    >>> score("So:\n```python\nprint(4)\n```"), score("```\nprint(4)\n```"), score("print(4)")
     (1.0, 0.5, 0.0)
     """
     blocks = [(mark, code) for mark, code in code_blocks(response) if code.strip()]
@@ -31,15 +31,15 @@ def code_format_reward(response: str, language: str = "python") -> Score:
 
 
 def valid_python_reward(response: str) -> Score:
-    """Whether the response's code is Python: it is parsed, never run. Range [0, 1].
+    r"""Check that the code is valid Python, without running it. Range [0, 1].
 
-    - 1.0: the last block between ``` fences, or else the whole response, parses and has a statement in it
-    - 0.0: it does not, has none, or is over 20,000 characters long
+    - 1.0: the last block between ``` fences, or else the whole response, parses and has at least one statement
+    - 0.0: it does not parse, has no statement, or is longer than 20,000 characters
 
-    A bare word or number parses too; where that is too little, a component `code_format` may be required.
+    A single word or number is valid Python too. To require a code block as well, add the component `code_format`.
 
     >>> score = get_reward_function("valid_python")
-    >>> score("```python\\ndef f(x): return x + 1\\n```"), score("def f(x) return"), score("")
+    >>> score("```python\ndef f(x): return x + 1\n```"), score("def f(x) return"), score("")
     (1.0, 0.0, 0.0)
     """
     problem = syntax_problem(extract_code(response))
@@ -47,7 +47,7 @@ def valid_python_reward(response: str) -> Score:
 
 
 def code_blocks(response: str) -> list[tuple[str, str]]:
-    """Mark and content of every closed block between ``` fences, in order."""
+    """Return the mark and the content of each closed block between ``` fences, in order."""
     blocks = []
     opening: re.Match[str] | None = None
     for fence in _FENCE.finditer(response):
@@ -60,7 +60,7 @@ def code_blocks(response: str) -> list[tuple[str, str]]:
 
 
 def extract_code(response: str) -> str:
-    """The last block of a response; what its `<answer>` tags hold, or else the whole of it, where it has no block."""
+    """Return the last block of a response; without a block, the text in its `<answer>` tags or the whole response."""
     blocks = code_blocks(response)
     if blocks:
         return blocks[-1][1]
@@ -69,12 +69,12 @@ def extract_code(response: str) -> str:
 
 
 def syntax_problem(code: str) -> str:
-    """Why a text is not a Python program; "" if it is one."""
+    """Return the reason why a text is not a Python program, or "" if it is one."""
     if len(code) > _LONGEST_CODE:
         return f"the code is longer than {_LONGEST_CODE} characters"
     try:
         with _warnings_lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes
+            warnings.simplefilter("ignore")  # about invalid escapes
             tree = ast.parse(code)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"

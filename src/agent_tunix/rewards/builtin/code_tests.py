@@ -1,4 +1,4 @@
-"""The reward for code that passes tests. The code runs in a process of its own that can only compute; see `sandbox`."""
+"""The reward for code that passes tests. The code runs in an isolated process; see `agent_tunix.execution.sandbox`."""
 
 import json
 import time
@@ -17,32 +17,32 @@ _MOST_MB = 65_536
 
 
 def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_mb: int = 256) -> Score:
-    """The share of tests that the response's code passes. Range [0, 1].
+    r"""Return the share of tests that the response's code passes. Range [0, 1].
 
-    - 1.0: all of them
+    - 1.0: all tests pass
     - between: the share that passes
-    - 0.0: none, no code, code that does not parse, or that raises, or that runs out of time or memory
+    - 0.0: no test passes; no code, or code that does not parse, raises, or exceeds the limit on time or memory
 
-    The code is the last block between ``` fences, or what the `<answer>` tags hold, or the whole response. `tests`, a
-    column of the dataset, is a list of statements (`assert f(2) == 4`), or of mappings with `input` and `output` for a
-    program that reads and prints; or a mapping with the lists `inputs` and `outputs`; or one of these as JSON. The
-    first 100 count. `timeout_s`, at most 600, is for all tests of a response together; `memory_mb` is at most 65,536.
+    The code is the last block between ``` fences, or the text in the `<answer>` tags, or the whole response. The column
+    `tests` of the dataset holds a list of statements (`assert f(2) == 4`), a list of mappings with `input` and `output`
+    for a program that reads and prints, a mapping with the lists `inputs` and `outputs`, or one of these as JSON. Only
+    the first 100 tests count. `timeout_s`, at most 600, covers all tests of a response; `memory_mb` is at most 65,536.
 
-    The code runs apart from the trainer, in a fresh process, for each `input` another: the standard library, no
-    network, no files to write, nor any but the standard library's to read, no further processes or threads, limits on
-    time and memory. Where the system cannot isolate it so (Linux 5.13 and later on x86-64 or ARM can), nothing is run
-    and the score is an error.
+    The code runs outside the trainer, in a new process for each `input`. It has the standard library, but no network,
+    no further processes or threads, and no files except those of the standard library, which it can only read. Time and
+    memory are limited. This isolation requires Linux 5.13 or later on x86-64 or ARM. Without it, no code runs and the
+    score is an error.
 
-    Code cannot pass by deceit. Outputs are compared outside; statements run in a process of their own, which calls the
-    code's functions and gets plain data, or handles that equal no plain data. What is expected the code never sees. So
-    a statement must not depend on being in the code's own module: it cannot replace a name there, nor read its source.
-    Names of the library that a statement does not import (`Counter`, `datetime.date`) are the library's own.
-    A comparison of two objects of the code's own classes, and what it calls of the code's own, are the code's word.
+    The code cannot cheat, because it never sees the expected values. Outputs are compared outside its process. Test
+    statements run in another process, which calls the code's functions and gets plain data, or handles that equal no
+    plain data. So a statement cannot replace a name in the code's module or read its source, and a library name that it
+    does not import (`Counter`, `datetime.date`) is the library's own. Only a comparison between two objects of the
+    code's own classes, and the code that it calls, relies on the code itself.
 
     >>> score = get_reward_function("code_tests")
-    >>> score("```python\\ndef f(x): return x * 2\\n```", tests=["assert f(2) == 4", "assert f(3) == 9"])
+    >>> score("```python\ndef f(x): return x * 2\n```", tests=["assert f(2) == 4", "assert f(3) == 9"])
     0.5
-    >>> score("```python\\nprint(int(input()) + 1)\\n```", tests=[{"input": "3", "output": "4"}])
+    >>> score("```python\nprint(int(input()) + 1)\n```", tests=[{"input": "3", "output": "4"}])
     1.0
     """
     if not (0 < timeout_s <= _LONGEST_S and 0 < memory_mb <= _MOST_MB):
@@ -76,11 +76,7 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
 
 
 def read_tests(tests: Any) -> tuple[list[str], list[tuple[str, str]]]:
-    """Tests as statements, and as pairs of what is read and what must be printed.
-
-    Raises:
-        BadReferenceError: There are none, or they have another form.
-    """
+    """Return tests as statements, and as pairs of input and expected output; raise BadReferenceError for others."""
     parsed = tests
     if isinstance(tests, str):
         try:
@@ -107,6 +103,6 @@ def read_tests(tests: Any) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def _same_output(printed: str, expected: str) -> bool:
-    """Whether two outputs agree, white space at the ends of lines aside."""
+    """Return True if two outputs agree, apart from white space at the ends of lines."""
     one, other = ([line.rstrip() for line in text.rstrip().splitlines()] for text in (printed, expected))
     return one == other

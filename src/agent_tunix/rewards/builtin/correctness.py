@@ -1,6 +1,6 @@
-"""Rewards for the right answer. A reference that cannot be compared with is a bad reference, never a 0.
+"""Rewards for the correct answer. A reference that cannot be compared is a bad reference, never a score of 0.
 
-`math` and its relatives take numbers and formulas; `answer_correctness` takes any text.
+`math` and its variants compare numbers and formulas; `answer_correctness` compares any text.
 """
 
 import logging
@@ -28,8 +28,8 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 _TENTH, _FIFTH = Fraction(1, 10), Fraction(1, 5)
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}")
-# A minus sign stays with its number, unless it stands between two words, as in "2010-2014"; what stands between two
-# digits, as in 1.5, 1/5 and 1:5, stays with them, and so does what makes C++ and C# of C.
+# A minus sign belongs to its number, except between two words ("2010-2014"). A sign between two digits belongs to them
+# (1.5, 1/5, 1:5), and so do the signs of C++ and C#.
 _NOT_A_WORD = re.compile(
     r"(?:(?!(?<!\w)-\d|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
 )
@@ -42,15 +42,15 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 
 def math_reward(response: str, answer: Any) -> Score:
-    r"""Whether the response's answer is the reference, as a number or formula. Range [0, 1].
+    r"""Compare the response's answer with the reference, as a number or formula. Range [0, 1].
 
-    - 1.0: equal, in whatever form it is written
+    - 1.0: equal, in any notation
     - 0.5: a number within 10 % of the reference
-    - 0.0: further off, no answer, or one that is none
+    - 0.0: further off, no answer, or neither a number nor a formula
 
-    The answer is the last `<answer>…</answer>`, or else the last `\boxed{…}`, what follows `####`, what follows "the
-    answer is", the last number. Numbers and most formulas are compared exactly, others by math-verify; the detail says
-    which. An answer over which math-verify runs out of time has the outcome `timeout`.
+    The answer is the last `<answer>…</answer>`, or else the last `\boxed{…}`, `#### …` or "the answer is …", or else
+    the last number. Numbers and most formulas are compared exactly, all others by math-verify; the detail says which.
+    If math-verify exceeds its time limit, the outcome is `timeout`.
 
     >>> math = get_reward_function("math")
     >>> math("<answer>$1,234.00</answer>", answer="1234"), math("It is 39.", answer="40"), math("No idea.", answer="40")
@@ -61,9 +61,7 @@ def math_reward(response: str, answer: Any) -> Score:
 
 
 def debug_reward(response: str, answer: Any, prompt: str = "", step: int = 0) -> Score:
-    """Score as `math` does, and log every completion with the way its score came about. Range [0, 1].
-
-    - 1.0, 0.5, 0.0: as `math`
+    """Score as `math` does, and log each completion with the reason for its score. Range [0, 1].
 
     >>> get_reward_function("debug")("The answer is 4", answer="4")
     1.0
@@ -76,10 +74,10 @@ def debug_reward(response: str, answer: Any, prompt: str = "", step: int = 0) ->
 
 
 def check_answer_reward(response: str, answer: Any) -> Score:
-    """How close the tagged answer comes to the reference. Range [-1, 3].
+    """Score the distance between the tagged answer and the reference. Range [-1, 3].
 
-    - 3.0: the text between the last `<answer>` and `</answer>` is the reference, to the letter
-    - 1.5: it is so without the white space around it, or is the same number written differently
+    - 3.0: the text between the last `<answer>` and `</answer>` is exactly the reference
+    - 1.5: it is the reference with white space around it, or the same number in another notation
     - 0.5: within 10 % of the reference
     - 0.25: within 20 %
     - -1.0: another number
@@ -90,7 +88,7 @@ def check_answer_reward(response: str, answer: Any) -> Score:
     >>> [score(f"<answer>{text}</answer>", answer="1000") for text in ("1000", " 1,000 ", "950", "810", "7", "many")]
     [3.0, 1.5, 0.5, 0.25, -1.0, -0.5]
     """
-    read_reference(answer)  # a bad one is so whatever the response
+    read_reference(answer)  # raises for a bad reference, whatever the response
     tagged = tagged_answer(response)
     if tagged is None or not tagged.strip():
         return Score(0.0, detail="no answer between <answer> and </answer>")
@@ -109,9 +107,9 @@ def check_answer_reward(response: str, answer: Any) -> Score:
 
 
 def check_numbers_reward(response: str, answer: Any) -> Score:
-    """Whether the response's answer is the reference, all or nothing. Range [0, 1.5].
+    """Compare the response's answer with the reference, all or nothing. Range [0, 1.5].
 
-    - 1.5: equal, in whatever form it is written
+    - 1.5: equal, in any notation
     - 0.0: otherwise
 
     >>> get_reward_function("check_numbers")("7 + 5 = 12", answer="12")
@@ -122,7 +120,7 @@ def check_numbers_reward(response: str, answer: Any) -> Score:
 
 
 def grade_answer(response: str, answer: Any) -> tuple[float, str]:
-    """The value of `math`, and why."""
+    """Return the value of `math`, and the reason for it."""
     comparison = _compare(extract_answer(response), answer)
     if comparison.verdict is Verdict.EQUAL:
         return 1.0, comparison.detail
@@ -130,11 +128,11 @@ def grade_answer(response: str, answer: Any) -> tuple[float, str]:
 
 
 def _compare(given: str | None, answer: Any) -> Comparison:
-    """The answer given beside the reference.
+    """Compare an answer with the reference.
 
     Raises:
         BadReferenceError: The reference is neither a number nor a formula.
-        UndecidedAnswerError: math-verify ran out of time, or failed.
+        UndecidedAnswerError: math-verify exceeded its time limit, or failed.
     """
     comparison = compare_answers(given, read_reference(answer))
     if comparison.verdict is Verdict.UNDECIDED:
@@ -143,13 +141,13 @@ def _compare(given: str | None, answer: Any) -> Comparison:
 
 
 def answer_correctness_reward(response: str, answer: Any) -> Score:
-    r"""Whether the response's answer is the reference, whatever kind of answer that is. Range [0, 1].
+    r"""Compare the response's answer with a reference of any kind. Range [0, 1].
 
-    - 1.0: the same number or formula; or the same words, where the reference is neither
+    - 1.0: the same number or formula; or the same words, if the reference is neither
     - 0.0: otherwise
 
-    Words are compared without case, articles, punctuation and LaTeX's `\text`. A response without a marked answer is
-    compared as a whole.
+    Words are compared without case, articles, punctuation and LaTeX's `\text`. If no answer is marked, the whole
+    response is compared.
 
     >>> score = get_reward_function("answer_correctness")
     >>> score("<answer>The Seine.</answer>", answer="Seine"), score(r"so \boxed{\frac{2}{4}}", answer="1/2")
@@ -164,7 +162,7 @@ def answer_correctness_reward(response: str, answer: Any) -> Score:
 
 
 def compare_texts(response: str, answer: Any) -> Score:
-    """1 where the marked answer, or else the whole response, says the same words as the reference; else 0.
+    """Return 1 if the marked answer, or else the whole response, has the same words as the reference; else 0.
 
     Raises:
         BadReferenceError: The reference is missing, empty, or has no letter or digit.
@@ -179,31 +177,27 @@ def compare_texts(response: str, answer: Any) -> Score:
 
 
 def marked_answer(response: str) -> str:
-    """The answer in tags, in a box or after `####`; or else the whole response."""
+    """Return the answer in tags, in a box or after `####`; without one, the whole response."""
     found = find_answer(response)
     marked = found is not None and found.source in (Source.TAGGED, Source.BOXED, Source.HASHES)
     return found.text if found is not None and marked else response.strip()
 
 
 def reference_text(answer: Any) -> str:
-    """A reference as text.
-
-    Raises:
-        BadReferenceError: It is neither text nor a number.
-    """
+    """Return a reference as text; raise BadReferenceError if it is neither text nor a number."""
     if isinstance(answer, str):
         text = answer.rpartition("####")[2].strip()
         return (boxed_answer(text) or text) if "\\boxed" in text else text
     if isinstance(answer, int | float) and not isinstance(answer, bool):
-        with suppress(ValueError):  # an int of more digits than Python will print
+        with suppress(ValueError):  # the int has more digits than Python converts to text
             return str(answer)
     raise BadReferenceError(f"the reference {excerpt(answer)} is no text")
 
 
 def normal_text(text: str) -> str:
-    r"""Return words without case, articles, punctuation and `\text`, with one space between them.
+    r"""Return the words of a text without case, articles, punctuation and `\text`, one space apart.
 
-    Text with mathematics in it keeps its signs, brackets and the case of single letters.
+    Text that holds mathematics keeps its signs, brackets and the case of single letters.
 
     >>> normal_text(r"\text{The  Seine}."), normal_text("up for $x<0$")
     ('seine', 'up for x < 0')

@@ -1,4 +1,4 @@
-"""Rewards that ask for more as training goes on."""
+"""Rewards that become stricter as training proceeds."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ def curriculum_reward(
     format_until: int = 1000,
     correctness_until: int = 5000,
 ) -> Score:
-    """First the form, then the answer, then the whole. Range [0, 1].
+    """Score the format first, then format and answer, then all aspects. Range [0, 1].
 
     - before step `format_until`: `format`
-    - then, before step `correctness_until`: 0.3 × `format` + 0.7 × `math`
+    - before step `correctness_until`: 0.3 × `format` + 0.7 × `math`
     - from then on: `multi_aspect`
 
     >>> score = get_reward_function("curriculum")

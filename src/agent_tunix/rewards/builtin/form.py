@@ -1,4 +1,4 @@
-"""Rewards for keeping to the template, `prompt.format`."""
+"""Rewards for following the template, `prompt.format`."""
 
 import re
 from bisect import bisect_left
@@ -17,15 +17,15 @@ _TAG = re.compile(r"(<[^<>]+>)")
 
 
 def format_reward(response: str, format: str = DEFAULT_TEMPLATE) -> Score:
-    """How far the response follows the template. Range [0, 1].
+    """Score how closely the response follows the template. Range [0, 1].
 
-    - 1.0: the template, filled: every tag once and in order, something in every slot, nothing outside
-    - 0.8: the same, with text outside the template
-    - 0.7: the same, with an empty slot, and nothing outside
-    - 0.5: every tag once and in order, an empty slot, text outside
-    - below: 0.5 times the share of tags that occur exactly once and stand in order among themselves
+    - 1.0: every tag once and in order, every slot filled, no text outside
+    - 0.8: every slot filled, but text outside the template
+    - 0.7: an empty slot, no text outside
+    - 0.5: an empty slot and text outside
+    - below: 0.5 times the share of tags that occur exactly once and in order relative to each other
 
-    Repeating a tag forfeits it, so spreading tags earns nothing, and tags around nothing stay below 0.8.
+    A repeated tag does not count, so scattering tags earns nothing, and tags around nothing stay below 0.8.
 
     >>> score = get_reward_function("format")
     >>> score("<reasoning>3 + 4 = 7</reasoning><answer>7</answer>"), score("<answer>7</answer>"), score("7")
@@ -36,10 +36,10 @@ def format_reward(response: str, format: str = DEFAULT_TEMPLATE) -> Score:
 
 
 def format_and_content_reward(response: str, answer: Any, format: str = DEFAULT_TEMPLATE) -> Score:
-    """The right answer in the right form: `math` times `format`. Range [0, 1].
+    """Score correctness and format together: `math` times `format`. Range [0, 1].
 
-    - 1.0: right, in the template
-    - 0.8: right, with text outside the template
+    - 1.0: correct, in the template
+    - 0.8: correct, with text outside the template
     - half of these: within 10 % of the reference
     - 0.0: a format score below 0.8, or a wrong answer
 
@@ -54,7 +54,7 @@ def format_and_content_reward(response: str, answer: Any, format: str = DEFAULT_
 
 
 def match_format_exactly_reward(response: str, format: str = DEFAULT_TEMPLATE) -> Score:
-    """Whether the response is the template, filled. Range [0, 3].
+    """Check that the response is exactly the filled template. Range [0, 3].
 
     - 3.0: a `format` score of 1
     - 0.0: otherwise
@@ -67,10 +67,10 @@ def match_format_exactly_reward(response: str, format: str = DEFAULT_TEMPLATE) -
 
 
 def match_format_approximately_reward(response: str, format: str = DEFAULT_TEMPLATE) -> Score:
-    """Whether each tag of the template occurs exactly once, wherever it stands. Range [-2, 2] for four tags.
+    """Reward each tag of the template that occurs exactly once, in any place. Range [-2, 2] for four tags.
 
-    - 0.5 for each tag that does
-    - -0.5 for each that is missing or repeated
+    - 0.5 for each tag that occurs exactly once
+    - -0.5 for each tag that is missing or repeated
 
     >>> get_reward_function("match_format_approximately")("<answer>4</answer>")
     0.0
@@ -82,7 +82,7 @@ def match_format_approximately_reward(response: str, format: str = DEFAULT_TEMPL
 
 
 def grade_format(response: str, format: str) -> tuple[float, str]:
-    """The value of `format`, and why."""
+    """Return the value of `format`, and the reason for it."""
     template = _parse(format or DEFAULT_TEMPLATE)
     right = _tags_in_order(response, template.tags)
     if right < len(template.tags):
@@ -97,11 +97,11 @@ def grade_format(response: str, format: str) -> tuple[float, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A template's fixed text and its slots.
+    """The fixed text of a template and the positions of its slots.
 
     Attributes:
-        tags: The tags, or other fixed texts, in order.
-        slots: Whether a slot stands before the first tag, between each two, and after the last.
+        tags: Tags, or other fixed texts, in order.
+        slots: For the gap before the first tag, each gap between tags and the gap after the last: True if it is a slot.
     """
 
     tags: tuple[str, ...]
@@ -127,7 +127,7 @@ def _parse(template: str) -> _Template:
 
 
 def _tags_in_order(response: str, tags: tuple[str, ...]) -> int:
-    """How many of the tags that occur exactly once stand in order: their longest increasing subsequence."""
+    """Return how many of the tags that occur once are in order: the length of the longest increasing subsequence."""
     positions = [response.find(tag) for tag in tags if response.count(tag) == 1]
     tails: list[int] = []
     for position in positions:
@@ -137,7 +137,7 @@ def _tags_in_order(response: str, tags: tuple[str, ...]) -> int:
 
 
 def _gaps(response: str, tags: tuple[str, ...]) -> list[str]:
-    """The texts before, between and after the tags, which all occur once and in order."""
+    """Return the texts before, between and after the tags, which all occur once and in order."""
     gaps = []
     for tag in tags:
         gap, _, response = response.partition(tag)

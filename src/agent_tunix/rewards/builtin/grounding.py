@@ -1,4 +1,4 @@
-"""Rewards for keeping to the given sources."""
+"""Rewards for relying on the given sources."""
 
 import re
 from collections import Counter
@@ -14,14 +14,14 @@ _CITATION = re.compile(r"\[(?:source:)?\s{0,3}([^\[\]\n]{1,200})\]", re.IGNORECA
 
 
 def overlap_reward(response: str, answer: Any) -> Score:
-    """How much of the reference text the response has. Range [0, 1].
+    """Return the share of the reference's words that the response contains. Range [0, 1].
 
-    - 1.0: every word of the reference, each as often
-    - between: the share of the reference's words that the response has
+    - 1.0: every word of the reference, at least as often as there
+    - between: the share of the words that the response contains
     - 0.0: none of them
 
-    Words count without case, articles and punctuation, in any order. A response may hold more than the reference for
-    nothing: beside it belongs a reward for brevity, or `f1`.
+    Words are compared without case, articles and punctuation, in any order. Extra words cost nothing, so combine this
+    reward with one for brevity, or use `f1`.
 
     >>> get_reward_function("overlap")("It opened in 1889.", answer="opened in 1889 for the fair")
     0.6
@@ -34,13 +34,13 @@ def overlap_reward(response: str, answer: Any) -> Score:
 
 
 def citations_reward(response: str, sources: Any) -> Score:
-    """Whether the response cites the right sources: F1 of the cited against the expected. Range [0, 1].
+    """Score the cited sources against the expected ones by F1. Range [0, 1].
 
-    - 1.0: each of `sources` is cited, and nothing else
-    - between: the harmonic mean of the share of citations that are right and the share of sources that are cited
-    - 0.0: no source of them is cited
+    - 1.0: every one of `sources` is cited, and nothing else
+    - between: the harmonic mean of the share of correct citations and the share of sources that are cited
+    - 0.0: no expected source is cited
 
-    A citation is `[Source: id]` or `[id]`. `sources`, a column of the dataset, lists ids, or mappings with an `id`.
+    A citation is `[Source: id]` or `[id]`. The column `sources` of the dataset lists ids, or mappings with an `id`.
 
     >>> score = get_reward_function("citations")
     >>> round(score("In 1889 [Source: a], by Eiffel [b].", sources=["a", "c"]), 2)

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from agent_tunix.rewards.sample import Score
 
-# First words of the Unicode names of the letters that a language is written in.
+# The first words of the Unicode names of each language's letters.
 _SCRIPTS = {
     "latin": ("LATIN",),
     "zh": ("CJK",),
@@ -26,20 +26,19 @@ _SCRIPTS = {
 _LATIN = frozenset("en de fr es it pt nl sv da no fi pl cs sk hu ro tr vi id".split())  # noqa: SIM905
 _NOT_PROSE = re.compile(r"```[\s\S]*?```|\\[A-Za-z]+|<[^<>\n]{1,40}>|https?://\S+")
 _LONGEST = 20_000
-# Signs of formulas, in whatever script the text is.
+# Greek letters that occur in formulas of any language.
 _FORMULA_SIGNS = frozenset("πθαβγλμφωΔΣΩ")
 
 
 def language_consistency_reward(response: str, language: str = "en") -> Score:
-    """Whether the response keeps to the script of its language. Range [0, 1].
+    """Score whether the response keeps to the script of its language. Range [0, 1].
 
     - 1.0: every letter belongs to the script of `language`
     - between: the share of letters that do
     - 0.0: none, or no letters at all
 
-    What is told apart is the script, not the language: German passes for English, and neither for Chinese. Code blocks,
-    tags, LaTeX commands, addresses and the Greek letters of formulas do not count. Of a very long response the first
-    20,000 characters are looked at.
+    Only scripts are told apart, not languages: German passes as English, Chinese does not. Code blocks, tags, LaTeX
+    commands, URLs and the Greek letters of formulas do not count. Only the first 20,000 characters are checked.
 
     >>> score = get_reward_function("language_consistency")
     >>> score("two and two make four"), score("等于 4", language="zh"), score("so it is 四四四四")

@@ -1,4 +1,4 @@
-"""Rewards for saying it briefly, or at a fitting length."""
+"""Rewards for short responses, or for responses of a suitable length."""
 
 import math
 import re
@@ -11,10 +11,10 @@ _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 
 
 def conciseness_reward(response: str, answer: Any, limit: int = 100) -> Score:
-    """The right answer in few words: `math` × (0.7 + 0.3 × brevity). Range [0, 1].
+    """Reward correct answers in few words: `math` × (0.7 + 0.3 × brevity). Range [0, 1].
 
-    - above 0.7, towards 1.0: right, brevity falling in a straight line from 1 at no words to 0 at `limit` words
-    - 0.7: right, at `limit` words or more
+    - above 0.7, towards 1.0: correct; brevity falls linearly from 1 at no words to 0 at `limit` words
+    - 0.7: correct, with `limit` words or more
     - half of these: within 10 % of the reference
     - 0.0: wrong
 
@@ -31,16 +31,16 @@ def conciseness_reward(response: str, answer: Any, limit: int = 100) -> Score:
 
 
 def brevity(words: int, limit: int, free: int = 0) -> float:
-    """1 up to `free` words, then falling in a straight line to 0 at `limit`."""
+    """Return 1 up to `free` words, then a value that falls linearly to 0 at `limit`."""
     return min(1.0, max(0.0, (limit - words) / (limit - free)))
 
 
 def response_length_reward(response: str, fewest: int = 20, most: int = 300) -> Score:
-    """Whether the response has a fitting length, in words. Range [0, 1].
+    """Score the number of words against a wanted range. Range [0, 1].
 
     - 1.0: from `fewest` to `most` words
-    - below: in proportion, for fewer; falling to 0 at twice `most`, for more
-    - 0.0: nothing, or at least twice `most`
+    - between: proportional to the number of words below `fewest`; falling linearly from `most` to twice `most`
+    - 0.0: no words, or at least twice `most`
 
     >>> score = get_reward_function("response_length")
     >>> score("so it is four", fewest=2, most=5), score("four", fewest=2, most=5), score("one " * 10, fewest=2, most=5)
@@ -54,13 +54,13 @@ def response_length_reward(response: str, fewest: int = 20, most: int = 300) -> 
 
 
 def soft_overlong_reward(response: str, num_tokens: int = 0, max_tokens: int = 1024, buffer_tokens: int = 256) -> Score:
-    """The soft punishment of over-long responses in DAPO, in tokens. Range [-1, 0].
+    """Penalise overlong responses by their tokens, as DAPO does. Range [-1, 0].
 
     - 0.0: up to `max_tokens` - `buffer_tokens`
-    - falling in a straight line to -1.0 at `max_tokens`
-    - -1.0: beyond
+    - between: falling linearly
+    - -1.0: at `max_tokens` and beyond
 
-    Where the number of tokens is not known, as outside training, each word and each other sign counts as one.
+    If the number of tokens is unknown, as outside training, each word and each other sign counts as one token.
 
     Source: Yu et al., DAPO, 2025, equation 13.
 
@@ -85,13 +85,13 @@ def cosine_length_reward(
     wrong_short: float = -1.0,
     wrong_long: float = -0.5,
 ) -> Score:
-    """Right answers earn more the shorter, wrong ones lose more the shorter, along a cosine. Range [-1, 1].
+    """Score correctness and length along a cosine: shorter is better if correct, worse if wrong. Range [-1, 1].
 
-    - `right_short` at no tokens to `right_long` at `max_tokens` and beyond: the right answer
-    - `wrong_short` at no tokens to `wrong_long` at `max_tokens` and beyond: any other
+    - correct: from `right_short` at no tokens to `right_long` at `max_tokens` and beyond
+    - otherwise: from `wrong_short` at no tokens to `wrong_long` at `max_tokens` and beyond
 
-    A right answer never earns less than a wrong one, however long it is: the four values are checked for that. Beyond
-    `max_tokens` the value stays, rather than turning back with the cosine. Tokens as in `soft_overlong`.
+    The four values must not let a wrong answer earn more than a correct one of any length. Beyond `max_tokens` the
+    value stays constant instead of following the cosine back. Tokens are counted as in `soft_overlong`.
 
     Source: Yeo et al., Demystifying Long Chain-of-Thought Reasoning in LLMs, 2025.
 
@@ -112,7 +112,7 @@ def cosine_length_reward(
 
 
 def count_tokens(response: str, num_tokens: int) -> tuple[int, str]:
-    """The tokens of a response, and in words; where they are not known, its words and other signs."""
+    """Return the number of tokens and its description; if it is unknown, that of words and other signs."""
     if num_tokens > 0:
         return num_tokens, f"{num_tokens} tokens"
     estimate = sum(1 for _ in _WORD_OR_SIGN.finditer(response))

@@ -1,4 +1,4 @@
-"""Rewards for several qualities of a response at once."""
+"""Rewards that combine several qualities of a response."""
 
 import re
 from itertools import islice
@@ -16,15 +16,14 @@ _NGRAM = 4
 
 
 def multi_aspect_reward(response: str, answer: Any) -> Score:
-    """Four aspects: 0.5 correctness + 0.2 clarity + 0.15 completeness + 0.15 efficiency. Range [0, 1].
+    """Combine 0.5 correctness + 0.2 clarity + 0.15 completeness + 0.15 efficiency. Range [0, 1].
 
     - correctness: as `math`
-    - clarity: half for an answer that is marked as such (tags, a box, `####`), half for the share of word 4-grams that
-      are no repeats
-    - completeness: half for a calculation that is written out (`=`), half for at least five words or symbols
+    - clarity: half for a marked answer (tags, a box, `####`), half for the share of word 4-grams that are not repeats
+    - completeness: half for a written calculation (`=`), half for at least five words or symbols
     - efficiency: correctness times brevity, which falls from 1 at 50 words to 0 at 200
 
-    A wrong answer earns at most 0.35, less than any right one; an empty response earns 0.
+    A wrong answer earns at most 0.35, less than any correct one; an empty response earns 0.
 
     >>> get_reward_function("multi_aspect")("<reasoning>2 + 2 = 4</reasoning><answer>4</answer>", answer="4")
     1.0
@@ -44,12 +43,12 @@ def multi_aspect_reward(response: str, answer: Any) -> Score:
 
 
 def shaped_reward(response: str, answer: Any, format: str = DEFAULT_TEMPLATE) -> Score:
-    """Correctness with small nudges, clipped. Range [0, 1].
+    """Score correctness with small bonuses and penalties, clipped. Range [0, 1].
 
     - as `math`: 1.0, 0.5 or 0.0
     - +0.05: a word of reasoning (because, therefore, so, first, then, …)
     - -0.05: more than a fifth of the word 4-grams are repeats
-    - +0.1: the template, filled (a `format` score of 1)
+    - +0.1: the filled template (a `format` score of 1)
 
     >>> score = get_reward_function("shaped")
     >>> score("so it is 5", answer="4"), score("5", answer="4"), score("4", answer="4")
@@ -68,10 +67,10 @@ def shaped_reward(response: str, answer: Any, format: str = DEFAULT_TEMPLATE) ->
 
 
 def diverse_reward(response: str, answer: Any) -> Score:
-    """The right answer without repeating itself: `math` × (0.7 + 0.3 × share of distinct 4-grams). Range [0, 1].
+    """Reward correct answers without repetition: `math` × (0.7 + 0.3 × share of distinct 4-grams). Range [0, 1].
 
-    - 1.0: right, no four words in a row occur twice
-    - towards 0.7: right, the more they do
+    - 1.0: correct, and no four words in a row occur twice
+    - towards 0.7: correct, with more repetition
     - half of these: within 10 % of the reference
     - 0.0: wrong
 
@@ -85,12 +84,12 @@ def diverse_reward(response: str, answer: Any) -> Score:
 
 
 def ngram_repetition_reward(response: str, size: int = 3, penalty: float = 1.0) -> Score:
-    """A punishment for saying the same again: minus the share of repeated n-grams. Range [-1, 0].
+    """Penalise repetition: minus the share of repeated n-grams. Range [-1, 0].
 
     - 0.0: no `size` words in a row occur twice, or there are fewer words than that
-    - -`penalty` × the share of n-grams that occurred before, towards -`penalty`
+    - otherwise: -`penalty` × the share of n-grams that occurred before
 
-    Words count without case. `penalty` is from 0 to 1.
+    Case does not count. `penalty` is from 0 to 1.
 
     >>> score = get_reward_function("ngram_repetition")
     >>> score("two and two make four"), score("so so so so so so"), score("so so so so so so", penalty=0.5)
@@ -103,7 +102,7 @@ def ngram_repetition_reward(response: str, size: int = 3, penalty: float = 1.0) 
 
 
 def repeated_share(words: list[str], size: int = _NGRAM) -> float:
-    """The share of word n-grams that occurred before; 0 where there are too few words for any."""
+    """Return the share of word n-grams that occurred before; 0 if there are too few words for an n-gram to repeat."""
     if len(words) <= size:
         return 0.0
     ngrams = zip(*(islice(words, start, None) for start in range(size)), strict=False)

@@ -13,15 +13,15 @@ _LONGEST_JSON = 20_000
 
 
 def json_schema_reward(response: str, schema: Any) -> Score:
-    """Whether the response is JSON that follows a schema. Range [0, 1].
+    """Check that the response is JSON that follows a schema. Range [0, 1].
 
-    - 1.0: it does
-    - 0.25: it is JSON, and breaks the schema
-    - 0.0: it is not JSON, or is over 20,000 characters long
+    - 1.0: it is JSON that follows the schema
+    - 0.25: it is JSON, but breaks the schema
+    - 0.0: it is not JSON, or is longer than 20,000 characters
 
-    The JSON is the last block between ``` fences, or what the `<answer>` tags hold, or the whole response. `schema`, a
-    column of the dataset or an argument, is a JSON schema as a mapping or as text; it may not refer to other files.
-    Needs the package jsonschema: `pip install agent_tunix[schema]`.
+    The JSON is the last block between ``` fences, or the text in the `<answer>` tags, or the whole response. `schema`
+    is a column of the dataset or an argument: a JSON schema as a mapping or as text, without references to other files.
+    Requires the package jsonschema: `pip install agent_tunix[schema]`.
 
     >>> score = get_reward_function("json_schema")
     >>> schema = {"type": "object", "required": ["x"], "properties": {"x": {"type": "integer"}}}
@@ -37,7 +37,7 @@ def json_schema_reward(response: str, schema: Any) -> Score:
         fault = next(validator.iter_errors(value), None)
     except RecursionError:
         return Score(0.25, detail="it is nested too deeply to be checked")
-    except Exception as error:  # the schema refers to what is not there
+    except Exception as error:  # the schema has a reference that does not resolve
         raise BadReferenceError(f"the schema cannot be used: {error}") from error
     if fault is None:
         return Score(1.0, detail="it follows the schema")
@@ -61,7 +61,7 @@ def _validator(schema: Any) -> Any:
         kind.check_schema(schema)
     except (ValueError, RecursionError, jsonschema.SchemaError) as error:
         raise BadReferenceError(f"the schema cannot be used: {excerpt(str(error))}") from error
-    return kind(schema, registry=referencing.Registry())  # an empty registry: nothing is fetched
+    return kind(schema, registry=referencing.Registry())  # the empty registry fetches nothing
 
 
 def _json_text(response: str) -> str:

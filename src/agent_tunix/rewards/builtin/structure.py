@@ -1,4 +1,4 @@
-"""Rewards for how the text is laid out: steps, lines, sections."""
+"""Rewards for the layout of the text: steps, lines, sections."""
 
 import re
 
@@ -18,18 +18,17 @@ _ORDINAL = re.compile(
 
 
 def step_format_reward(response: str, enough: int = 3) -> Score:
-    """Whether the response goes step by step. Range [0, 1].
+    r"""Score whether the response proceeds step by step. Range [0, 1].
 
-    - 1.0: at least `enough` steps, each on a line of its own and with different words
-    - between: the share of `enough`
+    - 1.0: at least `enough` steps, each on its own line and with different words
+    - between: the number of steps divided by `enough`
     - 0.0: no step
 
-    A step is a line that begins with `Step 2`, `2.`, `2)`, `-`, or with first, then, next, finally. Numbered steps
-    count only as far as their numbers rise, and a line that repeats another counts once; a mark with nothing behind it
-    is none.
+    A step is a line that begins with `Step 2`, `2.`, `2)` or `-`, or with first, then, next or finally. The numbers of
+    steps must rise, a repeated line counts once, and a mark without text does not count.
 
     >>> score = get_reward_function("step_format")
-    >>> score("Step 1: 2 + 2 = 4\\nStep 2: 4 * 3 = 12\\nStep 3: done"), round(score("1. add\\n1. add\\n1. add"), 2)
+    >>> score("Step 1: 2 + 2 = 4\nStep 2: 4 * 3 = 12\nStep 3: done"), round(score("1. add\n1. add\n1. add"), 2)
     (1.0, 0.33)
     """
     if enough < 1:
@@ -49,14 +48,14 @@ def step_format_reward(response: str, enough: int = 3) -> Score:
 
 
 def multi_line_reward(response: str, enough: int = 3) -> Score:
-    """Whether the response uses several lines. Range [0, 1].
+    r"""Score whether the response uses several lines. Range [0, 1].
 
     - 1.0: at least `enough` different lines with text
-    - between: 0 for one line, rising in equal steps
-    - 0.0: one line, or none
+    - between: rising linearly from 0 for one line
+    - 0.0: at most one line
 
     >>> score = get_reward_function("multi_line")
-    >>> score("2 + 2\\n= 4\\nSo 4."), score("2 + 2 = 4\\nSo 4."), score("4"), score("4\\n\\n4")
+    >>> score("2 + 2\n= 4\nSo 4."), score("2 + 2 = 4\nSo 4."), score("4"), score("4\n\n4")
     (1.0, 0.5, 0.0, 0.0)
     """
     if enough < 2:
@@ -66,10 +65,10 @@ def multi_line_reward(response: str, enough: int = 3) -> Score:
 
 
 def response_structure_reward(response: str) -> Score:
-    """Whether the response has working, then an answer that is marked, and ends there. Range [0, 1].
+    """Score whether the response shows working, then a marked answer, and ends there. Range [0, 1].
 
     - 0.4: the answer is marked, by tags, a box, `####` or "the answer is"
-    - 0.3: at least five different words or symbols of working stand before it
+    - 0.3: at least five different words or symbols of working precede it
     - 0.3: at most twenty words follow it
     - 0.0: no answer is marked
 

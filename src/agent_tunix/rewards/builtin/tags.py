@@ -1,4 +1,4 @@
-"""Rewards for tags around the reasoning and the answer, whatever the run's template is."""
+"""Rewards for tags around the reasoning and the answer, independent of the run's template."""
 
 import re
 
@@ -8,12 +8,12 @@ _ANY_TAG = re.compile(r"<(/?)([A-Za-z][\w-]{0,40})>")
 
 
 def think_format_reward(response: str) -> Score:
-    """Whether the reasoning stands in one `<think>` block and something follows it. Range [0, 1].
+    """Check that the reasoning is in one `<think>` block and that text follows it. Range [0, 1].
 
-    - 1.0: the response begins with `<think>`, closes it once, thinks something, and says something after it
+    - 1.0: the response begins with `<think>`, closes it once, and has text inside and after it
     - 0.0: otherwise
 
-    A chat template may have opened the block already: a response that begins inside it and closes it once counts too.
+    A chat template may already have opened the block, so a response may also begin inside the block.
 
     >>> score = get_reward_function("think_format")
     >>> score("<think>2 + 2</think>4"), score("2 + 2</think>4"), score("<think></think>4"), score("4")
@@ -35,14 +35,14 @@ def think_format_reward(response: str) -> Score:
 
 
 def tag_count_reward(response: str, thinking: str = "think", answering: str = "answer") -> Score:
-    """A quarter for each of the four tags that occurs exactly once, in its place. Range [0, 1].
+    """Give a quarter for each of the four tags that occurs exactly once, in its place. Range [0, 1].
 
-    - 0.25 for `<think>`, unless it is repeated or text stands before it
+    - 0.25 for `<think>`, unless it is repeated or text precedes it
     - 0.25 for `</think>`, unless it is repeated or precedes `<think>`
     - 0.25 for `<answer>`, unless it is repeated or precedes `</think>`
     - 0.25 for `</answer>`, unless it is repeated or text follows it
 
-    Tags around nothing count as tags; this counts tags alone. Other names are arguments: `thinking=reasoning`.
+    Tags around nothing count too. Arguments choose other names: `thinking=reasoning`.
 
     >>> score = get_reward_function("tag_count")
     >>> score("<think>2 + 2</think><answer>4</answer>"), score("<answer>4</answer>"), score("<think>" * 9)
@@ -62,15 +62,15 @@ def tag_count_reward(response: str, thinking: str = "think", answering: str = "a
 
 
 def reasoning_tags_reward(response: str, tags: str = "reasoning,answer") -> Score:
-    """Whether the tags are opened, closed and nested as they should be. Range [0, 1].
+    """Check that tags are opened, closed and nested correctly. Range [0, 1].
 
-    - 1.0: each of `tags` is one pair with something inside, one after the other at the top, and no tag at all is
-      crossed, left open or closed without being open
-    - below: the share of `tags` that are one such pair, halved if any tag is crossed or left open
+    - 1.0: each of `tags` is exactly one filled pair at the top level, in the given order, and no tag at all is crossed,
+      left open or closed without being open
+    - below: the share of `tags` that are one such pair, halved if out of order or if any tag is crossed or left open
     - 0.0: none of them is
 
-    Pairs are matched as in XML: `<reasoning><answer>4</reasoning></answer>` crosses, and an `<answer>` inside the
-    `<reasoning>` is not at the top. Other tags may stand inside them.
+    Pairs are matched as in XML: `<reasoning><answer>4</reasoning></answer>` is crossed, and an `<answer>` inside
+    `<reasoning>` is not at the top level. Other tags may occur inside them.
 
     >>> score = get_reward_function("reasoning_tags")
     >>> score("<reasoning>2 + 2</reasoning><answer>4</answer>"), score("<reasoning>2<answer>4</answer></reasoning>")
@@ -91,7 +91,7 @@ def reasoning_tags_reward(response: str, tags: str = "reasoning,answer") -> Scor
 
 
 def _top_level_pairs(text: str) -> tuple[list[tuple[str, bool]], bool]:
-    """Name of each pair at the top and whether it is filled; and whether some tag does not match."""
+    """Return the name of each top-level pair and whether it is filled; and whether any tag does not match."""
     top: list[tuple[str, bool]] = []
     open_tags: list[tuple[str, int]] = []
     crossed = False

@@ -11,13 +11,13 @@ from agent_tunix.rewards.sample import Score
 
 
 def multiple_choice_reward(response: str, answer: Any, letters: str = "ABCDE") -> Score:
-    """Whether the response chooses the right letter. Range [0, 1].
+    """Check that the response chooses the correct letter. Range [0, 1].
 
     - 1.0: the letter of the reference
     - 0.0: another letter, or none
 
-    The letter stands in `<answer>` tags, in a box or after `####`; or else after "the answer is", "option" and the
-    like; or else it is the last capital of `letters` that stands alone.
+    The letter is the one in `<answer>` tags, in a box or after `####`; or else the last one after "the answer is",
+    "option" and the like; or else the last capital of `letters` that stands alone.
 
     >>> score = get_reward_function("multiple_choice")
     >>> score("The answer is (B).", answer="B"), score("<answer>c) Paris</answer>", answer="C"), score("A", answer="B")
@@ -31,13 +31,13 @@ def multiple_choice_reward(response: str, answer: Any, letters: str = "ABCDE") -
 
 
 def exact_match_reward(response: str, answer: Any) -> Score:
-    r"""Whether the answer has the same words as the reference. Range [0, 1].
+    r"""Check that the answer has the same words as the reference. Range [0, 1].
 
     - 1.0: the same words in the same order
     - 0.0: otherwise
 
-    Case, articles, punctuation outside numbers and LaTeX's `\text` do not count. The answer stands in `<answer>` tags,
-    in a box or after `####`; or else it is the whole response.
+    Case, articles, punctuation outside numbers and LaTeX's `\text` do not count. The answer is the text in `<answer>`
+    tags, in a box or after `####`, or else the whole response.
 
     >>> score = get_reward_function("exact_match")
     >>> score("<answer>the Eiffel Tower!</answer>", answer="Eiffel tower"), score("Tower", answer="Eiffel tower")
@@ -47,13 +47,13 @@ def exact_match_reward(response: str, answer: Any) -> Score:
 
 
 def f1_reward(response: str, answer: Any) -> Score:
-    """How many words the answer and the reference share: the harmonic mean of precision and recall. Range [0, 1].
+    """Score the words that answer and reference share: the harmonic mean of precision and recall. Range [0, 1].
 
-    - 1.0: the same words, each as often
+    - 1.0: the same words, each equally often
     - between: 2 × shared / (words of the answer + words of the reference)
     - 0.0: no word in common
 
-    Words are counted as in `exact_match`, and the answer stands where `exact_match` looks for it.
+    Words are compared, and the answer is found, as in `exact_match`.
 
     >>> round(get_reward_function("f1")("<answer>the tall Eiffel Tower</answer>", answer="Eiffel Tower"), 2)
     0.8

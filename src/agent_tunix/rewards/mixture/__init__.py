@@ -1,7 +1,7 @@
-"""Named components, and the total that trains.
+"""Mixtures: named components and the total that trains.
 
-`mixing` tells how a batch goes through a mixture and `totals` how a total follows from what the components said;
-`schedules`, `gates` and `routes` tell what a component's `weight`, `requires` and `when` may say.
+`mixing` computes a batch, and `totals` combines the components' scores. `schedules`, `gates` and `routes` define the
+values of a component's `weight`, `requires` and `when`.
 """
 
 from agent_tunix.rewards.mixture.mixing import ON_FAILURE, Component, Mixture

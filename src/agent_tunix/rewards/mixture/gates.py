@@ -1,15 +1,15 @@
-"""Gates: a component that counts only where others passed.
+"""Gates: components that count only if other components passed.
 
     brevity: {function: conciseness, weight: 0.1, requires: {correct: 1.0}}
 
-The gate of `brevity` is open where the raw value of `correct` is at least 1.0; with several requirements, where all are
-met. Elsewhere it is shut, and the component contributes exactly 0 without being computed. A requirement without a value
-leaves the gate undecided, unless another one shuts it:
+The gate of `brevity` is open if the raw value of `correct` is at least 1.0. With several requirements, all must be met.
+If the gate is shut, the component is not computed and contributes exactly 0. A requirement without a value leaves the
+gate undecided, unless another requirement shuts it:
 
-- one that failed: the gated component takes over that outcome, whatever the weight of the one that failed, because
-  whether it would have counted is not known, and a 0 would be a guess;
-- one that does not apply: the gated component does not apply either;
-- one whose own gate is shut has not passed: this gate is shut too.
+- If the required component failed, the gated one takes over its outcome, even if the failed one has weight 0. Nobody
+  knows whether the gated component would have counted, so a 0 would be a guess.
+- If the required component does not apply, the gated one does not apply either.
+- If the required component's own gate is shut, it has not passed, so this gate is shut too.
 """
 
 import heapq
@@ -23,13 +23,12 @@ from agent_tunix.rewards.transforms import is_number
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """Whether a component counts on one completion.
+    """The decision of a gate or a route on one completion. If neither flag is set, `outcome` applies.
 
     Attributes:
-        is_open: It does, and is computed.
-        is_shut: It contributes 0. If neither holds, it does not apply, or its gate is undecided.
-        outcome: Its outcome while it does not count.
-        detail: Why it does not count.
+        is_open: True if the component counts and is computed.
+        is_shut: True if it contributes 0.
+        outcome: Outcome of a component that does not count.
     """
 
     is_open: bool
@@ -45,16 +44,10 @@ Verdicts = Mapping[str, Sequence[GateVerdict]]
 
 
 def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Verdicts) -> GateVerdict:
-    """Decide the gate of a component on one completion.
-
-    Args:
-        requires: Component → the least raw value with which it passes.
-        index: Which completion.
-        parts: What the required components said.
-        verdicts: Whether they count themselves.
+    """Decide the gate of a component on one completion. `requires` maps components to their lowest passing raw values.
 
     Raises:
-        RewardError: A required component counts, and has no score.
+        RewardError: A required component counts but has no score.
     """
     undecided = None
     for name, least in requires.items():
@@ -78,11 +71,9 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
 
 
 def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, float]) -> list[str]:
-    """The order in which to compute components: those required first, and of those that could be next the cheapest.
+    """Return the order in which to compute components: required ones first, and the cheapest first among those ready.
 
-    Args:
-        requires: Component → what it requires.
-        costs: Component → what computing it costs, in any unit; equals keep the order in which they are written.
+    Costs have any unit. Equal costs keep the order of `requires`.
 
     Raises:
         RewardError: A required component does not exist, or a component requires itself, directly or through others.
@@ -117,7 +108,7 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
 
 
 def _circle(stuck: Sequence[str], requires: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """One way round: a, b, a."""
+    """Return one circle of requirements, such as a, b, a."""
     path = [stuck[0]]
     while path[-1] not in path[:-1]:
         path.append(next(other for other in requires[path[-1]] if other in stuck))
@@ -125,15 +116,7 @@ def _circle(stuck: Sequence[str], requires: Mapping[str, Mapping[str, float]]) -
 
 
 def read_requires(component: str, written: object) -> dict[str, float]:
-    """The requirements that a component's `requires` means.
-
-    Args:
-        component: Its name, for messages.
-        written: None, or a mapping from component to the least value with which it passes.
-
-    Raises:
-        RewardError: No requirement is written so.
-    """
+    """Read a component's `requires`: None, or a mapping of components to lowest values; else raise RewardError."""
     if written is None:
         return {}
     if not isinstance(written, Mapping) or not written or not all(map(is_number, written.values())):

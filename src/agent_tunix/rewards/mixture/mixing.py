@@ -1,8 +1,8 @@
-"""A batch through a mixture.
+"""The computation of a batch by a mixture.
 
-Components are computed in the order of their gates, and among those that could be next the cheapest first; those that
-run in workers do so at once. One is not computed on a row to which it does not apply, nor where its gate is not open; a
-reward that looks at several completions at once sees those that remain.
+Components are computed in the order of their gates, and the cheapest first among those that are ready. Those that run
+in workers run at the same time. A component is computed only on rows to which it applies and where its gate is open; a
+reward that scores several completions at once sees only these.
 """
 
 import logging
@@ -42,13 +42,12 @@ class Component:
     """A reward in a mixture.
 
     Attributes:
-        name: Its key in the configuration and its leaf among the metrics.
-        reward: What scores.
-        weight: Its factor in the total; negative for a penalty, 0 to track it only; or a schedule.
-        requires: Its gate: other components and the least raw values with which they pass.
-        transforms: Applied in order to its raw value before it is weighed.
-        route: To which rows it applies.
-        cost: What computing it costs, in any unit; of those that could be next, the cheapest is computed first.
+        name: Key in the configuration, and leaf of its metrics.
+        weight: Factor in the total, or its schedule. Negative for a penalty, 0 to log the component without training.
+        requires: The gate: other components and the lowest raw values with which they pass.
+        transforms: Applied in order to the raw value before it is weighted.
+        route: Rows to which the component applies.
+        cost: Cost of computing it, in any unit. The cheapest of the components that are ready is computed first.
     """
 
     name: str
@@ -66,7 +65,7 @@ class Component:
             )
 
     def describe(self) -> str:
-        """`brevity: 0.1 × module.function (file.py:12), where correct ≥ 1`."""
+        """Describe the component in one line: `brevity: 0.1 × module.function (file.py:12), where correct ≥ 1`."""
         weight = self.weight.describe() if isinstance(self.weight, Schedule) else f"{self.weight:g}"
         text = f"{self.name}: {weight} × {self.reward.describe()}"
         if self.transforms:
@@ -80,22 +79,22 @@ class Component:
 
 @runtime_checkable
 class _Beginning(Protocol):
-    """A reward that can score while its caller does other things."""
+    """A reward that can score in the background."""
 
     def begin(self, samples: Sequence[Sample]) -> "Future[list[Score]]":
-        """Start to score; the future has what `score` would return."""
+        """Start to score, and return a future of what `score` would return."""
 
 
 class Mixture:
-    """The reward of a run: components and how they become one total. It is itself a `Reward`.
+    """The reward of a run: components that are combined into one total. A mixture is itself a `Reward`.
 
-    As a component of another mixture it scores, and what the other observes it observes too.
+    As a component of another mixture, it also observes the metrics that the outer one observes.
 
     Args:
-        components: At least one with a weight other than 0, under distinct names.
-        on_failure: What becomes of a completion whose weighted component failed. `exclude`: it leaves its group;
-            `zero`: its total counts as 0.0 (see `totals`), while its outcome stays what it is; `raise`: RewardError.
-        name: Under which it is printed; None: its components' names.
+        components: Components with distinct names, at least one with a weight other than 0.
+        on_failure: Treatment of a completion on which a weighted component failed. `exclude` removes it from its group;
+            `zero` counts its total as 0.0 in `totals` and keeps its outcome; `raise` raises RewardError.
+        name: Name for printing; None for the names of the components.
     """
 
     def __init__(
@@ -130,14 +129,12 @@ class Mixture:
     def score(self, samples: Sequence[Sample], known: Parts | None = None) -> list[Score]:
         """Score each sample, in order.
 
-        Args:
-            samples: The completions.
-            known: Component → what it said of each sample, None where it was not computed. Where a component has said
-                something of every sample on which it counts, it is not asked again.
+        `known` holds the scores that components already have, None where they were not computed. A component with a
+        score of every sample on which it counts is not computed again.
 
         Returns:
-            For each sample its total as `value`, with the components' raw, unscaled values in `components`, their
-            scores in full in `parts`, and what each put into the total in `terms`.
+            For each sample the total as `value`, the components' raw, unweighted values in `components`, their full
+            scores in `parts`, and their contributions to the total in `terms`.
 
         Raises:
             RewardError: A weighted component failed, under `on_failure="raise"`.
@@ -167,13 +164,10 @@ class Mixture:
         return totals
 
     def combine(self, parts: Parts, samples: Sequence[Sample], weights: Mapping[str, float]) -> list[Score]:
-        """The totals that follow from what the components said, without computing any of them.
+        """Return the totals that follow from given scores, without computing any component.
 
-        Args:
-            parts: Component → what it said of each sample, as `Score.parts` holds it; None where it was not computed,
-                which a shut gate or a route allows.
-            samples: Of which only the columns, the group and the order matter.
-            weights: The effective weight of each component.
+        `parts` holds each component's scores of the samples, as `Score.parts` does. They may be None where a gate is
+        shut or a route does not match. Only the columns, groups and order of the samples matter.
 
         Raises:
             RewardError: A component has no score of a sample on which it counts.
@@ -191,7 +185,8 @@ class Mixture:
         return self._combine(parts, verdicts, samples, weights)
 
     def _in_order(self) -> list[Component]:
-        """The components as they are computed, looked up each time: their rewards may have been replaced."""
+        """Return the components in the order of computation."""
+        # They are looked up each time, because rewards may have been replaced.
         by_name = {component.name: component for component in self.components}
         return [by_name[name] for name in self._order]
 
@@ -204,7 +199,7 @@ class Mixture:
             for c in self.components
         }
         names = tuple(terms)
-        # Completions with the very same terms have the same total, and share the mapping that holds them.
+        # Completions with the same Term objects have the same total, and share the mapping of terms.
         known: dict[tuple[int, ...], tuple[Mapping[str, Term], float | None, Outcome, str]] = {}
         totals = []
         columns = zip(*(parts[name] for name in names), strict=True), zip(*terms.values(), strict=True)
@@ -219,16 +214,13 @@ class Mixture:
     # --- what trains -------------------------------------------------------------------------------------------------
 
     def totals(self, scores: Sequence[Score]) -> NDArray[np.float64]:
-        """The totals that train: NaN for an unscored completion, or 0 for a failed one under `on_failure="zero"`."""
+        """Return the totals that train: NaN for an unscored completion, or 0 if it failed under `on_failure="zero"`."""
         return totals_that_train(scores, self.on_failure)
 
     def advantages(self, scores: Sequence[Score], num_generations: int, scaling: str = "group") -> NDArray[np.float64]:
-        """The advantage of each completion, a function of the scores alone.
+        """Return the advantage of each completion from this mixture's scores, the completions of a group side by side.
 
-        Args:
-            scores: This mixture's, the members of a group side by side.
-            num_generations: G, the completions of a group.
-            scaling: One of `advantages.SCALINGS`.
+        `scaling` is one of `advantages.SCALINGS`.
         """
         values_CB, weights_C = weighed(scores, self.on_failure)
         return compute_advantages(
@@ -238,15 +230,13 @@ class Mixture:
     # --- weights -----------------------------------------------------------------------------------------------------
 
     def weights(self, step: int) -> dict[str, float]:
-        """The effective weight of each component at a training step, after the metrics observed so far."""
+        """Return the effective weight of each component at a training step, given the metrics observed so far."""
         return {c.name: weight_at(c.weight, step, self._observed) for c in self.components}
 
     def observe(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Take in what a step logged, for weights that follow a metric.
+        """Observe the logged metrics of a step, for weights that follow one. Step 0 is the evaluation before training.
 
-        Args:
-            step: From 1; 0 for the evaluation before training.
-            metrics: By name; those that are no numbers are passed over.
+        Values that are not numbers are ignored.
         """
         for mixture in self._inner():
             mixture.observe(step, metrics)
@@ -262,25 +252,25 @@ class Mixture:
                 )
 
     def state_dict(self) -> dict[str, float]:
-        """What a resumed run needs: the last values of the metrics that weights follow, within components too."""
+        """Return the state that a resumed run needs: the last values of `followed_metrics`."""
         state = dict(self._observed)
         for mixture in self._inner():
             state |= mixture.state_dict()
         return state
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Put what `state_dict` gave into the mixture."""
+        """Restore a state from `state_dict`."""
         self._observed = {name: float(value) for name, value in state.items() if name in self._followed()}
         for mixture in self._inner():
             mixture.load_state_dict(state)
 
     def _inner(self) -> list["Mixture"]:
-        """Components that are mixtures themselves."""
+        """Return the components that are mixtures themselves."""
         return [c.reward for c in self.components if isinstance(c.reward, Mixture)]
 
     @property
     def followed_metrics(self) -> list[str]:
-        """The metrics that weights follow, those of mixtures within it among them."""
+        """Metrics that weights follow, including those of nested mixtures."""
         return sorted({*self._followed(), *(metric for inner in self._inner() for metric in inner.followed_metrics)})
 
     def _followed(self) -> list[str]:
@@ -290,11 +280,9 @@ class Mixture:
     # --- before a run ------------------------------------------------------------------------------------------------
 
     def check_parameters(self, columns: Collection[str], fixed: Mapping[str, Any] | None = None) -> None:
-        """Check that the dataset has what the components ask for.
+        """Check that the dataset has what the components require.
 
-        Args:
-            columns: Names of the dataset's columns.
-            fixed: Those that hold the same in every row; a component whose route wants something else is not asked.
+        `fixed` holds the columns with one value in all rows. A component whose route excludes it is not checked.
 
         Raises:
             RewardSignatureError: A component requires a parameter that nothing provides.
@@ -313,12 +301,12 @@ class Mixture:
                     )
 
     def describe(self) -> str:
-        """One line for each component: its name, weight, what it resolved to, and when it counts."""
+        """Return one line per component: name, weight, resolved reward, and when it counts."""
         return "\n".join(component.describe() for component in self.components)
 
 
 def _decide_all(component: Component, samples: Sequence[Sample], parts: Parts, verdicts: Verdicts) -> list[GateVerdict]:
-    """Whether a component counts on each sample: first its route, then its gate."""
+    """Decide on each sample whether a component counts: first by its route, then by its gate."""
     if not component.route.wanted and not component.requires:
         return [OPEN] * len(samples)
     decided = []
@@ -332,7 +320,7 @@ def _decide_all(component: Component, samples: Sequence[Sample], parts: Parts, v
 
 
 def _said(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Score | None] | None:
-    """What a component is known to say, if nothing of it is missing where it counts."""
+    """Return the known scores of a component, or None if one is missing where it counts."""
     said = known.get(name)
     if said is None or any(verdict.is_open and part is None for part, verdict in zip(said, verdicts, strict=True)):
         return None
@@ -342,10 +330,7 @@ def _said(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Scor
 def _compute(
     rewards: Mapping[str, Reward], samples: Sequence[Sample], verdicts: Verdicts
 ) -> dict[str, list[Score | None]]:
-    """The scores of components that do not wait for each other, where they count.
-
-    A reward that can score elsewhere (`begin`) does so while the others are computed here.
-    """
+    """Compute independent components where they count, those with `begin` in the background."""
     wanted = {name: [index for index, verdict in enumerate(verdicts[name]) if verdict.is_open] for name in rewards}
     given = {name: [samples[index] for index in indices] for name, indices in wanted.items() if indices}
     begun = {
@@ -376,7 +361,7 @@ def _total(
     outcome: Outcome,
     detail: str,
 ) -> Score:
-    """The score of one completion, whose total has been found; it runs for every completion."""
+    """Return the score of one completion from its total. This runs for every completion."""
     said: dict[str, Score] = {}
     values: dict[str, float | None] = {}
     extras: dict[str, Any] = {}

@@ -1,12 +1,12 @@
-"""Routes: a column of the dataset says to which rows a component applies.
+"""Routes: dataset columns that select the rows to which a component applies.
 
     sums:   {function: math, when: {kind: math}}
     proofs: {function: my_proofs, when: {kind: [proof, lemma]}}
     poems:  {function: my_poems, when: kind}             short for `when: {kind: poems}`
 
-To a row whose column holds another value, or which lacks the column, the component does not apply: it is not computed,
-and contributes nothing that could tell the completions of a group apart. Several columns must all agree. A column may
-hold a list: one of its entries must be wanted.
+A component does not apply to a row whose column has another value or is missing. Then it is not computed, and does not
+affect the comparison within the group. With several columns, all must match. If a column holds a list, one of its
+entries must match.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,16 +20,16 @@ _PLAIN = (str, int, float, bool)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """To which rows a component applies.
+    """The rows to which a component applies.
 
     Attributes:
-        wanted: Column → the values of which it must hold one; empty: every row.
+        wanted: Column → accepted values; empty for every row.
     """
 
     wanted: Mapping[str, tuple[Any, ...]]
 
     def obstacle(self, columns: Mapping[str, Any]) -> str | None:
-        """Why the component does not apply to a row, or None where it does."""
+        """Return the reason why the component does not apply to a row, or None if it applies."""
         for column, values in self.wanted.items():
             found = columns.get(column)
             entries = found if isinstance(found, Sequence) and not isinstance(found, str) else [found]
@@ -38,12 +38,12 @@ class Route:
         return None
 
     def excludes(self, fixed: Mapping[str, Any]) -> bool:
-        """Whether the component applies to no row, where these columns hold the same in every one."""
+        """Return True if the component applies to no row, given columns that have one value in all rows."""
         known = {column: values for column, values in self.wanted.items() if column in fixed}
         return Route(known).obstacle(fixed) is not None
 
     def to_data(self) -> dict[str, list[Any]]:
-        """What the configuration would say."""
+        """Return the route as the configuration writes it."""
         return {column: list(values) for column, values in self.wanted.items()}
 
 
@@ -51,20 +51,12 @@ ALL_ROWS = Route({})
 
 
 def _is_same(found: object, wanted: object) -> bool:
-    """Equal, or written alike: a file may hold "3" where the configuration has 3."""
+    """Compare values, also as text: a file may hold "3" where the configuration has 3."""
     return found == wanted or (isinstance(found, str) != isinstance(wanted, str) and str(found) == str(wanted))
 
 
 def read_route(component: str, written: object) -> Route:
-    """The route that a component's `when` means.
-
-    Args:
-        component: Its name, for messages.
-        written: None, a column's name, or a mapping from columns to values or lists of values.
-
-    Raises:
-        RewardError: No route is written so.
-    """
+    """Read a component's `when`: None, a column, or a mapping of columns to values or lists; else raise RewardError."""
     if written is None:
         return ALL_ROWS
     if isinstance(written, str):

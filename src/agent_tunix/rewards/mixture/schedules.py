@@ -4,14 +4,14 @@
     weight: {from: 0.0, to: -0.5, steps: [100, 300]}                   over training steps
     weight: {metric: eval/accuracy, from: 1.0, to: 0.2, values: [0.3, 0.8]}    over a metric
 
-With x going from 0 at the first bound to 1 at the second and staying there, the weight is
+Let x rise from 0 at the first bound to 1 at the second, clipped to this range. The weight is
 
     linear    from + (to − from) · x
     cosine    from + (to − from) · (1 − cos πx) / 2
-    step      from below the bound, `to` at it and beyond: `steps: 100`, `values: 0.5`
+    step      `from` below the bound, `to` from the bound on: `steps: 100`, `values: 0.5`
 
-A metric's value is the one last logged, from the evaluation before training on; until there is one, and where it is
-null, the weight is that of the last number, or `from` where there never was one.
+A metric's value is the last logged number, beginning with the evaluation before training. While there is none, the
+weight is `from`.
 """
 
 import math
@@ -23,20 +23,20 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards.transforms import is_number
 
 KINDS = ("linear", "cosine", "step")
-# Timings differ between equal runs, and a run must be the same whenever it is repeated.
+# Timings differ between equal runs, but a repeated run must give the same result.
 _NOT_REPEATABLE = ("time/", "throughput/")
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A weight between two values.
+    """A weight that moves between two values.
 
     Attributes:
-        start: The weight at the first bound and before it (`from`).
-        end: The weight at the second bound and beyond it (`to`).
-        bounds: Of steps (`steps`) or of the metric's values (`values`); for the kind `step` one bound twice.
+        start: Weight up to the first bound (`from`).
+        end: Weight from the second bound on (`to`).
+        bounds: Two training steps (`steps`) or values of the metric (`values`). The kind `step` has one bound, twice.
         kind: linear, cosine or step.
-        metric: Which metric decides; None for the training step.
+        metric: The metric that decides; None for the training step.
     """
 
     start: float
@@ -46,7 +46,7 @@ class Schedule:
     metric: str | None = None
 
     def at(self, step: int, metrics: Mapping[str, float]) -> float:
-        """The weight at a training step, given the last logged values of metrics."""
+        """Return the weight at a training step, given the last logged values of metrics."""
         position = float(step) if self.metric is None else metrics.get(self.metric)
         if position is None:
             return self.start
@@ -62,13 +62,13 @@ class Schedule:
         return self.start + (self.end - self.start) * share
 
     def to_data(self) -> dict[str, Any]:
-        """What the configuration would say."""
+        """Return the schedule as the configuration writes it."""
         by = "steps" if self.metric is None else "values"
         metric = {} if self.metric is None else {"metric": self.metric}
         return {**metric, "from": self.start, "to": self.end, by: list(self.bounds), "kind": self.kind}
 
     def describe(self) -> str:
-        """`0 → -0.5 over steps 100 to 300`."""
+        """Describe the schedule: `(0 → -0.5 over steps 100 to 300, linear)`."""
         of = "steps" if self.metric is None else self.metric
         places = f"{self.bounds[0]:g}" if self.kind == "step" else f"{self.bounds[0]:g} to {self.bounds[1]:g}"
         return f"({self.start:g} → {self.end:g} over {of} {places}, {self.kind})"
@@ -78,25 +78,17 @@ Weight = float | Schedule
 
 
 def weight_at(weight: Weight, step: int, metrics: Mapping[str, float]) -> float:
-    """The effective weight at a step."""
+    """Return the effective weight at a step."""
     return weight.at(step, metrics) if isinstance(weight, Schedule) else float(weight)
 
 
 def may_train(weight: Weight) -> bool:
-    """Whether the weight is ever other than 0."""
+    """Return True if the weight is ever other than 0."""
     return bool(weight.start or weight.end) if isinstance(weight, Schedule) else weight != 0
 
 
 def read_weight(component: str, written: object) -> Weight:
-    """The weight that a component's `weight` means.
-
-    Args:
-        component: Its name, for messages.
-        written: A number, or a mapping as in the module's description.
-
-    Raises:
-        RewardError: No weight is written so.
-    """
+    """Read a component's `weight`: a number, or a mapping as in the module's docstring; else raise RewardError."""
     if isinstance(written, Mapping):
         return _read_schedule(component, written)
     if isinstance(written, bool) or not isinstance(written, int | float):

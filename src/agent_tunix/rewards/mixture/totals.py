@@ -1,17 +1,16 @@
-"""From what the components said to the total: pure functions, so that what is stored gives the same totals again.
+"""The total of a completion, as pure functions of its components' scores. Stored scores give the same totals again.
 
     total = Σ weight · value        over the components whose weight is not zero
 
-where a component's value is its raw value after its transforms, or
+A component's value is its raw value after its transforms, except:
 
-- 0 where its gate is shut;
-- the mean of its values over the completion's group (shut gates are 0 in it) where it does not apply, so that it
-  neither lifts nor lowers the completion against its siblings; 0 if no sibling has one.
+- It is 0 if the gate is shut.
+- If the component does not apply, it is the mean of the values in the completion's group, where shut gates count as 0,
+  or 0 if no completion of the group has a value. So it neither raises nor lowers the completion within its group.
 
-A component that failed (error, timeout, bad reference, or a value without an image under `map`) leaves the completion
-without a total: it is unscored, and the detail names the component. Where no component applies, nor does the
-completion count at all. A component of weight 0 never touches the total, not even by failing; where all weights are 0
-at some step, the total is 0.
+If a component fails (error, timeout, bad reference, or a value that `map` does not cover), the completion is unscored
+and the detail names the component. If no component applies, the completion is unscored and not applicable. A component
+of weight 0 never affects the total, even if it fails. If all weights are 0 at some step, the total is 0.
 """
 
 import math
@@ -36,23 +35,15 @@ def make_terms(
     transforms: Sequence[Transform],
     groups: Sequence[int],
 ) -> list[Term]:
-    """What one component puts into the totals of a batch.
-
-    Args:
-        weight: Its effective weight.
-        scores: What it said of each completion; None, or ignored, where it does not count.
-        verdicts: Whether it counts.
-        transforms: Applied to its raw values in order.
-        groups: The group of each completion.
-    """
+    """Return the terms of one component in the totals of a batch; scores are ignored where it does not count."""
     raw_B = [_raw(score, verdict) for score, verdict in zip(scores, verdicts, strict=True)]
     values_B = raw_B
     if transforms:
         values_B = apply_transforms(transforms, np.array(raw_B), np.asarray(groups, dtype=np.int64)).tolist()
-    known: dict[float, Term] = {}  # most values of a batch are equal, and so are their terms
+    known: dict[float, Term] = {}  # most values of a batch are equal, so their terms are shared
     terms: list[Term] = []
     for score, verdict, raw, value in zip(scores, verdicts, raw_B, values_B, strict=True):
-        counts = raw == raw  # and is not NaN
+        counts = raw == raw  # False for NaN
         term = known.get(value) if counts else None
         if term is None:
             term = _term(weight, score, verdict, raw, value)
@@ -87,7 +78,7 @@ def _term(weight: float, score: Score | None, verdict: GateVerdict, raw: float, 
 
 
 def _group_means(terms: Sequence[Term], groups: Sequence[int]) -> dict[int, float]:
-    """The mean of a component over those members of each group where it has a value."""
+    """Return the mean of a component in each group, over the completions on which it has a value."""
     values = defaultdict(list)
     for term, group in zip(terms, groups, strict=True):
         if term.value is not None:
@@ -96,13 +87,13 @@ def _group_means(terms: Sequence[Term], groups: Sequence[int]) -> dict[int, floa
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Exactly their value where all are equal: a rounding error would become an advantage."""
+    """Return the mean, exact if all values are equal: a rounding error would become an advantage."""
     low = min(values)
     return low if low == max(values) else math.fsum(values) / len(values)
 
 
 def total_of(terms: Mapping[str, Term]) -> tuple[float | None, Outcome, str]:
-    """The total of one completion: value, outcome, and why there is no value."""
+    """Return the total of one completion: value, outcome, and the reason if there is no value."""
     total, weighted, applies = 0.0, False, False
     for name, term in terms.items():
         if term.weight == 0:
@@ -122,7 +113,7 @@ def total_of(terms: Mapping[str, Term]) -> tuple[float | None, Outcome, str]:
 
 
 def describe_terms(parts: Mapping[str, Score], terms: Mapping[str, Term]) -> str:
-    """How a total came about: `1 × correct 1 + 0.2 × tags 0.5 [2 of 4 tags]`."""
+    """Describe the origin of a total: `1 × correct 1 + 0.2 × tags 0.5 [2 of 4 tags]`."""
     if len(terms) == 1:
         ((name, term),) = terms.items()
         if term.weight == 1 and parts[name].value == term.value:
@@ -144,7 +135,7 @@ def _describe(part: Score | None, term: Term) -> str:
 
 
 def totals_that_train(scores: Sequence[Score], on_failure: str) -> NDArray[np.float64]:
-    """[B] totals: NaN for an unscored completion, or 0 for a failed one where `on_failure` is `zero`."""
+    """Return totals of shape [B]: NaN for an unscored completion; 0 for a failed one if `on_failure` is `zero`."""
     failed = 0.0 if on_failure == "zero" else math.nan
     return np.array(
         [failed if score.outcome in FAILURES else math.nan if score.value is None else score.value for score in scores],
@@ -153,15 +144,9 @@ def totals_that_train(scores: Sequence[Score], on_failure: str) -> NDArray[np.fl
 
 
 def weighed(scores: Sequence[Score], on_failure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What the advantage is taken of, from a mixture's scores.
+    """Return values_CB and weights_C, from which advantages are computed, of the components with a weight other than 0.
 
-    Args:
-        scores: With their terms.
-        on_failure: `zero` counts a failed completion as 0 in every component; otherwise it is NaN in all of them.
-
-    Returns:
-        values_CB, the weighed values of each component of weight other than 0, NaN for an unscored completion; and
-        weights_C.
+    Unscored completions are NaN. Under `on_failure="zero"`, a failed completion is 0 in every component.
     """
     names = [name for name, term in (scores[0].terms if scores else {}).items() if term.weight != 0]
     weights_C = np.array([scores[0].terms[name].weight for name in names], dtype=np.float64)

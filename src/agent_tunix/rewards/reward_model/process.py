@@ -22,11 +22,10 @@ _MOST_STDERR = 2000
 
 
 class ProcessGoneError(RewardError):
-    """The process died, or was ended because it took too long.
+    """The process died, or was killed because it took too long.
 
     Attributes:
-        timed_out: Whether it took too long.
-        results: What it had said of the texts before.
+        results: Results that it gave before.
     """
 
     def __init__(self, text: str, *, timed_out: bool) -> None:
@@ -36,24 +35,21 @@ class ProcessGoneError(RewardError):
 
 
 class ModelProcess:
-    """A process with a model in it; for one thread at a time. It ends with `close`, or with this process.
-
-    Args:
-        settings: The model's.
+    """A process that holds a model, for use by one thread at a time. It ends with `close`, or with this process.
 
     Attributes:
-        facts: What was loaded: `architecture`, `label`, `max_length`, `batch_size`, `chat_template`.
+        facts: Facts about the loaded model: `architecture`, `label`, `max_length`, `batch_size`, `chat_template`.
 
     Raises:
         RewardError: The model cannot be loaded.
-        ProcessGoneError: The process ended while it loaded, or took too long.
+        ProcessGoneError: The process ended while loading, or took too long.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._buffer = b""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
-        # A session of its own: an interrupt from the keyboard is for the trainer, which saves before it ends.
+        # The process has its own session: Ctrl-C must reach only the trainer, which saves before it ends.
         self._process = subprocess.Popen(
             [settings.python or sys.executable, "-P", str(_PROGRAM)],
             stdin=subprocess.PIPE,
@@ -70,11 +66,7 @@ class ModelProcess:
             raise
 
     def score(self, conversations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """What the model says of each conversation, in any order; see `program`.
-
-        Raises:
-            ProcessGoneError: With the results until then.
-        """
+        """Return the model's results for conversations, in any order. A ProcessGoneError holds those until then."""
         results: list[dict[str, Any]] = []
         try:
             self._send(conversations)
@@ -84,7 +76,7 @@ class ModelProcess:
             error.results = results
             self.close()
             raise
-        except BaseException:  # an interrupt amid an answer: the rest of it must not answer the next question
+        except BaseException:  # after an interrupt, the rest of this answer must not be read as the next one
             self.close()
             raise
         return results
@@ -113,7 +105,7 @@ class ModelProcess:
             raise self._gone() from None
 
     def _receive(self, timeout_s: float, doing: str, key: str) -> Any:
-        """The next line, within the time that is allowed for it."""
+        """Return the next message, or raise an error after the time limit."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         deadline = time.monotonic() + timeout_s
@@ -145,13 +137,13 @@ class ModelProcess:
 
 def _environment(settings: ModelSettings) -> dict[str, str]:
     quiet = {"TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    # Without a device to look for, torch leaves an accelerator's memory to the trainer.
+    # If torch sees no accelerator, it leaves the accelerator's memory to the trainer.
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if settings.device == "cpu" else {}
     return {**os.environ, **quiet, **hidden}
 
 
 def _end(process: "subprocess.Popen[bytes]", errors: Any) -> None:
-    """It holds nothing that is worth a farewell."""
+    """Kill the process, which has nothing to save."""
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):

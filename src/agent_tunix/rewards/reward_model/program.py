@@ -1,9 +1,9 @@
-"""The process that holds a reward model: `python program.py`, which needs torch and transformers and nothing of ours.
+"""The process that holds a reward model: `python program.py`. It needs torch and transformers, but not agent_tunix.
 
-It speaks JSON, one value a line. Its first line in is the settings, and its first line out `{"loaded": {…}}` or
-`{"refused": reason}`. Then each line in is a list of conversations, `{"messages": […], "prompt": …, "response": …}`,
-and the lines out are lists of results, `{"index", "value", "num_tokens"}`, or with a `"problem"` and its `"detail"` in
-place of a value; a line `"done"` ends them. The process ends with its input.
+It reads and writes JSON, one value per line. The first input line holds the settings, and the first output line is
+`{"loaded": {…}}` or `{"refused": reason}`. Each further input line is a list of conversations, `{"messages": […],
+"prompt": …, "response": …}`. The output lines for it are lists of results, `{"index", "value", "num_tokens"}`, or with
+`"problem"` and `"detail"` instead of a value, and then a line `"done"`. The process ends when its input ends.
 """
 
 import json
@@ -15,13 +15,13 @@ from typing import IO, Any
 
 def main() -> None:
     """Load the model, then score until the input ends."""
-    # What libraries print must not get among the answers.
+    # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     settings = json.loads(sys.stdin.readline())
     try:
         model = ScoringModel(settings)
-    except Exception as error:  # whatever transformers, torch or the hub raise
+    except Exception as error:  # transformers, torch and the hub may raise anything
         _say(answers, {"refused": _describe(error)})
         return
     _say(answers, {"loaded": model.facts()})
@@ -35,11 +35,10 @@ class ScoringModel:
     """A sequence-classification model with its tokenizer.
 
     Args:
-        settings: `path`, `revision`, `device`, `dtype`, `max_length`, `batch_size`, `activation`, `label_index`,
-            `prompt` and `system`, as `settings.ModelSettings` describes them.
+        settings: Attributes of `settings.ModelSettings` by name.
 
     Raises:
-        ValueError: The checkpoint is not one that gives a score, or a setting does not fit it.
+        ValueError: The checkpoint gives no score, or a setting does not fit it.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -62,14 +61,14 @@ class ScoringModel:
         self._model.to(settings["device"]).eval()
         self._max_length = _max_length(settings["max_length"], self._tokenizer, config)
         pad = self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else config.pad_token_id
-        # Models that read the score at the last token find it by the padding; without, each text goes by itself.
+        # Models that read the score at the last token find it by the padding. Without it, each text is scored alone.
         self._pad, self._batch_size = pad, 1 if pad is None else settings["batch_size"]
         self._model.config.pad_token_id = pad
         spelt = {str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special}
         self._special = sorted({*spelt, *self._tokenizer.all_special_tokens}, key=len, reverse=True)
 
     def facts(self) -> dict[str, Any]:
-        """What was loaded."""
+        """Return facts about the loaded model."""
         return {
             "architecture": type(self._model).__name__,
             "label": self._model.config.id2label.get(self._label, str(self._label)),
@@ -79,7 +78,7 @@ class ScoringModel:
         }
 
     def score(self, conversations: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-        """Results, a list for each batch; texts of like length share one."""
+        """Yield lists of results, one per batch. Texts of similar length share a batch."""
         encoded: list[tuple[int, dict[str, list[int]]]] = []
         refused = []
         for index, conversation in enumerate(conversations):
@@ -102,7 +101,7 @@ class ScoringModel:
             yield self._score_batch(encoded[start : start + self._batch_size])
 
     def _encode(self, conversation: dict[str, Any]) -> dict[str, list[int]]:
-        """The tokens of what the model is shown, whole."""
+        """Return the tokens that the model sees, uncut."""
         tokenizer, settings = self._tokenizer, self._settings
         prompt, response = self._defuse(conversation["prompt"]), self._defuse(conversation["response"])
         if settings["prompt"] == "without":
@@ -115,21 +114,21 @@ class ScoringModel:
                 for message in conversation["messages"]
                 if settings["system"] or message["role"] != "system"
             ]
-            # The template writes the special tokens itself.
+            # The template writes the special tokens, so the tokenizer must not add them.
             encoded = tokenizer(tokenizer.apply_chat_template(messages, tokenize=False), add_special_tokens=False)
         else:
             encoded = tokenizer(f"{prompt}\n{response}" if prompt else response)
         return {name: list(values) for name, values in encoded.items()}
 
     def _defuse(self, text: str) -> str:
-        """The text with a gap in whatever it spells of the special tokens, so that no response can end its turn."""
+        """Insert a space into special tokens spelled out in a text, so that no response can end its own turn."""
         for token in self._special:
             if len(token) > 1 and token in text:
                 text = text.replace(token, f"{token[0]} {token[1:]}")
         return text
 
     def _score_batch(self, batch: Sequence[tuple[int, dict[str, list[int]]]]) -> list[dict[str, Any]]:
-        """Results of some texts; where memory does not suffice for all of them at once, of a half and the other."""
+        """Return the results of a batch. If memory runs out, score each half separately."""
         try:
             values = self._values([inputs for _, inputs in batch])
         except (MemoryError, RuntimeError) as error:
@@ -169,7 +168,7 @@ class ScoringModel:
 
 
 def _choose_label(wanted: int | None, config: Any) -> int:
-    """Which of the model's outputs is the reward."""
+    """Return the index of the model output that is the reward."""
     count = config.num_labels
     if wanted is None and count == 1:
         return 0
@@ -182,7 +181,7 @@ def _choose_label(wanted: int | None, config: Any) -> int:
 
 
 def _refuse_other_heads(config: Any) -> None:
-    """A checkpoint of another kind would load with a head of random weights."""
+    """Raise ValueError for another kind of checkpoint, whose scoring head would have random weights."""
     names = config.architectures or []
     if names and not any("SequenceClassification" in name for name in names):
         raise ValueError(
@@ -192,9 +191,9 @@ def _refuse_other_heads(config: Any) -> None:
 
 
 def _max_length(wanted: int | None, tokenizer: Any, config: Any) -> int:
-    """The longest text in tokens: as asked for, within what the model has positions for."""
+    """Return the longest text in tokens: the wanted length, which must not exceed what the model takes."""
     bounds = [getattr(config, "max_position_embeddings", None), tokenizer.model_max_length]
-    # A tokenizer that knows no limit says so by a number beyond all sense.
+    # A tokenizer without a limit reports a huge number.
     most = min((bound for bound in bounds if isinstance(bound, int) and 0 < bound < 10**9), default=None)
     if wanted is not None and most is not None and wanted > most:
         raise ValueError(f"max_length={wanted} is more than the {most} tokens that the model takes")

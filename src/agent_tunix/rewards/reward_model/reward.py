@@ -1,4 +1,4 @@
-"""The reward that a sequence-classification model gives: samples in, one batch to its process, scores out."""
+"""The reward of a sequence-classification model. It sends batches of samples to the model's process."""
 
 import hashlib
 import inspect
@@ -28,24 +28,22 @@ _HASHED_FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bi
 class RewardModel:
     """The output of a Hugging Face sequence-classification model for prompt and response.
 
-    Any checkpoint that `AutoModelForSequenceClassification` loads, from a directory or the hub. The model lives in one
-    process of its own with torch and transformers (extra `reward_model`), loaded once, before training begins; texts
-    of like length are scored together. The conversation goes through the model's own chat template where it has one.
-    What the texts spell of the model's special tokens is broken up by a space, so that no response can end its own
-    turn. A text that is too long is an outcome, never a cut: `rewards/NAME/logged/over_long` is the share of them.
+    The checkpoint is one that `AutoModelForSequenceClassification` loads, from a directory or the hub. It is loaded
+    once, before training begins, in a separate process with torch and transformers (extra `reward_model`). Texts of
+    similar length are scored together. The model's own chat template formats the conversation, if it has one. A space
+    breaks up special tokens in texts, so that no response can end its own turn. A text that is too long is never cut;
+    it gets an outcome instead of a score. `rewards/NAME/logged/over_long` is the share of such texts.
 
     Args:
-        name: The name under which it is logged.
-        args: Its arguments from configuration; None: it is only to be bound.
+        args: Arguments from the configuration; None for a reward that is only to be bound.
 
     Attributes:
-        limits_itself: It runs in its own process, whatever `rewards.execution` says: workers would each load the model,
-            and `rewards.memory_mb` is no measure for it.
-        model: Its arguments, checked; None before it has any.
-        range: Within which its values lie; None without an activation.
+        limits_itself: True, so that it runs in its own process, whatever `rewards.execution` says: each worker would
+            load the model again, and `rewards.memory_mb` does not fit it.
+        model: The checked arguments; None without arguments.
 
     Raises:
-        RewardError: An argument is missing or malformed, there is no such model, or torch is not installed.
+        RewardError: An argument is missing or malformed, the model does not exist, or torch is not installed.
     """
 
     limits_itself = True
@@ -61,7 +59,7 @@ class RewardModel:
         ],
         return_annotation=float,
     )
-    # What `agent-tunix rewards show` prints besides this documentation.
+    # Also printed by `agent-tunix rewards show`.
     documented_with = (ModelSettings,)
 
     def __init__(self, name: str, args: Mapping[str, Any] | None = None) -> None:
@@ -76,21 +74,21 @@ class RewardModel:
 
     @property
     def given(self) -> type[Self]:
-        """Where the reward is written, for those who ask it of a reward."""
+        """The class that defines the reward, for callers that look for its source."""
         return type(self)
 
     function = given
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """Within which its values lie; None without an activation."""
+        """Range of the values; None without an activation."""
         return None if self.model is None or self.model.activation == "none" else (0.0, 1.0)
 
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `reward("It is 4.", prompt="What is 2 + 2?")`.
 
         Raises:
-            RewardError: There is no score.
+            RewardError: Scoring failed or exceeded its time limit.
         """
         score = self.explain(response, **columns)
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
@@ -98,21 +96,17 @@ class RewardModel:
         return score.value
 
     def explain(self, response: str, **columns: Any) -> Score:
-        """Score one response and say how the score came about (`Score.detail`); takes what a call takes."""
+        """Score one response and explain the score in `Score.detail`. The arguments are those of a call."""
         known = {name: columns.pop(name) for name in ("prompt", "step") if name in columns}
         return self.score([Sample(response, columns=columns, **known)])[0]
 
     def open(self) -> None:
-        """Load the model, if that is not done yet.
-
-        Raises:
-            RewardError: It cannot be loaded.
-        """
+        """Load the model if it is not loaded yet; raise RewardError if it cannot be loaded."""
         with self._lock:
             self._opened()
 
     def close(self) -> None:
-        """End the process; scoring again begins another."""
+        """End the process. Scoring again starts a new one."""
         with self._lock:
             if self._process is not None:
                 self._process.close()
@@ -127,45 +121,45 @@ class RewardModel:
         return [replace(score, seconds=seconds) for score in scores]
 
     def begin(self, samples: Sequence[Sample]) -> "Future[list[Score]]":
-        """Begin to score, while other rewards are computed here."""
+        """Start to score while other rewards are computed here."""
         future: Future[list[Score]] = Future()
 
         def work() -> None:
             try:
                 future.set_result(self.score(samples))
-            except BaseException as error:  # for whoever asks for the result
+            except BaseException as error:  # raised again by `Future.result`
                 future.set_exception(error)
 
         threading.Thread(target=work, name=f"reward model {self.name}", daemon=True).start()
         return future
 
     def bind(self, name: str, args: Mapping[str, Any]) -> Self:
-        """The same reward under another name, with further arguments from configuration."""
+        """Return the same reward under another name, with further arguments from the configuration."""
         bound = type(self)(name, {**self.args, **args} or None)
         bound.settings = self.settings
         bound.recipe = replace(self.recipe, name=name, args=bound.args) if self.recipe else None
         return bound
 
     def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
-        """The same reward, with a recipe."""
+        """Return the same reward with call settings and a recipe."""
         same = type(self)(self.name, None if self.model is None else self.args)
         same.settings, same.recipe = settings, recipe
         return same
 
     def check_parameters(self, columns: Collection[str]) -> None:
-        """Raise RewardError if it has no arguments; of the dataset's columns it asks nothing."""
+        """Raise RewardError without arguments. The reward requires no columns of the dataset."""
         self._settled()
 
     def describe(self) -> str:
-        """`RewardModel: models/my_rm (device cpu)`."""
+        """Describe the reward in one line: `RewardModel: models/my_rm (device cpu)`."""
         if self.model is None:
             return "RewardModel (requires args)"
         return f"RewardModel: {self.model.path} (device {self.model.device})"
 
     def checkpoint_hash(self) -> str | None:
-        """What tells one checkpoint from another, for the reward's fingerprint; None for one on the hub.
+        """Return a hash of a local checkpoint for the reward's fingerprint; None for a model on the hub.
 
-        Of each file its name, its size, its first and its last megabyte count.
+        It covers the name, the size and the first and last megabyte of each file.
         """
         if self.model is None or not self.model.is_local:
             return None
@@ -181,7 +175,7 @@ class RewardModel:
         return digest.hexdigest()[:16]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is rebuilt from its arguments; the process stays behind."""
+        """Pickle the arguments only; the process stays behind."""
         return type(self), (self.name, None if self.model is None else self.args)
 
     def _settled(self) -> ModelSettings:
@@ -201,7 +195,7 @@ class RewardModel:
         return self._process
 
     def _score(self, samples: Sequence[Sample]) -> list[Score]:
-        """Through the process; where it dies, what it had not scored is tried once more in a new one."""
+        """Score samples in the process. If it dies, try what it has not scored once more in a new process."""
         found: dict[int, Score] = {}
         for is_last in (False, True):
             left = [position for position in range(len(samples)) if position not in found]
@@ -240,7 +234,7 @@ class RewardModel:
 
 
 def _conversation(sample: Sample) -> dict[str, Any]:
-    """What the process is told of a sample."""
+    """Return a sample as the process expects it."""
     messages = list(sample.messages) or [
         *([{"role": "user", "content": sample.prompt}] if sample.prompt else []),
         {"role": "assistant", "content": sample.response},

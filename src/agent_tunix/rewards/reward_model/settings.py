@@ -1,4 +1,4 @@
-"""The arguments of a reward model, checked as far as that needs neither torch nor the network."""
+"""The arguments of a reward model, checked without torch and without the network."""
 
 import importlib.util
 import json
@@ -23,25 +23,25 @@ _CHOICES = {
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What can be set of a reward model.
+    """Arguments of a reward model.
 
     Attributes:
-        path: A directory that transformers saved, or the id of a model on the Hugging Face hub. Required.
-        revision: Branch, tag or commit of a model on the hub; null: its main branch.
-        max_length: The longest text in tokens; null: what the model takes.
-        over_long: What a longer text is: an `error`, which leaves the completion unscored, or `not_applicable`, which
-            is neutral within its group. It is never cut.
-        batch_size: Texts scored at once; of a tokenizer without a padding token always 1.
-        activation: What becomes of the model's output: `none`, `sigmoid`, or `softmax` over all its outputs.
-        label_index: Which of several outputs is the reward; null where there is but one.
-        prompt: `with`: the conversation through the model's own chat template, or, where it has none, the prompt and
-            the response on lines of their own; `without`: the response alone; `pair`: both as two segments.
-        system: Whether the conversation's system message is shown; some chat templates refuse one.
-        device: Where the model lives, as torch has it: `cpu`, `cuda`, `cuda:1`.
-        dtype: The type of its weights: float32, bfloat16 or float16.
-        timeout_s: Wall time that a batch of `batch_size` texts may take; then the process is ended and begun anew.
-        start_timeout_s: Wall time that loading the model may take, its download included.
-        python: A Python that has torch and transformers, such as `.venv-torch/bin/python`; null: this one.
+        path: A directory saved by transformers, or the id of a model on the Hugging Face hub. Required.
+        revision: Branch, tag or commit of a model on the hub; null for its main branch.
+        max_length: Longest text in tokens; null for what the model takes.
+        over_long: Outcome of a longer text, which is never cut. `error` leaves the completion unscored,
+            `not_applicable` is neutral within its group.
+        batch_size: Texts scored at once; always 1 if the tokenizer has no padding token.
+        activation: Applied to the model's output: `none`, `sigmoid`, or `softmax` over all outputs.
+        label_index: Index of the output that is the reward; null if there is only one.
+        prompt: `with`: the conversation in the model's chat template, or without a template the prompt and the response
+            on separate lines. `without`: only the response. `pair`: both as two segments.
+        system: True to show the conversation's system message; some chat templates refuse one.
+        device: Device of the model, as torch names it: `cpu`, `cuda`, `cuda:1`.
+        dtype: Type of the weights: float32, bfloat16 or float16.
+        timeout_s: Longest wall time for a batch of `batch_size` texts. Then the process is killed and started again.
+        start_timeout_s: Longest wall time for loading the model, including its download.
+        python: A Python that has torch and transformers, such as `.venv-torch/bin/python`; null for this one.
     """
 
     path: str
@@ -60,12 +60,12 @@ class ModelSettings:
     python: str | None = None
 
     def to_data(self) -> dict[str, Any]:
-        """All of them, for the process."""
+        """Return all arguments as data for the process."""
         return asdict(self)
 
     @property
     def is_local(self) -> bool:
-        """Whether the model is a directory here."""
+        """True if the model is a local directory."""
         return Path(self.path).is_dir()
 
 
@@ -86,14 +86,10 @@ _LEAST = {"max_length": 1, "batch_size": 1, "label_index": 0}
 
 
 def read_settings(name: str, args: Mapping[str, Any]) -> ModelSettings:
-    """The settings of a reward model.
-
-    Args:
-        name: The reward's name, for errors.
-        args: Arguments by name.
+    """Return the settings of a reward model from arguments by name; errors show the reward's name.
 
     Raises:
-        RewardError: One is unknown, missing or malformed, the model is not there, or torch is not.
+        RewardError: An argument is unknown, missing or malformed, or the model or torch is missing.
     """
     known = ModelSettings.__dataclass_fields__
     for argument, value in args.items():
@@ -133,7 +129,7 @@ def _refusal(name: str, argument: str, value: object, required: str) -> RewardEr
 
 
 def _check_model(name: str, settings: ModelSettings) -> None:
-    """That the model is a directory with its config.json, or could be on the hub."""
+    """Check that the model is a directory with a config.json, or may be on the hub."""
     directory = Path(settings.path)
     if not settings.is_local:
         if directory.exists() or not _HUB_ID.fullmatch(settings.path):

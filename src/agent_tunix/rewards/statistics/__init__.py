@@ -1,4 +1,4 @@
-"""What a batch of scores looks like, and what a run's scores have shown."""
+"""Statistics of a step's scores, and of the scores of a whole run."""
 
 from agent_tunix.rewards.statistics.analysis import RewardAnalysis
 from agent_tunix.rewards.statistics.series import Histogram, Metric

@@ -1,4 +1,4 @@
-"""What earned high and low rewards over a run, and what failed, in memory that does not grow."""
+"""The highest and lowest rewards of a run, and its failures, in bounded memory."""
 
 import heapq
 import math
@@ -14,8 +14,8 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score
 class _Moments:
     """Mean, variance and skew of a stream, in constant memory.
 
-    The updates are those of P. Pébay, "Formulas for robust, one-pass parallel computation of covariances and
-    arbitrary-order statistical moments" (Sandia report SAND2008-6212), equations 2.1 for the third moment.
+    The updates follow P. Pébay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
+    statistical moments" (Sandia report SAND2008-6212), equations 2.1 for the third moment.
     """
 
     count: int = 0
@@ -51,11 +51,11 @@ class _Moments:
 
 @dataclass(slots=True)
 class RewardAnalysis:
-    """What earned high and low rewards over a run, and what failed, in memory that does not grow.
+    """The highest and lowest rewards of a run, and its failures, in bounded memory.
 
     Attributes:
-        num_examples: How many of the best, of the worst, and of each failure are kept; the earliest of equals.
-        longest_text: Longer prompts and responses are cut to so many characters.
+        num_examples: Number of examples kept of the best, of the worst and of each failure; the earliest of equals.
+        longest_text: Prompts, responses, answers and details are cut to this many characters.
     """
 
     num_examples: int = 20
@@ -68,7 +68,7 @@ class RewardAnalysis:
     _failures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def add(self, samples: Iterable[Sample], scores: Iterable[Score]) -> None:
-        """Take in a step's completions and their scores."""
+        """Add the completions and scores of a step."""
         for sample, score in zip(samples, scores, strict=True):
             self._outcomes[score.outcome] += 1
             for name, value in score.components.items():
@@ -84,7 +84,7 @@ class RewardAnalysis:
             self._keep(self._bottom, -score.value, sample, score)
 
     def report(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
+        """Return everything as data for JSON."""
         return {
             "total": self._totals.report(),
             "components": {name: moments.report() for name, moments in self._components.items()},
@@ -95,10 +95,10 @@ class RewardAnalysis:
         }
 
     def _keep(self, heap: list[tuple[float, int, dict[str, Any]]], rank: float, sample: Sample, score: Score) -> None:
-        """Keep an example in a heap of those that rank highest."""
+        """Keep an example if it ranks among the highest."""
         if len(heap) == self.num_examples and rank <= heap[0][0]:
             return
-        # The count is unique, so that examples themselves are never compared, and makes the later of equals go first.
+        # The count is unique, so examples are never compared. It makes the later of equal examples leave first.
         entry = (rank, -self._totals.count, self._example(sample, score))
         if len(heap) < self.num_examples:
             heapq.heappush(heap, entry)

@@ -1,7 +1,8 @@
-"""What each component did to the gradient: its share of the advantages' variance, and whom it pulls against.
+"""The effect of each component on the gradient: its share of the advantages' variance, and its conflicts.
 
-Under every `grpo.advantage_scaling` an advantage is a sum over the components. With v_c what a component was weighed
-with, w_c its weight, r the total, and means and deviations over the scored members of a completion's group,
+Under every `grpo.advantage_scaling` an advantage is a sum over the components. Let v_c be the transformed and gated
+value of a component, w_c its weight and r the total. mean and std are over the scored completions of a group, STD is
+over those of the batch, and S is the sum over the components before the last division.
 
     group            A = Σ_c w_c · (v_c − mean(v_c)) / (std(r) + ε)
     batch            A = Σ_c w_c · (v_c − mean(v_c)) / (STD(r) + ε)
@@ -9,18 +10,19 @@ with, w_c its weight, r the total, and means and deviations over the scored memb
     leave_one_out    A = Σ_c w_c · (v_c − mean(v_c)) · n / (n − 1)
     component        A = Σ_c w_c · (v_c − mean(v_c)) / (std(v_c) + ε) / (STD(S) + ε)
 
-so that A = Σ_c a_c with parts a_c that sum to zero in each group, as A does. The variance of the advantages then
-divides without a rest into the components' covariances with them,
+So A = Σ_c a_c, and each part a_c sums to zero in each group, as A does. The variance of the advantages is then the sum
+of the components' covariances with them:
 
     var(A) = cov(Σ_c a_c, A) = Σ_c cov(a_c, A),        share_c = cov(a_c, A) / var(A),        Σ_c share_c = 1,
 
-where var and cov are means over the batch's scored completions: what has the mean 0 in each group has it in the batch,
-and there is no variance between groups. This is the natural decomposition of variance by factor components of
-A. F. Shorrocks, "Inequality Decomposition by Factor Components", Econometrica 50 (1982), pages 193-211. A share is
-negative where a component works against the outcome, and then others are above 1 together. Weights count, gates and
-transforms too, and a component of large values that never differ within a group has the share 0. A divisor that is the
-same for the whole batch cancels, so that `batch`, `none` and, with every completion scored, `leave_one_out` have the
-same shares; `group` gives each live group the same say, however small its spread.
+where var and cov are means over the scored completions of the batch. There is no variance between groups, because the
+mean of each group is 0. This is the natural decomposition of variance by factor components of A. F. Shorrocks,
+"Inequality Decomposition by Factor Components", Econometrica 50 (1982), pages 193-211.
+
+A component that works against the outcome has a negative share, and the others then sum to more than 1. Weights, gates
+and transforms count. A component whose values never differ within a group has the share 0, however large they are. A
+divisor that is equal for the whole batch cancels: `batch`, `none` and, if every completion is scored, `leave_one_out`
+give the same shares. `group` gives each live group the same influence, however small its spread.
 """
 
 from collections.abc import Sequence
@@ -32,7 +34,7 @@ from agent_tunix.rewards.advantages import centre, group_std, is_dead, leave_one
 
 Array = NDArray[np.float64]
 
-# A part of this size, relative to the greatest of its kind, is rounding.
+# A part smaller than this, relative to the largest of its kind, is a rounding error.
 ROUNDING = 1e-9
 
 
@@ -45,18 +47,11 @@ def advantage_parts(
     *,
     epsilon: float = 1e-6,
 ) -> Array:
-    """What each component put into each advantage.
+    """Return the part of each component in each advantage, of shape [C, B].
 
-    Args:
-        totals_B: Rewards that trained; NaN for an unscored completion.
-        values_CB: What each component was weighed with; ignored for an unscored completion.
-        weights_C: The components' weights; what has the weight 0 puts 0 into every advantage.
-        num_generations: G, the completions of a group.
-        scaling: One of `advantages.SCALINGS`.
-        epsilon: ε, in units of reward.
-
-    Returns:
-        [C, B]; the sum over C is `compute_advantages` up to rounding. 0 for unscored completions and in dead groups.
+    The sum over C equals `compute_advantages` up to rounding. Parts are 0 for unscored completions (NaN in `totals_B`)
+    and in dead groups. `values_CB` are transformed and gated values, `scaling` is one of `advantages.SCALINGS`, and
+    `epsilon` has the unit of reward.
     """
     totals_PG = totals_B.reshape(-1, num_generations)
     scored_PG = ~np.isnan(totals_PG)
@@ -77,16 +72,14 @@ def advantage_parts(
 
 
 def variance_shares(parts_CB: Array) -> list[float] | None:
-    """The share of the advantages' variance that each component explains; see the module's docstring.
+    """Return the share of the advantages' variance that each component explains; see the module's docstring.
 
-    Returns:
-        One for each component, summing to 1; None where no advantage differs from 0, or the components cancel down to
-        rounding.
+    The shares sum to 1. Return None if all advantages are 0, or if the components cancel out.
     """
     largest = float(np.abs(parts_CB).max(initial=0.0))
     if not largest:
         return None
-    parts_CB = parts_CB / largest  # so that squares neither overflow nor vanish
+    parts_CB = parts_CB / largest  # prevents overflow and underflow of squares
     advantages_B = parts_CB.sum(axis=0)
     if float(np.abs(advantages_B).max()) <= ROUNDING:
         return None
@@ -96,11 +89,9 @@ def variance_shares(parts_CB: Array) -> list[float] | None:
 
 
 def conflict_shares(parts_CB: Array) -> list[float | None]:
-    """How often each component pushes a completion the other way than the rest of the total does.
+    """Return how often, 0 to 1, each component pushes a completion in the opposite direction to all others together.
 
-    Returns:
-        For each component the share, 0 to 1, of the completions on which neither its part nor the sum of the others'
-        is 0; None where there is no such completion.
+    Only completions count on which neither its part nor the sum of the others is 0; None if there are none.
     """
     signs_CB = _signs(parts_CB)
     rest_CB = _signs(parts_CB.sum(axis=0) - parts_CB, float(np.abs(parts_CB).max(initial=0.0)))
@@ -110,20 +101,14 @@ def conflict_shares(parts_CB: Array) -> list[float | None]:
 
 
 def pair_conflicts(names: Sequence[str], parts_CB: Array) -> dict[tuple[str, str], float | None]:
-    """How often two components push a completion opposite ways.
+    """Return how often, 0 to 1, two components push a completion in opposite directions, for each pair.
 
-    Args:
-        names: The C components.
-        parts_CB: From `advantage_parts`.
-
-    Returns:
-        For each pair, in the order of the names, the share of the completions on which neither part is 0; None where
-        there is no such completion.
+    Only completions count on which neither part is 0; None if there are none.
     """
     signs_CB = _signs(parts_CB)
     moved_CB = np.abs(signs_CB)
     counted_CC = (moved_CB @ moved_CB.T).tolist()
-    # Of n signs that agree or not, agreements less conflicts are the product: conflicts = (n - product) / 2.
+    # For n pairs of signs, the product is agreements minus conflicts, so conflicts = (n - product) / 2.
     balance_CC = (signs_CB @ signs_CB.T).tolist()
     return {
         (names[a], names[b]): _share((counted_CC[a][b] - balance_CC[a][b]) / 2, counted_CC[a][b])

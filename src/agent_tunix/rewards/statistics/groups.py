@@ -1,4 +1,4 @@
-"""What the groups of a step show: why dead ones are dead, and what a verifier says twice of the same response."""
+"""Statistics of a step's groups: reasons why groups are dead, and different scores of equal responses."""
 
 from collections.abc import Sequence
 
@@ -17,19 +17,18 @@ DEATHS = ("all_highest", "all_lowest", "tied", "unscored")
 def causes_of_death(
     totals_PG: Array, scored_PG: Mask, dead_P: Mask, declared: tuple[float, float] | None
 ) -> dict[str, float | None]:
-    """Why groups taught nothing.
+    """Return the shares of groups that are dead, by reason.
 
     Args:
         totals_PG: Rewards that trained; NaN for an unscored completion.
-        scored_PG: Which completions have a score of their own, rather than a 0 in its place.
-        dead_P: Which groups gave no advantage.
-        declared: The range of the total, where it is declared; otherwise the least and the greatest total of the batch
-            stand for it, unless they are equal.
+        scored_PG: True for completions with a score of their own, rather than a 0 in its place.
+        dead_P: True for groups without any advantage.
+        declared: Declared range of the total. None for the lowest and highest total of the batch, if they differ.
 
     Returns:
-        The shares of all groups that are dead because fewer than two members are scored (`unscored`), because every
-        total is at the end of the range (`all_highest`, `all_lowest`), or because their totals leave no advantage for
-        another reason (`tied`); in sum the share of dead groups. None where there is no group.
+        Shares of all groups, which sum to the share of dead groups. `unscored`: fewer than two completions are scored;
+        `all_highest`, `all_lowest`: every total is at that end of the range; `tied`: no advantage for another reason.
+        None if there are no groups.
     """
     if not dead_P.size:
         return dict.fromkeys(DEATHS)
@@ -53,20 +52,14 @@ def causes_of_death(
 def duplicates(
     samples: Sequence[Sample], totals_B: Array, scored_B: Mask, num_generations: int
 ) -> tuple[float | None, float | None]:
-    """How far the policy repeats itself within a group, and how far the reward then contradicts itself.
+    """Measure how often the policy repeats itself within a group, and how much the scores of equal completions differ.
 
-    Two completions are the same if they answer the same prompt with the same text, of as many tokens, and ended alike:
-    a deterministic reward cannot tell them apart, so that what spread their totals have is noise.
-
-    Args:
-        samples: The completions, the members of a group side by side.
-        totals_B: Their totals.
-        scored_B: Which of them are scored.
-        num_generations: G.
+    Two completions are equal if they answer the same prompt with the same text and number of tokens, and ended in the
+    same way. A deterministic reward cannot distinguish them, so any spread of their totals is noise.
 
     Returns:
-        The share of completions that have a double, None of none at all; and the mean over all responses with at least
-        two scored doubles of the standard deviation (divisor n) of their totals, None if there is no such response.
+        The share of completions that occur more than once, None without samples; and the standard deviation (divisor n)
+        of the totals of equal completions, averaged over those that are scored at least twice, None if there are none.
     """
     if not samples:
         return None, None
@@ -87,7 +80,7 @@ def duplicates(
     low_R, high_R = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
     np.minimum.at(low_R, which_S, totals_S)
     np.maximum.at(high_R, which_S, totals_S)
-    # Equal totals have no deviation, whatever rounding makes of their mean.
+    # Equal totals have no deviation, even if their mean is rounded.
     deviations_R = np.where(low_R < high_R, np.sqrt(squares_R / np.maximum(counts_R, 1)), 0.0)
     doubled_R = counts_R > 1
     return share, float(deviations_R[doubled_R].mean()) if doubled_R.any() else None

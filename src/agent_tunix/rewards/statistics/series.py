@@ -1,6 +1,6 @@
-"""What a batch of numbers looks like: moments, percentiles, a histogram, and how it goes with length.
+"""Descriptions of batches of numbers: moments, percentiles, a histogram, and the correlation with length.
 
-All series of a step are described at once. Axes: S series, B completions; NaN stands where a series has no value.
+All series of a step are described at once. Axes: S series, B completions. NaN marks a missing value.
 """
 
 import math
@@ -14,12 +14,12 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 PERCENTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
-# Rounding in a sum of weighted values, as a share of the range, that does not keep it from being at the range's end.
+# Tolerance for rounding in a sum of weighted values, as a share of the range, at the ends of the range.
 END_TOLERANCE = 1e-9
 
 
 class Histogram(TypedDict):
-    """`counts[i]` values lie between `edges[i]` and `edges[i + 1]`."""
+    """A histogram with `counts[i]` values between `edges[i]` and `edges[i + 1]`."""
 
     counts: list[int]
     edges: list[float]
@@ -29,17 +29,10 @@ Metric = float | int | Histogram | None
 
 
 def describe(names: Sequence[str], values_SB: Array) -> dict[str, Metric]:
-    """The mean, standard deviation (divisor n), minimum and maximum of each series.
+    """Return `<name>/{mean,std,min,max}` of each series; None if a series has no value.
 
-    Every value weighs the same, as every completion does in training. Equal values have no deviation at all, whatever
-    rounding makes of their mean.
-
-    Args:
-        names: Prefix of each series' metrics.
-        values_SB: Finite, or NaN where there is none.
-
-    Returns:
-        `<name>/{mean,std,min,max}`; None where a series has no value.
+    The standard deviation has the divisor n, and is 0 for equal values even if their mean is rounded. All values have
+    equal weight, as completions have in training.
     """
     known_SB = ~np.isnan(values_SB)
     counts_S = known_SB.sum(axis=1)
@@ -62,26 +55,21 @@ def describe_in_detail(
     ranges: Mapping[str, tuple[float, float] | None],
     lengths_B: Array | None = None,
 ) -> dict[str, Metric]:
-    """What `describe` gives, and how the values are spread.
+    """Return the metrics of `describe`, and the distribution of the values.
 
-    Args:
-        names: Prefix of each series' metrics.
-        values_SB: Finite, or NaN where there is none.
-        bins: Bins of a histogram.
-        ranges: Series → its declared range; None, or missing, where none is declared.
-        lengths_B: Lengths of the completions in tokens; None where they are not known.
+    `ranges` holds the declared range of each series, None or missing if undeclared. `lengths_B` are the lengths of the
+    completions in tokens.
 
     Returns:
-        Besides, under each name:
+        In addition to `describe`, under each name:
 
         - `variance` (divisor n) and `histogram`;
-        - `p10`, `p50`, `p90`: percentiles, interpolated linearly between neighbours;
-        - `distinct`: how many different values there are;
-        - `at_min`, `at_max`: the share of values at the ends of the declared range, where saturation shows; where none
-          is declared, at the least and the greatest value of the batch, and None if these are equal, since it is then
-          not known which end it is;
-        - `length_correlation`: Pearson's coefficient with the length, -1 to 1; None if either is constant; absent if no
-          length is known.
+        - `p10`, `p50`, `p90`: percentiles, interpolated linearly;
+        - `distinct`: the number of different values;
+        - `at_min`, `at_max`: the shares of values at the ends of the declared range, which show saturation. Without a
+          declared range, the ends are the lowest and highest value of the batch; None if these are equal;
+        - `length_correlation`: Pearson's coefficient with the length, -1 to 1; None if either is constant; absent
+          without lengths.
     """
     sorted_SB = np.sort(values_SB, axis=1)  # NaN last
     counts_S = (~np.isnan(values_SB)).sum(axis=1)
@@ -115,7 +103,7 @@ def _by_name(names: Sequence[str], leaves: Mapping[str, Sequence[Metric]], known
 
 
 def _percentile(sorted_SB: Array, counts_S: NDArray[np.int_], share: float) -> Array:
-    """Linear interpolation at `share · (n - 1)` of the sorted values, as `np.quantile` has it; NaN where n is 0."""
+    """Interpolate sorted values linearly at `share · (n - 1)`, as `np.quantile` does; NaN if B is 0."""
     if not sorted_SB.shape[1]:
         return np.full(len(sorted_SB), np.nan)
     rows_S = np.arange(len(sorted_SB))
@@ -127,13 +115,13 @@ def _percentile(sorted_SB: Array, counts_S: NDArray[np.int_], share: float) -> A
 
 
 def _histogram(values: Array, bins: int) -> Histogram:
-    """What `np.histogram` gives, of sorted values."""
+    """Return the result of `np.histogram`, for sorted values."""
     low, high = float(values[0]), float(values[-1])
     edges = np.linspace(low, high, bins + 1) if low < high else np.linspace(low - 0.5, high + 0.5, bins + 1)
-    if not (edges[1:] > edges[:-1]).all():  # a range too narrow to be divided in floats
+    if not (edges[1:] > edges[:-1]).all():  # the range is too narrow to be divided in floats
         return {"counts": [values.size], "edges": [low, high]}
     places = np.searchsorted(values, edges)
-    places[-1] = values.size  # the last bin has both its edges
+    places[-1] = values.size  # the last bin includes both edges
     return {"counts": np.diff(places).tolist(), "edges": edges.tolist()}
 
 
@@ -141,7 +129,7 @@ def _saturation(values: Array, declared: tuple[float, float] | None) -> tuple[fl
     low, high = (float(values[0]), float(values[-1])) if declared is None else declared
     if not low < high:
         return None, None
-    # Half of each, so that no range is too wide for a float.
+    # Halving each bound first prevents overflow for very wide ranges.
     tolerance = END_TOLERANCE * (high / 2 - low / 2) if math.isfinite(low) and math.isfinite(high) else 0.0
     num_low = int(np.searchsorted(values, low + tolerance, side="right"))
     num_high = values.size - int(np.searchsorted(values, high - tolerance, side="left"))
@@ -149,7 +137,7 @@ def _saturation(values: Array, declared: tuple[float, float] | None) -> tuple[fl
 
 
 def _correlations(values_SB: Array, lengths_B: Array) -> list[float | None]:
-    """Pearson's coefficient of each series with the lengths; None where either is constant."""
+    """Return Pearson's coefficient of each series with the lengths; None if either is constant."""
     known_SB = ~np.isnan(values_SB)
     lengths_SB = _scaled_deviations(np.broadcast_to(lengths_B, values_SB.shape), known_SB)
     values_SB = _scaled_deviations(values_SB, known_SB)
@@ -161,7 +149,7 @@ def _correlations(values_SB: Array, lengths_B: Array) -> list[float | None]:
 
 
 def _scaled_deviations(values_SB: Array, known_SB: Mask) -> Array:
-    """Deviations from the mean over the range, so that squares neither overflow nor vanish; 0 for a constant series."""
+    """Return deviations from the mean divided by the range, so that squares stay finite; 0 for a constant series."""
     counts_S1 = np.maximum(known_SB.sum(axis=1, keepdims=True), 1)
     low_S1 = np.where(known_SB, values_SB, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     high_S1 = np.where(known_SB, values_SB, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)

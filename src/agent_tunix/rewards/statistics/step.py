@@ -32,33 +32,33 @@ def summarise(
     histogram_bins: int = 10,
     detailed: bool = False,
 ) -> dict[str, Metric]:
-    """The metrics of one step's rewards, by the names that trackers show.
+    """Return the metrics of one step's rewards, by their names in trackers.
 
-    Every completion weighs the same, whatever its length, and only scored ones count; None stands where there is none.
-    A component's figures are those of its raw values, wherever it was computed.
+    All completions have equal weight, whatever their length. Only scored ones count; a metric without values is None.
+    The metrics of a component describe its raw values, wherever it was computed.
 
     Args:
-        scores: A mixture's scores, group by group.
-        totals: What trained, of shape [B]; NaN for an unscored completion.
-        advantages: Of shape [B].
+        scores: Scores of a mixture, group by group.
+        totals: [B] rewards that trained; NaN for an unscored completion.
+        advantages: [B].
         num_generations: G, the completions of a group.
-        weights: The effective weight of each component.
+        weights: Effective weights of the components.
         gated: Components with a gate.
         transformed: Components with transforms.
-        samples: The B completions, for what is said of lengths and of repetitions; none leaves that out.
-        scaling: How the advantages were scaled: `grpo.advantage_scaling`.
-        ranges: The declared ranges of components, by name, and of the total as `total`; None where none is declared.
-        histogram_bins: Bins of each histogram.
-        detailed: Give everything; otherwise the mean, standard deviation, minimum and maximum alone of what has them.
+        samples: The B completions; empty to omit metrics of lengths and repetitions.
+        scaling: Scaling of the advantages: `grpo.advantage_scaling`.
+        ranges: Declared ranges of components by name, and of the total as `total`; None if undeclared.
+        histogram_bins: Number of bins of each histogram.
+        detailed: True for all metrics; otherwise only mean, standard deviation, minimum and maximum of each series.
 
     Returns:
         Always `rewards/{total,<component>}/{mean,std,min,max}`, `rewards/<component>/weight`,
-        `rewards/outcomes/<outcome>`, `rewards/dead_groups` and `advantages/std`; with transforms,
-        `rewards/<component>/transformed/…` of the values that were weighed instead; with a gate,
-        `rewards/<component>/gate_shut`, the completions on which it was shut; and `rewards/<component>/outcomes/…`,
-        counted where one other than `scored` occurs. A group is dead if none of its completions has an advantage.
+        `rewards/outcomes/<outcome>`, `rewards/dead_groups` and `advantages/std`. With transforms,
+        `rewards/<component>/transformed/…`, of the transformed values. With a gate, `rewards/<component>/gate_shut`,
+        the number of completions on which it was shut. `rewards/<component>/outcomes/…` counts outcomes other than
+        `scored`, where they occur. A group is dead if none of its completions has an advantage.
 
-        In detail also what `series.describe_in_detail` adds for each of these series,
+        In detail also the metrics of `series.describe_in_detail` for each of these series,
         `rewards/groups/{all_highest,all_lowest,tied,unscored}`, `rewards/<component>/{advantage_share,conflict_share}`,
         `rewards/conflicts/<component>/<component>`, and with samples `completions/{duplicate_share,
         duplicate_score_std}`.
@@ -98,7 +98,7 @@ def summarise(
         totals.reshape(in_groups), scored_B.reshape(in_groups), dead_P, (ranges or {}).get("total")
     )
     metrics |= {f"rewards/groups/{cause}": share for cause, share in causes.items()}
-    # A failure that counts as 0 is 0 in every component.
+    # A failure that counts as 0 counts as 0 in every component.
     weighed_CB = np.where(scored_B, weighed_CB, 0.0)
     metrics |= _credit(weights, advantage_parts(totals, weighed_CB, _weights(weights), num_generations, scaling))
     if samples:
@@ -109,7 +109,7 @@ def summarise(
 
 
 def _credit(weights: Mapping[str, float], parts_CB: Array) -> dict[str, Metric]:
-    """Each component's share in the advantages, and its conflicts; pairs are of components with a weight."""
+    """Return each component's share in the advantages and its conflicts; pairs only of components with a weight."""
     shares = variance_shares(parts_CB)
     metrics: dict[str, Metric] = {}
     for row, (name, against) in enumerate(zip(weights, conflict_shares(parts_CB), strict=True)):
@@ -133,7 +133,7 @@ def _count_outcomes(name: str, terms: Sequence[Term], is_gated: bool) -> dict[st
 
 
 def _are_scored(outcomes_B: Sequence[Outcome]) -> NDArray[np.bool_]:
-    scored = Outcome.SCORED  # an enumeration looks its members up slowly
+    scored = Outcome.SCORED  # looking up a member of an enumeration is slow
     return np.array([outcome is scored for outcome in outcomes_B], dtype=bool)
 
 

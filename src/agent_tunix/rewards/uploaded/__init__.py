@@ -1,4 +1,4 @@
-"""Rewards that others have uploaded: looked at and called without their code ever running in this process."""
+"""Rewards that others uploaded. They are inspected and adapted without running their code in this process."""
 
 from agent_tunix.rewards.recipe import UploadedSource
 from agent_tunix.rewards.uploaded.inspection import FileFacts, FunctionFacts, inspect_file

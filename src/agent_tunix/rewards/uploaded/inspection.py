@@ -1,4 +1,4 @@
-"""What stands in a file that may not be run here, found out by `program` in a process of its own."""
+"""Facts about a file that must not run here. A separate process, `program`, determines them without running it."""
 
 import inspect
 import json
@@ -17,16 +17,13 @@ _PROGRAM = Path(__file__).with_name("program.py")
 
 @dataclass(frozen=True, slots=True)
 class FunctionFacts:
-    """A function called `reward`.
+    """Facts about a function called `reward`.
 
     Attributes:
-        is_async: Whether it is written `async def`.
-        line: Where its `def` stands, from 1.
-        is_literal: Whether that begins with `def reward(` or `async def reward(` to the letter.
-        is_generator: Whether it yields.
-        is_nested: Whether it is inside of something else, so that the file's name `reward` is not it.
-        signature: Its parameters; those with a default have None.
-        doc: Its docstring.
+        line: Line of its `def`, from 1.
+        is_literal: True if this line begins with exactly `def reward(` or `async def reward(`.
+        is_nested: True if it is inside another block, so it is not the module's `reward`.
+        signature: Its parameters. Defaults are replaced by None.
     """
 
     is_async: bool
@@ -40,12 +37,11 @@ class FunctionFacts:
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts:
-    """Something that `reward` returns, or makes part of what it returns.
+    """Facts about a value that `reward` returns, or adds to its result.
 
     Attributes:
         kind: `constant`, `truth` (a comparison), `length` or `other`.
-        number: Of a constant.
-        line: Where it stands.
+        number: The value of a constant.
     """
 
     kind: str
@@ -55,14 +51,14 @@ class ValueFacts:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A file of Python.
+    """Facts about a Python file.
 
     Attributes:
-        error: Why it cannot be compiled; None if it can.
-        functions: Those called `reward`.
-        needs_batch: Whether it says `reward.needs_batch = True`.
+        error: Reason why it cannot be compiled; None if it can.
+        functions: The functions called `reward`.
+        needs_batch: True if it sets `reward.needs_batch = True`.
         imports: Top-level names of the modules that it imports.
-        values: Of the one that the name means, as far as they can be read off.
+        values: Values of `function`, as far as its source shows them.
     """
 
     error: str | None
@@ -73,17 +69,14 @@ class FileFacts:
 
     @property
     def function(self) -> FunctionFacts | None:
-        """The one that the name means once the file has run: the last at its top level."""
+        """The file's `reward` after it has run: the last one at the top level."""
         return next((function for function in reversed(self.functions) if not function.is_nested), None)
 
 
 def inspect_file(source: bytes) -> FileFacts:
-    """Look into a file without running it.
+    """Inspect a file in UTF-8, with or without a byte order mark, without running it.
 
-    Whatever the file is, this returns within `TIMEOUT_S`: the compiler works in a process with limits of its own.
-
-    Args:
-        source: UTF-8, with or without a byte order mark.
+    The call returns within `TIMEOUT_S`, whatever the file holds: a process with limits of its own compiles it.
     """
     command = [sys.executable, "-I", "-S", "-B", "-W", "ignore", str(_PROGRAM)]
     try:
@@ -94,7 +87,7 @@ def inspect_file(source: bytes) -> FileFacts:
         said = json.loads(done.stdout) if done.returncode == 0 else None
     except ValueError:
         said = None
-    if said is None:  # out of stack, memory or time
+    if said is None:  # the stack, the memory or the time was exhausted
         return FileFacts("it cannot be compiled within the limits of time and memory")
     if (error := said["error"]) is not None:
         return FileFacts(error["message"] if error["line"] is None else f"line {error['line']}: {error['message']}")

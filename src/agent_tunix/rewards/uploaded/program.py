@@ -1,8 +1,8 @@
-"""Says what stands in a file of Python, without running it: a program that uses the standard library alone.
+"""A program that describes a Python file without running it. It uses only the standard library.
 
-Reads the source on standard input and writes one JSON object. The compiler can be brought to exhaust the stack, the
-memory or the patience of the process that it runs in (thousands of nested brackets, a chain of a hundred thousand
-operators), so that it is not the service's: it has limits of its own, and may die.
+It reads the source from standard input and writes one JSON object. Some sources (thousands of nested brackets, a chain
+of a hundred thousand operators) exhaust the compiler's stack, memory or time. So it runs in a process with limits of
+its own, apart from the service.
 
     {"error": null | {"message": str, "line": int | null},
      "functions": [{"is_async": bool, "line": int, "is_literal": bool, "is_generator": bool, "is_nested": bool,
@@ -21,7 +21,7 @@ from typing import Any
 
 CPU_LIMIT_S = 5
 MEMORY_LIMIT_BYTES = 1 << 30
-# Files that are hard to compile shall not hold up who has them checked, as a server that answers others meanwhile.
+# Files that are slow to compile must not delay the caller, such as a server with other requests.
 _NICENESS = 10
 FUNCTION = "reward"
 
@@ -30,7 +30,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def main() -> None:
-    """Inspect what comes on standard input."""
+    """Inspect the source on standard input."""
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
@@ -40,13 +40,13 @@ def main() -> None:
 
 
 def inspect_source(source: str) -> dict[str, Any]:
-    """What stands in it."""
+    """Return the facts about a source, as the module's docstring shows them."""
     error: dict[str, Any] | None = None
     try:
-        # `compile` finds what `ast.parse` alone does not, as a `return` outside of a function.
+        # `compile` finds errors that `ast.parse` does not, such as a `return` outside a function.
         compile(source, "<upload>", "exec", dont_inherit=True)
         tree = ast.parse(source)
-        # Positions count bytes of UTF-8 in lines that end as Python's do.
+        # Columns count bytes of UTF-8, in lines with Python's line endings.
         lines = [line.encode() for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
         found = list(_functions(tree))
         main = [function for function, is_nested in found if not is_nested]
@@ -67,7 +67,7 @@ def inspect_source(source: str) -> dict[str, Any]:
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[_Function, bool]]:
-    """Every function of the name, and whether it is inside of something."""
+    """Yield each function called `reward`, and whether it is nested."""
     top = set(map(id, tree.body))
     for node in ast.walk(tree):
         if isinstance(node, _Function) and node.name == FUNCTION:
@@ -90,7 +90,7 @@ def _describe(function: _Function, is_nested: bool, lines: list[bytes]) -> dict[
 
 
 def _says_needs_batch(node: ast.stmt) -> bool:
-    """Whether it is `reward.needs_batch = True`."""
+    """Return True for `reward.needs_batch = True`."""
     return (
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Constant)
@@ -122,7 +122,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_nodes(function: _Function) -> Iterator[ast.AST]:
-    """What is in a function and not in another one inside of it."""
+    """Yield the nodes of a function, but not those inside nested functions, lambdas and classes."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -132,7 +132,7 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
 
 
 def _values_of(function: _Function) -> Iterator[dict[str, Any]]:
-    """What it returns, or appends to what it returns, as far as that can be read off."""
+    """Yield the values that a function returns or appends to its result, as far as its source shows them."""
     for node in _own_nodes(function):
         if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Name):
             yield from _values(node.value)

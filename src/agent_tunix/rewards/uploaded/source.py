@@ -1,7 +1,8 @@
-"""An uploaded file as a reward: here a function of the same signature that does nothing, in a worker the file itself.
+"""An uploaded file as a reward.
 
-What the trainer must know of a reward (how it is called, which columns it asks for, what it is made of) is read off the
-file without running it. `build_uploaded` makes the real one, and only workers call that.
+The trainer must know how a reward is called, which columns it requires and which modules it imports. It reads these
+from the file without running it, and uses a stand-in with the same signature. Only workers call `build_uploaded`, which
+runs the file.
 """
 
 import contextlib
@@ -22,22 +23,18 @@ from agent_tunix.rewards.uploaded.inspection import inspect_file
 _FUNCTION = "reward"
 
 
-# From what is written for a reward to the uploaded one that is meant; None: there is none of that name or id.
+# Maps the text in a configuration to the uploaded reward that it names; None if no reward has that name or id.
 Fetch = Callable[[str], UploadedSource | None]
 
 
 def adapt_uploaded(source: UploadedSource, name: str, settings: CallSettings, recipe: RewardRecipe) -> Convention:
-    """The reward that an uploaded file is; nothing of it runs here, and calling it here is an error.
+    """Return a reward for an uploaded file. None of its code runs here; calling it here raises an error.
 
-    Args:
-        source: The file.
-        name: Under which it is logged.
-        settings: How the configuration has rewards called; the format of the upload decides the convention.
-        recipe: How another process builds it.
+    The format of the upload decides the convention, whatever `settings` says.
 
     Raises:
-        RewardSignatureError: It cannot be called as its format says.
-        RewardError: It cannot be compiled, or has no `reward`.
+        RewardSignatureError: The function cannot be called as its format requires.
+        RewardError: The file cannot be compiled, or has no `reward`.
     """
     facts = inspect_file(source.content)
     function = facts.function
@@ -59,30 +56,30 @@ def adapt_uploaded(source: UploadedSource, name: str, settings: CallSettings, re
 
 
 def uploaded_source_of(reward: object) -> UploadedSource | None:
-    """The file of an uploaded reward; None for any other."""
+    """Return the file of an uploaded reward; None for any other reward."""
     found = getattr(getattr(reward, "given", None), "uploaded_source", None)
     return found if isinstance(found, UploadedSource) else None
 
 
 def uploaded_imports_of(reward: object) -> tuple[str, ...]:
-    """Top-level names of the modules that an uploaded reward imports; of any other reward none."""
+    """Return the top-level names of the modules that an uploaded reward imports; empty for any other reward."""
     return tuple(getattr(getattr(reward, "given", None), "uploaded_imports", ()))
 
 
 def build_uploaded(source: UploadedSource, name: str, settings: CallSettings) -> Convention:
-    """The uploaded reward itself: runs the file. For workers alone.
+    """Run an uploaded file and return its reward. Only workers may call this.
 
     Raises:
-        RewardError: It fails, or is not what its format says.
+        RewardError: The file fails, or does not fit its format.
     """
     _remember_lines(source)
     module = ModuleType(f"{source.name}@{source.id}")
     module.__file__ = source.file
-    sys.modules[module.__name__] = module  # where dataclasses and pickle look their own up
+    sys.modules[module.__name__] = module  # dataclasses and pickle look up their module here
     try:
         with served_imports():
             exec(compile(source.text, source.file, "exec", dont_inherit=True), vars(module))
-    except (Exception, SystemExit) as error:  # whatever the file may raise
+    except (Exception, SystemExit) as error:  # the file may raise anything
         raise RewardError(
             f"the uploaded reward {source.name!r} ({source.id}) failed: {describe_fault(error, source.file)}"
         ) from error
@@ -93,14 +90,14 @@ def build_uploaded(source: UploadedSource, name: str, settings: CallSettings) ->
 
 
 def _remember_lines(source: UploadedSource) -> None:
-    """Have tracebacks and `inspect` find the text; without a time of change it stays."""
+    """Show the source to tracebacks and `inspect`. Without a modification time, `linecache` keeps it."""
     lines = [f"{line}\n" for line in source.text.splitlines()]
     linecache.cache[source.file] = (len(source.content), None, lines, source.file)
 
 
 @contextlib.contextmanager
 def lines_forgotten(source: UploadedSource) -> Iterator[None]:
-    """For a process that tries many sources: what tracebacks were to find of this one goes with the body's end."""
+    """Forget the source lines of a file when the body ends, for a process that tries many sources."""
     try:
         yield
     finally:
