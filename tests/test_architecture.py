@@ -94,6 +94,7 @@ EXPORTS: dict[str, list[str]] = {
         "resolve_reward",
         "settle_completions",
         "summarise",
+        "to_trl",
     ],
     "agent_tunix.workbench.checks": [
         "Budget",

@@ -110,7 +110,10 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("execution/sandbox/names.py", "compile"): (1, "parses a test of the user's dataset, and runs nothing"),
     ("execution/sandbox/child.py", "compile"): (1, "a program of the model's, in its sandbox"),
     ("execution/sandbox/child.py", "exec"): (1, "a program of the model's, in its sandbox"),
-    ("execution/sandbox/child.py", "import_module"): (1, "a side of the sandbox by a fixed table"),
+    ("execution/sandbox/child.py", "import_module"): (2, "a side of the sandbox by a fixed table, and a fixed name"),
+    ("execution/sandbox/evaluated_text.py", "compile"): (3, "in the sandbox, text of tests, or an expression"),
+    ("execution/sandbox/evaluated_text.py", "eval"): (1, "in the sandbox, as above"),
+    ("execution/sandbox/evaluated_text.py", "exec"): (1, "in the sandbox, text of tests"),
     ("execution/sandbox/library.py", "__import__"): (1, "in the sandbox, a module of the standard library"),
     ("execution/sandbox/child.py", "marshal.load"): (1, OWN_PROCESS),
     ("execution/sandbox/program.py", "import_module"): (2, "in the sandbox, where the program may import anything"),
@@ -165,10 +168,10 @@ def watched_names(tree: ast.AST) -> Iterator[str]:
 
 def _watched(name: str, aliases: dict[str, str]) -> Iterator[str]:
     first, dot, rest = name.partition(".")
-    whole = aliases.get(first, first) + dot + rest
+    whole = (aliases.get(first, first) + dot + rest).removeprefix("builtins.")
     ends = {".".join(whole.split(".")[-count:]) for count in (1, 2)}
     # `re.compile` and methods such as `lowered.compile` or `model.eval` evaluate no text.
-    ends -= {"compile", "eval", "exec", "load_module"} if "." in name else set()
+    ends -= {"compile", "eval", "exec", "load_module"} if "." in whole else set()
     yield from sorted(ends & WATCHED)[:1]
 
 
@@ -208,6 +211,7 @@ def test_every_place_that_runs_or_reads_what_could_be_anothers_is_listed() -> No
         ("eval(x)", "eval"),
         ("compile(x, 'a', 'exec')", "compile"),
         ("__import__(x)", "__import__"),
+        ("import builtins\nbuiltins.eval(x)", "eval"),
         ("import importlib\nimportlib.import_module(x)", "import_module"),
         ("from importlib import import_module as i\ni(x)", "import_module"),
         ("from importlib.metadata import entry_points\nentry_points()", "entry_points"),

@@ -35,7 +35,7 @@ from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.update_metrics import describe_updates
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score
-from agent_tunix.rewards.failure_reasons import group_reasons
+from agent_tunix.rewards.statistics.reasons import group_reasons
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.samples import make_samples

@@ -9,6 +9,7 @@ from agent_tunix.rewards.answers import extract_answer, verifiers  # noqa: F401 
 from agent_tunix.rewards.conventions import BaseReward, RewardConfig
 from agent_tunix.rewards.execution.probe import settle_completions
 from agent_tunix.rewards.fingerprint import Fingerprint, fingerprint
+from agent_tunix.rewards.for_trl import to_trl
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.registry import (
@@ -47,4 +48,5 @@ __all__ = [
     "resolve_reward",
     "settle_completions",
     "summarise",
+    "to_trl",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.rewards import BaseReward, RewardConfig
+from agent_tunix.rewards import BaseReward, RewardConfig, resolve_reward, to_trl
 
 pytest.importorskip("trl", reason="needs the optional group `trl`, which brings torch: pip install -e '.[trl]'")
 
@@ -102,6 +102,13 @@ def train(rewards: list[Any], directory: Path) -> list[dict[str, Any]]:
     )
     trainer.train()
     return [row for row in trainer.state.log_history if "reward" in row]
+
+
+def test_a_mixture_is_a_reward_function_of_trl(tmp_path: Path) -> None:
+    mixture = resolve_reward({"correct": "math", "brevity": {"function": "response_length", "weight": 0.1}})
+    rows = train([to_trl(mixture)], tmp_path)
+    assert len(rows) == 2
+    assert all("rewards/correct+brevity/mean" in row for row in rows), json.dumps(rows)
 
 
 def test_instances_and_pickled_functions_are_reward_functions_of_trl(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What the completions of a step add to a finding: reasons for failures, and what dead groups earn."""
 
-from agent_tunix.rewards.failure_reasons import group_reasons
 from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.statistics.reasons import group_reasons
 from agent_tunix.workbench.diagnosis import RolloutView
 from agent_tunix.workbench.diagnosis.views import earnings_of_dead_groups, most_frequent_reason
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent_tunix.rewards.failure_reasons import group_reasons
 from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.statistics.reasons import group_reasons
 
 FAILURES = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.BAD_REFERENCE)
 
