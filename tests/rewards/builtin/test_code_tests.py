@@ -862,6 +862,7 @@ EVALUATED = {
 DECEIVING = [
     "__import__('sys').modules['__main__'].__dict__.update(eval=lambda *a: 24) or 24",
     "(expected := 7)",
+    "expected",
     "x = 24",
     "globals().update(x=24)",
     "f.__class__.__eq__",

@@ -37,14 +37,15 @@ _DOORS = frozenset({"eval", "exec", "compile"})
 def guarded(checks: list[str]) -> dict[str, Callable[..., Any]]:
     """Return the functions `eval`, `exec` and `compile` for tests.
 
-    They raise ValueError for text that is no constant of the tests, if it has statements, assignments, calls or names
-    that the tests do not have.
+    They raise ValueError for text that is no constant of the tests, if it has statements or assignments, or names that
+    the tests do not use or that they assign themselves, such as that of the expected value.
 
     Args:
         checks: The tests, each a few statements.
     """
     constants: set[Any] = set()
     names: set[str] = set()
+    refused = set(_DOORS)
     for check in checks:
         try:
             nodes = list(ast.walk(compile(check, TEST_FILE, "exec", ast.PyCF_ONLY_AST)))
@@ -53,7 +54,8 @@ def guarded(checks: list[str]) -> dict[str, Callable[..., Any]]:
         own = {node.value for node in nodes if isinstance(node, ast.Constant)}
         constants |= own
         names |= _names_in(nodes) | {word for text in own if type(text) is str for word in re.findall(r"\w+", text)}
-    names -= _DOORS
+        refused |= _assigned_in(nodes)
+    names -= refused
 
     def check_text(text: Any) -> Any:
         if isinstance(text, types.CodeType) or text in constants:
@@ -88,3 +90,10 @@ def _names_in(nodes: list[ast.AST]) -> set[str]:
     found = {node.id for node in nodes if isinstance(node, ast.Name)}
     found |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     return found | {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg}
+
+
+def _assigned_in(nodes: list[ast.AST]) -> set[str]:
+    """Return the names that a tree assigns, defines or imports."""
+    found = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    found |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return found | {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
