@@ -15,7 +15,7 @@
 | any other name | the dataset's column of that name, as a list; None for a row without it |
 | `**kwargs` | all of these |
 
-With `rewards.execution`, a call takes the completions of one prompt, so that a fault costs one group. A function that
+During a run, a call takes the completions of one prompt, so that a fault costs one group. A function that
 compares completions across prompts sets the attribute `reward.needs_batch = True` and gets the whole batch in one call.
 
 None as a value means that the reward does not apply to the completion. A return value that cannot be matched to the
