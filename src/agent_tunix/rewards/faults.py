@@ -10,9 +10,7 @@ _LONGEST_MESSAGE = 500
 def describe_fault(error: BaseException, file: str | None = None) -> str:
     """Return the error and its place: `ZeroDivisionError: division by zero (rewards.py:12: return 1 / 0)`.
 
-    Args:
-        error: The exception, with its traceback.
-        file: The user's file. The innermost frame in it is named, or else the innermost frame of all.
+    The place is the innermost frame in the user's `file`, or else the innermost frame of all.
     """
     text = f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
     if isinstance(error, SyntaxError) and error.filename:

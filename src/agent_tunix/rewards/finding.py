@@ -24,7 +24,6 @@ class Finder:
     Attributes:
         reward_directories: Directories of component files, in the order of search.
         working_directory: Start of relative paths and place of `custom_rewards.py`; absolute.
-        settings: Call settings of the configuration.
         modules: Modules and files of `rewards.modules`, for recipes; `import_module` imports them.
         fetch: Source of uploaded rewards, asked last; None if there is none.
     """

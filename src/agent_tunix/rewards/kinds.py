@@ -77,13 +77,7 @@ def declared_ranges(mixture: Mixture) -> dict[str, Range | None]:
 
 
 def total_range(mixture: Mixture, declared: Mapping[str, Range | None], weights: Mapping[str, float]) -> Range | None:
-    """Return the range of a reward's total; None if it is unknown.
-
-    Args:
-        mixture: The reward.
-        declared: Result of `declared_ranges`.
-        weights: Effective weight of each component.
-    """
+    """Return the range of a reward's total from `declared_ranges` and the effective weights; None if it is unknown."""
     low, high = 0.0, 0.0
     for component in _weighted(mixture):
         span, weight = declared[component.name], weights[component.name]

@@ -10,14 +10,10 @@ _LONGEST_NAME = 200
 
 
 def logged_metrics(scores: Sequence[Score]) -> dict[str, float]:
-    """Return the means of a step's nested components and logged numbers.
+    """Return the means of nested components and logged numbers in the scores of a mixture.
 
-    Args:
-        scores: Scores of a mixture.
-
-    Returns:
-        `rewards/<component>/components/<name>` and `rewards/<component>/logged/<name>`, each the unscaled mean over the
-        completions that have it.
+    They are named `rewards/<component>/components/<name>` and `rewards/<component>/logged/<name>`. Each is the unscaled
+    mean over the completions that have it.
     """
     values: dict[str, list[float]] = {}
     for score in scores:

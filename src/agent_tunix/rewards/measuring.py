@@ -15,10 +15,8 @@ class RewardMetrics:
     """Metrics of the steps of one run, or of its replay.
 
     Args:
-        mixture: The reward.
         num_generations: G, the completions of a group.
         scaling: `grpo.advantage_scaling`.
-        histogram_bins: Bins of each histogram.
         detailed: `training.log_reward_stats`.
     """
 
@@ -51,12 +49,7 @@ class RewardMetrics:
     ) -> dict[str, Metric]:
         """Return the metrics of a step that follow from completions and their scores.
 
-        Args:
-            step: From 1.
-            samples: N completions, group by group.
-            scores: The mixture's score of each.
-            totals: [N], NaN where unscored.
-            advantages: [N].
+        Rows are N completions, group by group. `totals` is NaN where unscored.
         """
         weights = self._mixture.weights(step)
         metrics = summarise(

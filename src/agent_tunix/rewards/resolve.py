@@ -73,8 +73,7 @@ def resolve_reward(
         working_directory: Start of relative paths and place of `custom_rewards.py`; by default the current directory.
         on_failure: Treatment of a completion that could not be scored; see `Mixture`.
         convention: Convention of functions whose signature does not tell it (`rewards.convention`).
-        completions: Form in which batch functions get completions, `text` or `messages`; `auto`: the form they can
-            take.
+        completions: Form of completions for batch functions, `text` or `messages`; `auto`: the form they can take.
         reward_key: Entry of a dict that is the reward, for miles functions.
         fetch: Source of uploaded rewards; None if there is none.
 
@@ -117,8 +116,7 @@ def read_components(
     The arguments are those of `resolve_reward`, which has accepted `spec`.
 
     Returns:
-        Name → keys, `function` among them. A function that was given as an object is replaced by text, its place in a
-        file.
+        Name → keys, `function` among them. A function that was given as an object becomes text, its place in a file.
 
     Raises:
         RewardError: A file of components cannot be read, or the specification is malformed.

@@ -1,8 +1,7 @@
 """Input and output of a reward: `Sample` and `Score`.
 
 A *sample* is one completion with everything known about it; a *score* is one reward's result for it. A score has a
-number only if its outcome is `SCORED`. Every other outcome carries a reason instead, so that no failure can pass for a
-0.
+number only if its outcome is `SCORED`. Every other outcome carries a reason, so that no failure looks like a 0.
 """
 
 import enum
@@ -75,10 +74,9 @@ class Term:
 
     Attributes:
         weight: Effective weight of the component at that step.
-        value: The value that was weighed: the transformed value; the group's mean if the component does not apply; 0 if
-            its gate is shut; None if it failed.
+        value: The weighed value: the transformed one; the group's mean if the component does not apply; 0 if its gate
+            is shut; None if it failed.
         outcome: Outcome of the component; `NOT_APPLICABLE` if its gate is shut.
-        gate_shut: True if its gate was shut.
         detail: Reason why the component has no value of its own.
     """
 

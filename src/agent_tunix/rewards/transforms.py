@@ -42,14 +42,10 @@ class Transform(Protocol):
     """Protocol of a function from values to values."""
 
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
-        """Transform a batch.
+        """Transform [B] values of the groups `groups_B`.
 
-        Args:
-            values_B: NaN where the component has no value; these places stay NaN.
-            groups_B: Group of each completion.
-
-        Returns:
-            [B] values; NaN where a value has no image.
+        NaN means that the component has no value, and stays NaN. Any other NaN in the result means that a value has no
+        image.
         """
 
     def to_data(self) -> object:

@@ -47,11 +47,9 @@ class Convention(abc.ABC):
         given: The function, object or class.
         name: Name in logs.
         args: Arguments from configuration, by parameter.
-        settings: Settings of the call.
         recipe: Instructions by which another process builds the same reward; None if it cannot.
 
     Attributes:
-        convention: Name of the convention.
         needs_group: True if one call takes several completions, so that a group must not be split.
         needs_batch: True if one call must take the whole batch.
         owns_output: True if output printed or logged during a call belongs to the completions of the call.
@@ -119,9 +117,8 @@ class Convention(abc.ABC):
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `reward("<answer>4</answer>", answer="4")`.
 
-        Args:
-            response: Text of the completion.
-            **columns: `prompt`, `format`, `step`, `max_steps`, `num_tokens`, `metadata`, and columns of the row.
+        `columns` are columns of the row, and any of `prompt`, `format`, `step`, `max_steps`, `num_tokens` and
+        `metadata`.
 
         Returns:
             The value, or None if the reward does not apply.
@@ -139,12 +136,7 @@ class Convention(abc.ABC):
         return self._value_of(score)
 
     def _value_of(self, score: Score) -> float | None:
-        """Return the value of a score, for a direct call.
-
-        Raises:
-            BadReferenceError: The reference cannot be used.
-            RewardError: There is no value for another reason.
-        """
+        """Return the value of a score; raise BadReferenceError or RewardError if the attempt failed."""
         if score.outcome is Outcome.BAD_REFERENCE:
             raise BadReferenceError(score.detail)
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):

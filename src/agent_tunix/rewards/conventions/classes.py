@@ -58,13 +58,12 @@ class BaseReward(ABC):
 
     @abstractmethod
     def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float]:
-        """Score a batch.
+        """Score a batch. All arguments are copies, so changes to them have no effect elsewhere.
 
         Args:
             prompts: For each completion, the chat messages before it.
             completions: For each completion, a list of one chat message; its text is `completion[0]["content"]`.
-            **kwargs: Columns of the dataset as lists. All arguments are copies, so changes to them have no effect
-                elsewhere.
+            **kwargs: Columns of the dataset as lists.
 
         Returns:
             For each completion a finite number, or None if the reward does not apply.

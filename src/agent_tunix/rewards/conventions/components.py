@@ -26,12 +26,9 @@ def split_components(returned: Mapping[Any, Any]) -> tuple[dict[str, float | Non
 def sum_components(returned: Any, weights: Mapping[str, float]) -> Score:
     """Return the weighted sum of a dict of components as a score that keeps each component.
 
-    A component that is None does not apply and is left out of the sum; if none applies, neither does the reward. A
-    component that is not a finite number makes the completion an error that names it.
-
-    Args:
-        returned: Components by name.
-        weights: Factors in the sum; 1 for a component without one.
+    The weight of a component is 1 unless `weights` has it. A component that is None does not apply and is left out of
+    the sum; if none applies, neither does the reward. A component that is not a finite number makes the completion an
+    error that names it.
     """
     if not isinstance(returned, Mapping):
         return Score.failed(Outcome.ERROR, f"returned {describe_kind(returned)}; expected a dict of named components")

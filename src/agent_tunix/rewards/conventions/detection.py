@@ -37,12 +37,7 @@ def adapt(
 ) -> Convention:
     """Return the reward of a function, object or class, in any convention.
 
-    Args:
-        given: The function, callable object, environment, or class of either.
-        name: Name in logs.
-        args: Arguments from configuration.
-        settings: Call settings of the configuration.
-        recipe: Instructions by which another process builds the same reward.
+    `args` and `settings` come from the configuration. With a `recipe`, another process can build the same reward.
 
     Raises:
         RewardSignatureError: `given` fits no convention, or several.
@@ -55,13 +50,8 @@ def adapt(
 def detect(given: Any, name: str, convention: str = "auto") -> str:
     """Return the convention of a function, object or class.
 
-    Args:
-        given: The function, object or class.
-        name: Name of the reward, for messages.
-        convention: Convention if the signature does not tell.
-
     Raises:
-        RewardSignatureError: Neither the signature nor `convention` tells.
+        RewardSignatureError: The signature does not tell, and `convention` is `auto` or unknown.
     """
     if convention not in ("auto", *CONVENTIONS):
         raise RewardSignatureError(

@@ -54,9 +54,8 @@ class MilesSample:
         metadata: All columns of the dataset's row.
         status: `COMPLETED`, or `TRUNCATED` at the length limit.
         tokens: The `response_length` token ids of the completion, if known.
-        response_length: Length of the completion in tokens.
-        index: Number within the step, from 0, with the completions of a prompt side by side; outside training its place
-            in the call.
+        index: Number within the step, from 0, with the completions of a prompt side by side; outside training, within
+            the call.
         group_index: Number of the prompt within the step, from 0.
         reward: None; values assigned to it are not read.
     """

@@ -43,12 +43,7 @@ EXPECTED = "a per-response reward returns one number"
 
 
 class Arguments:
-    """Arguments of a function without `**kwargs`. The source of each is determined once.
-
-    Args:
-        names: Names of the parameters.
-        fixed: Arguments from configuration.
-    """
+    """Arguments of a function without `**kwargs`. The source of each is determined once."""
 
     def __init__(self, names: Sequence[str], fixed: Mapping[str, Any]) -> None:
         free = [name for name in names if name not in fixed]

@@ -15,13 +15,9 @@ from agent_tunix.rewards.conventions.values import own_copy
 class Target:
     """A user's function or object, or the object that a class makes of the configured arguments.
 
-    A class is instantiated at first use, so that a costly one costs only in the process that scores.
-
-    Args:
-        given: A function, a callable object, an object with methods, or a class of such objects.
-        args: Arguments from configuration. A class's constructor gets those that it names. If it takes a `config`
-            dataclass, that is made of the arguments that are its fields.
-        name: Name of the reward, for messages.
+    A class is instantiated at first use, so that a costly one costs only in the process that scores. Its constructor
+    gets the arguments that it names. If it takes a `config` dataclass, that is made of the arguments that are its
+    fields.
     """
 
     def __init__(self, given: Any, args: Mapping[str, Any], name: str) -> None:
@@ -108,9 +104,7 @@ class Target:
 class Call:
     """A function, or a method of an object, called with the arguments that its signature names.
 
-    Args:
-        target: The function or object.
-        method: Name of the method; "" calls the object itself.
+    Without `method` it calls the object itself.
 
     Raises:
         RewardSignatureError: The signature is not available.
@@ -141,9 +135,8 @@ class Call:
     def __call__(self, available: Mapping[str, Any], lazily: Mapping[str, Callable[[], Any]] | None = None) -> Any:
         """Call the function with the available arguments that it names, or with all if it takes `**kwargs`.
 
-        Args:
-            available: Arguments by name. Each call gets its own copy of mutable values.
-            lazily: Arguments that are computed only if the function takes them.
+        Mutable values of `available` are copied for each call. Those of `lazily` are computed only if the function
+        takes them.
         """
         lazily = lazily or {}
 

@@ -46,12 +46,7 @@ OWN_NAMES = (*BATCH_NAMES, "trainer_state", "log_extra", "log_metric")
 
 @dataclass
 class TrainerState:
-    """State of the training, in the form of TRL's.
-
-    Attributes:
-        global_step: Steps completed before this batch; 0 in the first.
-        max_steps: Number of steps of the run.
-    """
+    """State of the training as in TRL: steps completed before this batch (0 in the first), and steps of the run."""
 
     global_step: int
     max_steps: int
@@ -63,7 +58,6 @@ class FormTrial:
 
     Attributes:
         refusal: Reason why the function failed; "" if it did not.
-        value: Its score.
         is_final: True if another attempt would decide nothing.
     """
 
@@ -81,12 +75,9 @@ class FormTrial:
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """The chosen form of completions.
+    """The chosen form of completions, `text` or `messages`, and the reason for a person.
 
-    Attributes:
-        completions: `text` or `messages`.
-        reason: Reason for the choice, for a person.
-        is_guess: True if the choice may well be wrong.
+    `is_guess` is True if the choice may well be wrong.
     """
 
     completions: str

@@ -44,12 +44,7 @@ def to_number(returned: Any) -> float | str:
 
 
 def to_score(returned: Any, expected: str) -> Score:
-    """Return the score for the value returned for one completion.
-
-    Args:
-        returned: A number, None for "not applicable", or a `Score`.
-        expected: Description of what should be returned, for error messages.
-    """
+    """Return the score of a returned number, None ("not applicable") or `Score`; errors quote `expected`."""
     if type(returned) is float and abs(returned) <= LARGEST_VALUE:  # the common case, first
         return Score(returned)
     if isinstance(returned, Score):
@@ -94,13 +89,9 @@ def _number(name: object, value: Any) -> float:
 
 
 def to_scores(returned: Any, count: int, read: Callable[[Any], Score], expected: str) -> list[Score]:
-    """Return a score for each of several completions; errors for all if the values cannot be matched to them.
+    """Return the scores of a returned list of one value per completion, each made by `read`.
 
-    Args:
-        returned: A list of one value per completion.
-        count: Number of completions.
-        read: Makes a score of one value.
-        expected: Description of what should be returned, for error messages.
+    If the values cannot be matched to the `count` completions, each score is an error that quotes `expected`.
     """
     if isinstance(returned, list | tuple):
         if len(returned) == count:

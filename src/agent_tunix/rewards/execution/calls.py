@@ -2,8 +2,8 @@
 
 A *call* is the smallest unit that a timeout or a death can be blamed on: one completion; one group, if a reward takes
 several completions at once; or the whole batch, if it declares that it needs that. The limit of a call is `timeout_s`
-times its number of completions. The division depends only on the batch, not on the number of workers, so scores do not
-either.
+times its number of completions. The division depends only on the batch, so scores do not depend on the number of
+workers.
 """
 
 import math

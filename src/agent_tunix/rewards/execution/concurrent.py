@@ -38,15 +38,9 @@ async def run_calls(
     timeout_s: float,
     observer: Observer,
 ) -> set["asyncio.Task[Any]"]:
-    """Make calls concurrently.
+    """Make at most `limit` calls at the same time, and tell the observer of each call by its number in `calls`.
 
-    Args:
-        reward: The reward.
-        samples: The completions.
-        calls: Positions of the completions of each call.
-        limit: Number of concurrent calls.
-        timeout_s: Time that a call may take per completion before it is cancelled.
-        observer: Observer, told of each call by its number in `calls`.
+    A call that takes longer than `timeout_s` per completion is cancelled.
 
     Returns:
         Tasks that still run although they were cancelled.

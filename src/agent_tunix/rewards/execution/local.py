@@ -25,11 +25,7 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 
 class LocalExecutor(Closing):
-    """Executor of jobs in worker processes of this machine.
-
-    Args:
-        settings: Limits and the number of workers.
-    """
+    """Executor of jobs in worker processes of this machine."""
 
     def __init__(self, settings: ExecutionSettings) -> None:
         self._commands: collections.deque[Callable[[], None]] = collections.deque()

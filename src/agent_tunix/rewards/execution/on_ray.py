@@ -79,8 +79,7 @@ _Task = tuple[_Pending, list[Call], int | None]
 class RayExecutor(Closing):
     """Executor of jobs in worker processes of a Ray cluster: the cluster of `RAY_ADDRESS`, or one that is started here.
 
-    Args:
-        settings: Limits and the number of actors; None: one per core of the cluster.
+    It has `settings.num_workers` actors, by default one per core of the cluster.
 
     Raises:
         RewardError: Ray is not installed.

@@ -17,11 +17,7 @@ _READ_BYTES = 2**18
 
 
 class OutputLog:
-    """Log of at most `MOST_LINES` lines every `PERIOD_S` seconds; further lines are only counted.
-
-    Args:
-        source: Name of the process in the log.
-    """
+    """Log of at most `MOST_LINES` lines every `PERIOD_S` seconds; further lines are only counted."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -67,12 +63,8 @@ class OutputLog:
 class OutputPipe:
     """Pipe from a process's standard output to the log, read without blocking.
 
-    Args:
-        source: Name of the process in the log.
-        selector: Selector of the owner; the data of its entry is called with the events.
-
-    Attributes:
-        remote_end: End that the process writes to; the owner closes it after handing it over.
+    The owner waits on `selector` and calls the data of its entries with the events. It closes `remote_end`, the end
+    that the process writes to, after handing it over.
     """
 
     def __init__(self, source: str, selector: selectors.BaseSelector) -> None:

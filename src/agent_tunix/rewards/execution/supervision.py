@@ -92,12 +92,7 @@ class _Worker:
 
 
 class Supervisor:
-    """Supervisor of the workers of one pool.
-
-    Args:
-        settings: Limits and the number of workers.
-        selector: Selector of the owner; the data of its entries is called with the events.
-    """
+    """Supervisor of the workers of one pool. Its owner waits on `selector` and calls the data of its entries."""
 
     def __init__(self, settings: ExecutionSettings, selector: selectors.BaseSelector) -> None:
         self._settings = settings

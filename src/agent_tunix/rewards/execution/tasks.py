@@ -121,11 +121,7 @@ class Death:
 
 
 class Backlog:
-    """Jobs in progress, and the tasks that wait for a worker.
-
-    Args:
-        settings: Workers and limits, by which jobs are divided.
-    """
+    """Jobs in progress, and the tasks that wait for a worker."""
 
     def __init__(self, settings: ExecutionSettings) -> None:
         self._settings = settings

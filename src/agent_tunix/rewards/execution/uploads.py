@@ -11,10 +11,7 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 
 def make_uploads_executor(settings: ExecutionSettings) -> LocalExecutor:
-    """Start workers for one upload and no other.
-
-    Args:
-        settings: Limits and number of workers; `execution` does not count.
+    """Start workers for one upload and no other, whatever `settings.execution` says.
 
     Raises:
         SandboxUnavailableError: Workers cannot be isolated here, and `settings` does not allow them to run otherwise.

@@ -54,12 +54,7 @@ def read_header(header: bytes) -> int:
 
 
 class FrameReader:
-    """Reader of a worker's replies from bytes in pieces.
-
-    Args:
-        load: Makes a reply of the content of a frame; by default `load_plain`.
-        largest_bytes: Largest content accepted.
-    """
+    """Reader of a worker's replies, made by `load` (by default `load_plain`), from bytes in pieces."""
 
     def __init__(self, load: Callable[[bytes], Any] | None = None, largest_bytes: int = LARGEST_REPLY_BYTES) -> None:
         self._load = load or load_plain

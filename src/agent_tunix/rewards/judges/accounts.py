@@ -9,8 +9,6 @@ class Usage:
     """Tokens of one reply, or the sum over several.
 
     Attributes:
-        prompt_tokens: Tokens sent.
-        completion_tokens: Tokens received.
         cached_tokens: Prompt tokens that were in the endpoint's prompt cache.
         is_estimated: True if the endpoint reported none, so that they are estimated from characters.
     """

@@ -8,12 +8,7 @@ from agent_tunix.errors import RewardError
 
 
 class JudgeArguments:
-    """Remaining arguments of a judge. Each `take_…` checks one, removes it and returns it.
-
-    Args:
-        judge: Name of the judge, for errors.
-        args: Arguments by name.
-    """
+    """Remaining arguments of a judge. Each `take_…` checks one, removes it and returns it."""
 
     def __init__(self, judge: str, args: Mapping[str, Any]) -> None:
         self.judge = judge

@@ -35,15 +35,10 @@ class _Session:
 
 
 class Asker:
-    """Client of one model at one endpoint. One object serves all batches of a run, from any thread or event loop.
+    """Client of one model at one endpoint, with an account of all questions in `totals`.
 
-    Args:
-        settings: Settings of the endpoint.
-        pool: Limits that are shared with other judges.
-        timing: Clock and sleep function.
-
-    Attributes:
-        totals: Account of all questions so far.
+    One object serves all batches of a run, from any thread or event loop. `pool` has the limits shared with other
+    judges.
     """
 
     def __init__(self, settings: EndpointSettings, pool: Pool, timing: Timing) -> None:

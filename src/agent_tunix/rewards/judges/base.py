@@ -40,7 +40,6 @@ class Judge(abc.ABC):
         timing: Clock and sleep function, for tests.
 
     Attributes:
-        is_async: True, because questions are asked concurrently.
         needs_group: True if a group must be scored in one call.
         limits_itself: True: the judge runs in the trainer's process, whatever `rewards.execution` says, with limits of
             its own. Its budget and its requests per minute cannot be divided among workers, and `rewards.timeout_s`
@@ -48,8 +47,6 @@ class Judge(abc.ABC):
         endpoint: Settings of the endpoint; None before it has arguments.
         settings: Call settings of rewards, without meaning for a judge.
         recipe: Instructions by which another process builds the same judge; None if it cannot.
-        kind: Kind for the checks of rewards.
-        range: Range of its values.
 
     Raises:
         RewardError: An argument is missing, unknown or malformed, or the extra `judge` is not installed.
@@ -105,9 +102,7 @@ class Judge(abc.ABC):
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `judge("It is 4.", prompt="What is 2 + 2?")`.
 
-        Args:
-            response: Text of the completion.
-            **columns: `prompt`, and columns of the row by name.
+        `columns` are `prompt` and columns of the row.
 
         Returns:
             The value, or None if the judge does not apply.
@@ -147,11 +142,9 @@ class Judge(abc.ABC):
         return future
 
     async def score_async(self, samples: Sequence[Sample], limit: int | None = None) -> list[Score]:
-        """Score each sample, in order.
+        """Score each sample, in order, with at most `limit` questions at the same time.
 
-        Args:
-            samples: The completions; of a judge that needs groups, whole groups.
-            limit: Limit on concurrent questions besides `max_concurrency`; None: no further limit.
+        For a judge that needs groups, `samples` must have whole groups.
         """
         asker = self._the_asker()
         gate = asyncio.Semaphore(limit or 1_000_000)

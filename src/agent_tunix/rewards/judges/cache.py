@@ -29,8 +29,7 @@ def cache_key(parts: dict[str, Any]) -> str:
 class ReplyCache:
     """Replies by key in a SQLite file. Each process opens it at first use.
 
-    Args:
-        path: The file, created with its directory when needed. None: no cache.
+    The file and its directory are created when needed. Without a path nothing is cached.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -74,11 +74,7 @@ class Dialect:
 class Endpoint:
     """Client of an endpoint and its model.
 
-    Args:
-        settings: Settings of the endpoint.
-        pool: Limits that are shared with other judges.
-        budget: Budget, checked before every request.
-        timing: Clock and sleep function.
+    `pool` has the limits shared with other judges. `budget` is checked before every request.
     """
 
     def __init__(self, settings: EndpointSettings, pool: Pool, budget: JudgeBudget, timing: Timing) -> None:

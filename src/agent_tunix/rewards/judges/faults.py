@@ -25,8 +25,7 @@ class TransientFault(JudgeFault):
 class UnsupportedParameter(JudgeFault):
     """Error for an optional parameter that the endpoint refused.
 
-    Attributes:
-        parameter: `response_format`, `seed`, `temperature` or `max_tokens`.
+    `parameter` is `response_format`, `seed`, `temperature` or `max_tokens`.
     """
 
     def __init__(self, message: str, parameter: str) -> None:

@@ -37,12 +37,7 @@ class RateLimiter:
     """Limiter that delays requests to keep requests and tokens per minute within limits.
 
     Requests start in the order in which they ask. A request larger than the tokens of a minute waits until it has a
-    minute to itself.
-
-    Args:
-        requests_per_minute: Returns the limit on requests, called for each request; None: no limit.
-        tokens_per_minute: Returns the limit on tokens, called for each request; None: no limit.
-        timing: Clock and sleep function.
+    minute to itself. The limits are functions, called for each request, that return None if there is no limit.
     """
 
     def __init__(

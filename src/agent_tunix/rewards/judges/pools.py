@@ -26,11 +26,7 @@ class _Waiter:
 
 
 class JudgeGate:
-    """Fair semaphore for several event loops and threads.
-
-    Args:
-        limit: Returns how many may be inside; called each time one enters or leaves.
-    """
+    """Fair semaphore for several event loops and threads. `limit` is called each time one enters or leaves."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
@@ -78,12 +74,7 @@ class JudgeGate:
 class Pool:
     """Shared limits on concurrency and rate.
 
-    Args:
-        timing: Clock and sleep function.
-
-    Attributes:
-        gate: Gate that each request holds while it runs.
-        limiter: Limiter of the rate of requests.
+    Each request holds `gate` while it runs. `limiter` spreads requests over time.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -114,10 +105,7 @@ _pools_lock = threading.Lock()
 def join_pool(member: object, settings: EndpointSettings, timing: Timing) -> Pool:
     """Return the pool of a judge's endpoint, or a pool of its own. It lives as long as it is referenced.
 
-    Args:
-        member: The judge, or another object that asks for it.
-        settings: Endpoint and limits.
-        timing: Clock and sleep function. Judges with different clocks share nothing.
+    Judges with different clocks share nothing.
     """
     if settings.share_limits:
         place = (settings.base_url, settings.api_key_env, timing)

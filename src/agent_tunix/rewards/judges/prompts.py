@@ -1,6 +1,6 @@
 """Prompts of judges. A completion can neither end its own quotation nor forge a verdict.
 
-- The judged text is between marks with a code. The code is a hash of the text, so the text cannot contain it, while
+- The judged text is between marks with a code. The code is a hash of the text, so its author cannot know it, while
   equal questions are identical and can be cached.
 - Character sequences that a chat template could take for the end of a message (`<|im_end|>`, `[/INST]`) are broken up
   by a space. Control characters, bidirectional overrides and invisible tags become U+FFFD.

@@ -34,7 +34,6 @@ class Criterion:
 
     Attributes:
         name: Key in the verdict and in the score's components.
-        question: Question to the judge.
         scores: Score of each verdict, 0 to 1.
         polarity: `positive`, or `negative` for a fault that is looked for.
         weight: Weight in the rubric's value.

@@ -26,11 +26,7 @@ class JudgeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Required content of a verdict.
-
-    Attributes:
-        fields: Allowed verdicts of each field.
-    """
+    """Required content of a verdict: the allowed verdicts of each field."""
 
     fields: Mapping[str, Sequence[str]]
 

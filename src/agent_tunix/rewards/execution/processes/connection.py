@@ -17,11 +17,10 @@ _WRITE_BYTES = 2**20
 
 
 class Connection:
-    """Connection to one worker.
+    """Connection to one worker. Its owner waits on `selector` and calls the data of its entries with the events.
 
     Args:
         source: Name of the worker in the log.
-        selector: Selector of the owner; the data of its entries is called with the events.
         listen: Called when there may be replies to read.
         reader: Makes replies of what the worker writes.
 

@@ -37,13 +37,9 @@ def _prctl(option: int, argument: int) -> None:
 
 
 def hold_memory_file(first_descriptor: int) -> int | None:
-    """Open the file with this process's memory use, for when the process can no longer open it.
+    """Open the file with this process's memory use, because an isolated process cannot.
 
-    Args:
-        first_descriptor: Lowest number of its descriptor.
-
-    Returns:
-        The descriptor; None if there is no such file.
+    Return its descriptor, at least `first_descriptor`; None if there is no such file.
     """
     global _memory_file
     with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:

@@ -32,10 +32,8 @@ _MOST_SWEEPS = 100
 class NurseryClient:
     """Client of one nursery process.
 
-    Args:
-        settings: Limits of workers.
-        selector: Selector of the owner; the data of its entries is called with the events.
-        listen: Called when there may be something to `hear`.
+    Its owner waits on `selector` and calls the data of its entries with the events. `listen` is called when there may
+    be something to `hear`.
     """
 
     def __init__(
