@@ -44,7 +44,7 @@ def load_file(path: Path) -> ModuleType:
     try:
         with served_imports():
             spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever a user's file may raise
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
         hint = "; it is no part of a package: import its neighbour by name, as in `import helper`"
         hint = hint if "attempted relative import" in str(error) else ""
@@ -82,7 +82,7 @@ def load_module(name: str) -> ModuleType | None:
     try:
         with served_imports():
             return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever a user's module may raise
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             return None
         raise RewardError(

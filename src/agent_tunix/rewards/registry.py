@@ -184,7 +184,7 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
     try:
         with served_imports():
             given = point.load()
-    except (Exception, SystemExit) as error:  # whatever an installed package may raise
+    except (Exception, SystemExit) as error:  # an installed package may raise anything
         raise RewardError(
             f"the reward {name!r} ({point.value}) could not be loaded: {describe_fault(error)}", code="import_failed"
         ) from error

@@ -36,7 +36,7 @@ def to_number(returned: Any) -> float | str:
         return f"returned {describe_kind(returned)}"
     try:
         value = float(returned)
-    except Exception as error:  # too large an integer, or a number of a user's own type
+    except Exception as error:  # the integer is too large, or the number has a user's own type
         return f"returned a number that cannot be read: {type(error).__name__}: {error}"
     if abs(value) <= LARGEST_VALUE:
         return value
@@ -50,7 +50,7 @@ def to_score(returned: Any, expected: str) -> Score:
     if isinstance(returned, Score):
         try:
             return _own_score(returned)
-        except Exception as error:  # whatever a user put into it
+        except Exception as error:  # a user may put anything into it
             return Score.failed(Outcome.ERROR, f"returned a Score that cannot be used: {type(error).__name__}: {error}")
     if returned is None:
         return Score.failed(Outcome.NOT_APPLICABLE, "the reward returned None")

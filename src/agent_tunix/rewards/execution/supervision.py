@@ -41,7 +41,7 @@ _DELIVERY_S = 60.0
 _ISOLATED_DELIVERY_S = 10.0
 # Time for such a worker to cancel a late call before it is killed.
 _GRACE_S = 5.0
-# Failures in a row, deaths while idle or failed starts, after which no further worker is tried.
+# Failed starts, failed deliveries or deaths while idle, in a row, after which no further worker is tried.
 _MOST_FAILED_STARTS = 5
 _KILLED = "died of SIGKILL"
 # Time for a worker without a connection to end by itself. Its exit status tells most about the cause.

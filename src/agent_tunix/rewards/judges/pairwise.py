@@ -53,8 +53,8 @@ class PairwiseJudge(Judge):
     the group (`bradley_terry`). It ranks the completions of a group but does not say whether any is good, and values of
     different groups are not comparable. The judge does not apply to a group of one.
 
-    Judges prefer a position. With `orders: both` each pair is compared in both orders and the mean is taken, so that
-    the preference cancels out. With `orders: random` each pair is compared once, in an order drawn by `seed`.
+    Judges tend to favour one position. With `orders: both` each pair is compared in both orders and the mean is taken,
+    so that the bias cancels out. With `orders: random` each pair is compared once, in an order drawn by `seed`.
 
     In a configuration:
 
