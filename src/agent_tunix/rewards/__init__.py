@@ -1,6 +1,6 @@
-"""Rewards: what a completion is worth, and why.
+"""Rewards: scores of completions, and the reasons for them.
 
-Plain Python and NumPy; importing this package loads neither JAX nor Hydra.
+The package is plain Python and NumPy. Importing it loads neither JAX nor Hydra.
 """
 
 from agent_tunix.errors import BadReferenceError

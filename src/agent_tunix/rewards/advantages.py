@@ -1,7 +1,7 @@
-"""The advantage of each completion within its group.
+"""Advantage of each completion within its group.
 
-With r the total of a completion, mean and std over the scored members of its group, and STD over the scored
-completions of the whole batch, `grpo.advantage_scaling` chooses
+With r the total of a completion, mean and std over the scored members of its group, and STD over the scored completions
+of the whole batch, `grpo.advantage_scaling` chooses
 
     group            A_i = (r_i − mean(r)) / (std(r) + ε)
     batch            A_i = (r_i − mean(r)) / (STD(r) + ε)
@@ -11,19 +11,22 @@ completions of the whole batch, `grpo.advantage_scaling` chooses
 
 `group` is GRPO (https://arxiv.org/abs/2402.03300, section 4.1.2), `batch` is Lite PPO
 (https://arxiv.org/abs/2508.08221), `none` is Dr. GRPO (https://arxiv.org/abs/2503.20783), `leave_one_out` is RLOO
-(https://arxiv.org/abs/2402.14740), and `component` is GDPO (https://arxiv.org/abs/2601.05242): each component's values
-v_k are standardised within the group on their own, weighted and summed, and the sums are standardised over the batch,
-so that totals which are equal by different ways keep different advantages, and a component of small range is not
-drowned by one of large range.
+(https://arxiv.org/abs/2402.14740), and `component` is GDPO (https://arxiv.org/abs/2601.05242).
 
-Departures from the papers: ε keeps quotients finite; std and STD are the unbiased estimates (divisor n − 1); a
-completion without a score takes no part in mean, std and STD and gets 0, so that it neither learns nor teaches; a group
-with fewer than two scored members, or whose members are all equal (in the total, or for `component` in a component),
-gives exactly 0. GDPO also subtracts the mean of S over the batch, which is left out: S sums to zero in each group, so
-that the mean is 0. v_k is what the mixture weighs, after transforms: 0 where a gate is shut, and the group's mean where
-the component does not apply, so that there its part of S is 0.
+`component` standardises each component's values v_k within the group, sums them with their weights, and divides the
+sums by their deviation over the batch. So equal totals with different components keep different advantages, and a
+component of small range keeps its influence beside one of large range. v_k is the value that the mixture weighs, after
+transforms: 0 if a gate is shut, and the group's mean if the component does not apply, so that its part of S is 0.
 
-Under each of them the advantages of a group sum to zero over its scored members.
+Departures from the papers:
+
+- ε keeps quotients finite; std and STD are the unbiased estimates (divisor n − 1).
+- A completion without a score does not count in mean, std and STD, and gets 0.
+- A group with fewer than two scored members, or with equal members (in the total; for `component`, in a component),
+  gives exactly 0.
+- GDPO also subtracts the mean of S over the batch. This is left out, because S sums to zero in each group.
+
+With every scaling, the advantages of a group's scored members sum to zero.
 """
 
 import numpy as np
@@ -43,21 +46,21 @@ def compute_advantages(
     weights_C: ArrayLike | None = None,
     epsilon: float = 1e-6,
 ) -> Array:
-    """The advantages of a batch.
+    """Return the advantages of a batch.
 
     Args:
         totals_B: Rewards, the members of a group side by side: B = groups × G. NaN for an unscored completion.
         num_generations: G, the completions of a group.
         scaling: One of `SCALINGS`.
-        values_CB: For `component`: what each component was weighed with; ignored for an unscored completion.
-        weights_C: For `component`: the components' weights.
+        values_CB: For `component`: the value of each component that was weighed; ignored for an unscored completion.
+        weights_C: For `component`: weights of the components.
         epsilon: ε, in units of reward.
 
     Returns:
-        Advantages, finite, of shape [B].
+        [B] finite advantages.
 
     Raises:
-        ValueError: B is not divisible by G, a reward is infinite, or there is no such scaling.
+        ValueError: B is not divisible by G, a reward is infinite, or the scaling is unknown.
     """
     totals_PG = _in_groups(totals_B, num_generations)
     scored_PG = ~np.isnan(totals_PG)
@@ -83,15 +86,14 @@ def compute_advantages(
 
 
 def compute_group_advantages(totals_B: ArrayLike, num_generations: int, epsilon: float = 1e-6) -> Array:
-    """Standardise each completion's reward within its group: `compute_advantages` with the scaling `group`."""
+    """Return the advantages with the scaling `group`."""
     return compute_advantages(totals_B, num_generations, epsilon=epsilon)
 
 
 def is_dead(totals_PG: Array) -> NDArray[np.bool_]:
-    """Which groups teach nothing: fewer than two members are scored, or all scores are equal.
+    """Return True for groups that teach nothing: fewer than two members are scored, or all scores are equal.
 
-    Args:
-        totals_PG: Rewards, NaN for an unscored completion; axes before P are kept.
+    `totals_PG` has NaN for unscored completions. Axes before P are kept, here and in the functions below.
     """
     counts_P = (~np.isnan(totals_PG)).sum(axis=-1)
     highest_P = np.fmax.reduce(totals_PG, axis=-1)
@@ -100,10 +102,7 @@ def is_dead(totals_PG: Array) -> NDArray[np.bool_]:
 
 
 def centre(values_PG: Array) -> Array:
-    """`v − mean(v)` over the members that are not NaN; exactly 0 for the others and in dead groups.
-
-    Axes before P are kept, here and below.
-    """
+    """Return `v − mean(v)` over the members that are not NaN; exactly 0 for the others and in dead groups."""
     scored_PG = ~np.isnan(values_PG)
     counts_P1 = scored_PG.sum(axis=-1, keepdims=True)
     means_P1 = np.where(scored_PG, values_PG, 0.0).sum(axis=-1, keepdims=True) / np.maximum(counts_P1, 1)
@@ -111,25 +110,25 @@ def centre(values_PG: Array) -> Array:
 
 
 def standardise(values_PG: Array, epsilon: float) -> Array:
-    """`(v − mean(v)) / (std(v) + ε)` over the members that are not NaN; exactly 0 for the others and in dead groups."""
+    """Return `(v − mean(v)) / (std(v) + ε)` over the members that are not NaN; exactly 0 for others and dead groups."""
     return np.asarray(centre(values_PG) / (group_std(values_PG) + epsilon))
 
 
 def group_std(values_PG: Array) -> Array:
-    """The unbiased estimate in each group, of shape [P, 1]; 0 in a dead one."""
+    """Return the unbiased standard deviation of each group, [P, 1]; 0 in a dead group."""
     counts_P1 = (~np.isnan(values_PG)).sum(axis=-1, keepdims=True)
     squares_P1 = (centre(values_PG) ** 2).sum(axis=-1, keepdims=True)
     return np.asarray(np.sqrt(squares_P1 / np.maximum(counts_P1 - 1, 1)))
 
 
 def leave_one_out(values_PG: Array) -> Array:
-    """n / (n − 1) of each group's n scored members, of shape [P, 1]; what stands there where n < 2 multiplies 0."""
+    """Return n / (n − 1) for the n scored members of each group, [P, 1]. Where n < 2 the result only multiplies 0."""
     counts_P1 = (~np.isnan(values_PG)).sum(axis=-1, keepdims=True)
     return np.asarray(counts_P1 / np.maximum(counts_P1 - 1, 1))
 
 
 def unbiased_std(values_PG: Array, scored_PG: NDArray[np.bool_]) -> float:
-    """The unbiased estimate over all scored members of the batch; 0 for fewer than two."""
+    """Return the unbiased standard deviation over all scored members of the batch; 0 for fewer than two."""
     values = values_PG[scored_PG]
     return float(values.std(ddof=1)) if values.size > 1 else 0.0
 

@@ -1,7 +1,4 @@
-"""What the rest of the package knows of a reward, and the conventions that users write rewards in.
-
-Every convention is an adapter onto `Reward`; see `conventions`.
-"""
+"""Protocol of a reward, and the conventions that adapt users' code to it (see `conventions`)."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
@@ -13,20 +10,20 @@ from agent_tunix.rewards.sample import Sample, Score
 
 @runtime_checkable
 class Reward(Protocol):
-    """What the rest of the package knows of a reward, whatever convention it was written in."""
+    """Interface of a reward of any convention."""
 
     @property
     def name(self) -> str:
-        """The name under which it is logged."""
+        """Name in logs."""
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order. A fault in a user's code is an outcome, not an exception."""
 
     def check_parameters(self, columns: Collection[str]) -> None:
-        """Raise RewardSignatureError if a required parameter is provided by nothing."""
+        """Raise RewardSignatureError if nothing provides a required parameter."""
 
     def describe(self) -> str:
-        """What it is and where it is written, for printing and storing."""
+        """Return what the reward is and where it is written, for printing and storing."""
 
 
 __all__ = ["CallSettings", "Convention", "PlainReward", "Reward", "RewardRecipe", "adapt"]

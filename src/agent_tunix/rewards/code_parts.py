@@ -1,7 +1,7 @@
-"""The code, models and endpoints that a reward specification would use, found without importing or running any of it.
+"""Inspection of a reward specification: the code, models and endpoints it would use, without importing or running any.
 
-A run that somebody else made names its reward in its configuration. Before such a reward is resolved, this module says
-what resolving and calling it would load, so that the user can decide.
+A run that somebody else made names its reward in its configuration. Before such a reward is resolved, this module lists
+what would be loaded, so that the user can decide.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ Kind = Literal[
     "file", "module", "custom_rewards", "entry_point", "reward_model", "judge", "uploaded", "dataset", "private"
 ]
 
-# Arguments of a judge that decide where text and keys go, and which file is written.
+# Arguments of a judge that decide where text and keys are sent, and which file is written.
 _JUDGE_ARGUMENTS = ("base_url", "api_key_env", "cache", "extra_body")
 _SOURCES = (".py", ".pyc", ".so", ".pyd")
 _MODULES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
@@ -38,12 +38,12 @@ class CodePart:
 
     Attributes:
         kind: `file` and `module`: Python code; `custom_rewards`: a file that is imported by itself; `entry_point`: a
-            reward of an installed package; `reward_model`: a model that torch loads, and the Python that does;
-            `judge`: an argument of a judge; `uploaded`: an upload, which is isolated; `dataset`: a dataset that is
-            code; `private`: a file that others may not read.
-        component: The component, or the key of the configuration.
+            reward of an installed package; `reward_model`: a model that torch loads, or the Python that loads it;
+            `judge`: an argument of a judge; `uploaded`: an upload, isolated unless `rewards.allow_unsandboxed` is set;
+            `dataset`: a dataset that is code; `private`: a file that other users cannot read.
+        component: Component, or key of the configuration.
         text: The specification, or the value.
-        file: The file that would be loaded, where that is known.
+        file: File that would be loaded, if known.
     """
 
     kind: Kind
@@ -79,15 +79,10 @@ def find_code_parts(
     working_directory: Path,
     with_defaults: bool = True,
 ) -> list[CodePart]:
-    """Return what `resolve_reward` would load and use, with the same arguments, beyond the built-in rewards.
+    """Return what `resolve_reward` would load and use beyond the built-in rewards.
 
-    Args:
-        spec: As in `resolve_reward`.
-        modules: As there.
-        args: As there.
-        reward_directories: As there.
-        working_directory: As there.
-        with_defaults: Include the endpoint that a judge asks where its arguments name none.
+    The arguments are those of `resolve_reward`. `with_defaults` includes the default endpoint of a judge whose
+    arguments name none.
 
     Raises:
         RewardError: A file of components cannot be read.
@@ -106,7 +101,7 @@ class _Lookup:
     with_defaults: bool
 
     def of_spec(self, spec: object, depth: int = 0) -> Iterator[CodePart]:
-        """Yield the parts of whatever may stand in `training.reward_function` or `reward.components`."""
+        """Yield the parts of a value of `training.reward_function` or `reward.components`."""
         if isinstance(spec, Mapping):
             for name, settings in spec.items():
                 given = settings if isinstance(settings, Mapping) else {"function": settings}
@@ -119,7 +114,7 @@ class _Lookup:
 
     def _of_component(self, name: str, function: object, args: object, depth: int) -> Iterator[CodePart]:
         if not isinstance(function, str):
-            return  # resolving refuses it
+            return  # `resolve_reward` refuses it
         if _is_file(function) or "." in function:
             yield self.of_path(name, function)
             return
@@ -140,7 +135,7 @@ class _Lookup:
         return CodePart("module", name, spec, self._file_of_module(module))
 
     def _of_own_name(self, name: str, function: str, depth: int) -> Iterator[CodePart]:
-        """Yield what a name may mean that no built-in has, in the order of `resolve`."""
+        """Yield the possible meanings of a name that no built-in has, in the order of `resolve`."""
         packaged = Path(__file__).parents[1] / "custom_rewards.py"
         for file in (packaged, packaged.with_suffix("") / "__init__.py", self.working_directory / "custom_rewards.py"):
             if os.path.isfile(file):
@@ -175,7 +170,7 @@ class _Lookup:
             yield CodePart("reward_model", name, f"python={given['python']}")
 
     def _arguments(self, name: str, function: str, args: object) -> dict[str, Any]:
-        # Null says nothing: a judge whose `base_url` is null asks the usual endpoint, with the usual key.
+        # Null means the default: a judge whose `base_url` is null asks the default endpoint, with the default key.
         sources = (args, self.args.get(name), self.args.get(function))
         return {
             key: value
@@ -186,7 +181,7 @@ class _Lookup:
         }
 
     def _file_of_module(self, module: str) -> Path | None:
-        """Return the file of a module, looked for where `resolve` does; None where it is not found."""
+        """Return the file of a module, in the search order of `resolve`; None if it is not found."""
         own = self.working_directory / f"{module}.py"
         if os.path.isfile(own):
             return _real(own)
@@ -207,7 +202,7 @@ class _Lookup:
 
 def _descend(start: Path, inner: Sequence[str]) -> Path | None:
     path = start.joinpath(*inner)
-    # As Python looks: a package, a shared library, a file of Python, its bytecode.
+    # In Python's order: a package, a shared library, a Python file, its bytecode.
     names = [path / f"__init__{suffix}" for suffix in _MODULES] + [Path(f"{path}{suffix}") for suffix in _MODULES]
     candidates = names if path.name else []
     return next((_real(one) for one in candidates if os.path.isfile(one)), None)
@@ -222,11 +217,11 @@ def _is_file(spec: str) -> bool:
 
 
 def digest_code(file: Path, root: Path | None = None) -> str:
-    """Return a digest of a file of code and of the code that it can import from beside it.
+    """Return a digest of a code file and of the code that it can import from nearby.
 
     Args:
         file: The file.
-        root: A directory; of a file that lies in it all code of the directory counts, else that beside the file.
+        root: A directory. If the file lies in it, all code of the directory counts; otherwise the code beside the file.
 
     Raises:
         RunDirectoryError: A file of code cannot be read, or is too large to be code.
@@ -247,7 +242,7 @@ def digest_file(file: Path) -> str:
     """Return a digest of a file of code.
 
     Raises:
-        RunDirectoryError: It cannot be read, or is too large to be code.
+        RunDirectoryError: The file cannot be read, or is too large to be code.
     """
     try:
         with open_regular(file) as opened:

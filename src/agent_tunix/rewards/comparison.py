@@ -1,4 +1,4 @@
-"""Two rewards beside each other: what differs in code, arguments, mixture and versions."""
+"""Comparison of two rewards: code, arguments, mixture and versions."""
 
 import difflib
 import inspect
@@ -13,11 +13,11 @@ from agent_tunix.rewards.mixture import Component, Mixture
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What tells two rewards apart.
+    """Differences between two rewards.
 
     Attributes:
-        changes: One line for each thing: components, functions, arguments, weights, gates, versions.
-        code: Component → unified diff of the sources of its function, where both have one and they differ.
+        changes: One line per difference: components, functions, arguments, weights, gates, versions.
+        code: Component → unified diff of its function's sources, if both have one and they differ.
         hashes: The two fingerprints.
     """
 
@@ -29,11 +29,11 @@ class Difference:
         return bool(self.changes or self.code)
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the differences ready for JSON."""
         return {"changes": list(self.changes), "code": self.code, "fingerprints": list(self.hashes)}
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
+        """Yield lines for a person."""
         if not self:
             yield f"the two are the same reward (fingerprint {self.hashes[0]})"
             return
@@ -45,9 +45,9 @@ class Difference:
 
 
 def compare_rewards(first: Mixture, second: Mixture) -> Difference:
-    """What differs between two rewards.
+    """Return the differences between two rewards.
 
-    Components are paired by name; where each reward has a single one, these are a pair whatever their names.
+    Components are paired by name. If each reward has only one, the two are a pair whatever their names.
     """
     before, after = fingerprint(first), fingerprint(second)
     pairs = list(_pairs(first, second))

@@ -1,4 +1,4 @@
-"""A fault in a user's code, told in one line that points at the user's own file."""
+"""One-line description of a fault in a user's code that points at the user's own file."""
 
 import asyncio
 import traceback
@@ -8,11 +8,9 @@ _LONGEST_MESSAGE = 500
 
 
 def describe_fault(error: BaseException, file: str | None = None) -> str:
-    """Say what went wrong and where: `ZeroDivisionError: division by zero (rewards.py:12: return 1 / 0)`.
+    """Return the error and its place: `ZeroDivisionError: division by zero (rewards.py:12: return 1 / 0)`.
 
-    Args:
-        error: The exception, with its traceback.
-        file: The user's file; of the frames in it the innermost is named, or else the innermost of all.
+    The place is the innermost frame in the user's `file`, or else the innermost frame of all.
     """
     text = f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
     if isinstance(error, SyntaxError) and error.filename:
@@ -27,13 +25,13 @@ def describe_fault(error: BaseException, file: str | None = None) -> str:
 def _message(error: BaseException) -> str:
     try:
         message = str(error.msg if isinstance(error, SyntaxError) else error)
-    except Exception as fault:  # a user's exception class may fail even to be printed
+    except Exception as fault:  # `__str__` of a user's exception class may fail
         return f"(its message could not be read: {type(fault).__name__})"
     return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
 
 
 def _is_plumbing(filename: str) -> bool:
-    """Whether a frame is Python's import machinery or one of the modules that call users' code."""
+    """Return True if a frame belongs to Python's import machinery or to a module that calls users' code."""
     return filename.startswith(_PLUMBING) or filename == __file__
 
 

@@ -1,7 +1,4 @@
-"""From what is written for one reward — a name, a dotted path, `file.py:function` — to the reward itself.
-
-The order in which a name is looked up stands in `resolve`.
-"""
+"""Lookup of one reward by a name, a dotted path or `file.py:function`. See `resolve` for the order of lookup."""
 
 import difflib
 import os
@@ -22,14 +19,13 @@ from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Looks functions up.
+    """Finder of rewards.
 
     Attributes:
-        reward_directories: Where files of components lie, the first to be searched first.
-        working_directory: Where relative paths begin and `custom_rewards.py` may lie; absolute.
-        settings: How the configuration has rewards called.
-        modules: Modules and files of `rewards.modules`, for the recipes; `import_module` imports them.
-        fetch: Asked for what no other meaning was found for; None: nothing is uploaded anywhere.
+        reward_directories: Directories of component files, in the order of search.
+        working_directory: Start of relative paths and place of `custom_rewards.py`; absolute.
+        modules: Modules and files of `rewards.modules`, for recipes; `import_module` imports them.
+        fetch: Source of uploaded rewards, asked last; None if there is none.
     """
 
     reward_directories: tuple[Path, ...]
@@ -39,7 +35,7 @@ class Finder:
     fetch: Fetch | None = None
 
     def function(self, spec: object) -> Convention:
-        """The reward that is written so; of names, the order of lookup stands in `resolve`."""
+        """Return the reward of a specification."""
         if isinstance(spec, Convention):
             return spec.configured(self.settings, spec.recipe)
         if not isinstance(spec, str):
@@ -71,14 +67,14 @@ class Finder:
         return module
 
     def reward_file(self, name: str) -> Path | None:
-        """The file of `conf/reward/` that a name means, if it means no registered reward."""
+        """Return the file of `conf/reward/` of a name; None if there is none or the name is a registered reward."""
         if not registry.is_name(name) or self._registered(name):
             return None
         candidates = [directory / f"{name}.yaml" for directory in self.reward_directories]
         return next((path for path in candidates if path.is_file()), None)
 
     def _registered(self, name: str) -> str | None:
-        """The registered name that is meant, once the user's own modules were imported if need be."""
+        """Return the registered name that a name means. Import the user's own modules if it is not registered yet."""
         if name not in registry.list_reward_functions():
             self._custom_modules()
         names = registry.list_reward_functions()
@@ -110,7 +106,7 @@ class Finder:
             reward = registry.get_reward_function(registered)
             if not isinstance(reward, Convention):
                 return reward  # a judge, which is configured by its arguments alone
-            # What was said when it was registered holds; the configuration decides what was left open.
+            # The convention given at registration wins over the configuration's.
             convention = reward.settings.convention
             settings = self.settings if convention == "auto" else replace(self.settings, convention=convention)
             return reward.configured(settings, self._registered_recipe(registered, reward))
@@ -131,7 +127,7 @@ class Finder:
         )
 
     def _registered_recipe(self, name: str, reward: Convention) -> RewardRecipe | None:
-        """By its name where another process registers it too, else by its place, if it has one."""
+        """Return a recipe: by name if other processes register it too, else by place in a file; None if it has none."""
         module = str(getattr(reward.given, "__module__", ""))
         is_registered_anywhere = (
             module in self.modules
@@ -152,7 +148,7 @@ class Finder:
         return self._adapt(_reward_of(module, name, f"{path}:"), name, spec)
 
     def _from_uploads(self, spec: str, unknown: UnknownRewardError) -> Convention:
-        """The uploaded reward of a name or id; a name that means nothing else may be that of one."""
+        """Return the uploaded reward of a name or id that has no other meaning."""
         try:
             source = None if self.fetch is None else self.fetch(spec)
         except StoreError as error:
@@ -177,9 +173,9 @@ class Finder:
         return self._adapt(_reward_of(module or packaged, name, f"{path}."), name, spec)
 
     def _module(self, name: str) -> ModuleType | None:
-        """A module of the working directory, or of the import path."""
+        """Return a module of the working directory or of the import path."""
         file = self.working_directory / f"{name}.py"
-        if os.path.isfile(file):  # unlike `Path.is_file`, false for a path too long
+        if os.path.isfile(file):  # False for a path that is too long, unlike `Path.is_file`
             return loading.load_file(file)
         loading.add_to_import_path(self.working_directory)
         return loading.load_module(name)
@@ -208,7 +204,7 @@ def _choices(module: ModuleType | None, prefix: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence about a name that is unknown: what it is called here, or the nearest of those known."""
+    """Return the end of a sentence about an unknown name: the name used here for it, or the closest match."""
     names = list(names)
     known = synonym(name)
     if known in names:
@@ -218,7 +214,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def function_name(spec: object) -> str:
-    """The name of what is written, by which a component goes that was given none."""
+    """Return the name of a component that is written without one."""
     if isinstance(spec, str):
         return spec.rpartition(":")[2].rpartition(".")[2] if not spec.endswith(".py") else Path(spec).stem
     if isinstance(spec, Convention):

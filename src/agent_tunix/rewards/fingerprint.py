@@ -1,11 +1,12 @@
-"""What a reward is made of, as data: two runs with the same fingerprint were trained on the same reward.
+"""Fingerprint of a reward as data. Two runs with the same fingerprint were trained on the same reward.
 
-For each component: the hash of its function's or class's source and of the files that it lives on (the file itself, and
-the files beside it that it imports; of a built-in, the modules of built-ins, of answers and the like), its arguments,
-and how it is mixed. Of an uploaded reward the source is the whole file; its id, and where it was fetched from, take no
-part. Besides, the versions of the packages that those files import. Paths, line endings, the order of keys and
-whatever else differs between processes and machines take no part. What a function reads when it is called (a file, a
-service, a module found by a computed name) is not seen.
+For each component it holds its arguments, its mixing and two kinds of hashes: of the source of its function or class,
+and of the files it depends on. These are its own file and the files beside it that it imports; of a built-in, the
+package's modules that decide rewards. Of an uploaded reward the source is the whole file; its id and origin do not
+count. The fingerprint also holds the versions of the packages that those files import.
+
+Paths, line endings, the order of keys and other differences between processes and machines do not count. What a
+function reads when it is called (a file, a service, a module with a computed name) is not seen.
 """
 
 import ast
@@ -26,20 +27,19 @@ from agent_tunix.rewards.mixture.schedules import Schedule
 from agent_tunix.rewards.uploaded import uploaded_imports_of, uploaded_source_of
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Of the package's own modules those that decide what a built-in returns; the engine around them is told by the version.
+# Modules of this package that decide what a built-in returns. The package's version stands for the others.
 _CONTENT = ("builtin", "answers", "helpers", "judges", "reward_model", "sandbox")
 _HASH_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a mixture is made of.
+    """Fingerprint of a mixture.
 
     Attributes:
-        components: Name → `function`, `source` (a hash), `files` (name → hash), `called` (by which convention),
-            `args`, `weight`, `requires`, `transform`, `when`; of a reward model in a directory also the hash of its
-            `checkpoint`.
-        on_failure: What becomes of a completion that could not be scored.
+        components: Name → `function`, `source` (a hash), `files` (name → hash), `called` (its convention), `args`,
+            `weight`, `requires`, `transform`, `when`; of a reward model in a directory also `checkpoint` (a hash).
+        on_failure: Treatment of a completion that could not be scored.
         versions: Distribution → version.
     """
 
@@ -49,11 +49,11 @@ class Fingerprint:
 
     @property
     def short(self) -> str:
-        """One word for all of it."""
+        """Hash of the whole fingerprint."""
         return _digest(json.dumps(self._content(), sort_keys=True, ensure_ascii=True))
 
     def to_data(self) -> dict[str, Any]:
-        """All of it ready for JSON, `hash` included."""
+        """Return the fingerprint ready for JSON, `hash` included."""
         return {"hash": self.short, **self._content()}
 
     def _content(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Fingerprint:
 
 
 def fingerprint(mixture: Mixture) -> Fingerprint:
-    """The fingerprint of a mixture."""
+    """Return the fingerprint of a mixture."""
     files = {component.name: _files_of(component) for component in mixture.components}
     return Fingerprint(
         components={component.name: _describe(component, files[component.name]) for component in mixture.components},
@@ -76,11 +76,9 @@ def fingerprint(mixture: Mixture) -> Fingerprint:
 
 
 def changes(before: object, now: Mapping[str, Any]) -> list[str]:
-    """What differs between two fingerprints, one line for each thing: `weight of brevity 0.1 → 0.2`.
+    """Return the differences between two fingerprints, one line each: `weight of brevity 0.1 → 0.2`.
 
-    Args:
-        before: What `Fingerprint.to_data` gave then; anything else is an unknown reward.
-        now: What it gives today.
+    `now` and `before` are results of `Fingerprint.to_data`. Any other `before` counts as an unknown reward.
     """
     if not isinstance(before, Mapping) or "components" not in before:
         return ["the reward: its fingerprint was not stored"]
@@ -145,11 +143,11 @@ def _describe(component: Component, files: Iterable[Path]) -> dict[str, Any]:
     }
 
 
-# --- what a reward is written in -------------------------------------------------------------------------------------
+# --- source of a reward ----------------------------------------------------------------------------------------------
 
 
 def _function_of(reward: object) -> object:
-    """The function, class or object that the user gave."""
+    """Return the function, class or object that the user gave."""
     given = getattr(reward, "given", reward)
     while isinstance(given, functools.partial):
         given = given.func
@@ -157,7 +155,7 @@ def _function_of(reward: object) -> object:
 
 
 def _args_of(reward: object) -> Mapping[str, Any]:
-    """Arguments from configuration and, of a `functools.partial`, its own."""
+    """Return the configured arguments, with those of a `functools.partial`."""
     args: dict[str, Any] = dict(getattr(reward, "args", {}))
     given = getattr(reward, "given", None)
     while isinstance(given, functools.partial):
@@ -167,7 +165,7 @@ def _args_of(reward: object) -> Mapping[str, Any]:
 
 
 def _convention_of(reward: object) -> dict[str, Any]:
-    """How the function is called, which decides what it receives."""
+    """Return how the function is called, which decides what it receives."""
     convention = str(getattr(reward, "convention", ""))
     told = {"convention": convention, "completions": getattr(reward, "completions", None)}
     if convention == "miles":
@@ -176,19 +174,19 @@ def _convention_of(reward: object) -> dict[str, Any]:
 
 
 def _definition(function: object) -> Any:
-    """What has a source: the function, the class, or the class of an object."""
+    """Return what has a source: the function, the class, or the class of an object."""
     return function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
 
 
 def _name_of(function: object) -> str:
-    """`module.qualified_name`, without the hash of a path that a loaded file's module has in its name."""
+    """Return `module.qualified_name`. The path's hash in the module name of a loaded file is left out."""
     definition = _definition(function)
     module = str(getattr(definition, "__module__", "")).partition("@")[0]
     return f"{module}.{getattr(definition, '__qualname__', type(function).__qualname__)}"
 
 
 def _source_hash(function: object) -> str | None:
-    """A hash of the source, and of the plain values that a closure has caught; None where there is no source."""
+    """Return a hash of the source and of the plain values in a closure; None if there is no source."""
     try:
         source = textwrap.dedent(inspect.getsource(_definition(function)))
     except (OSError, TypeError):
@@ -203,10 +201,7 @@ def _source_hash(function: object) -> str | None:
 
 
 def _files_of(component: Component) -> set[Path]:
-    """The file that a component lives in, and what it imports of those beside it; of an uploaded reward nothing.
-
-    Such a one is its own file and no more, whose hash is its source's.
-    """
+    """Return a component's file and the files beside it that it imports, also indirectly; none for an upload."""
     module = sys.modules.get(str(getattr(_definition(_function_of(component.reward)), "__module__", "")))
     file = getattr(module, "__file__", None)
     if file is None or not file.endswith(".py"):
@@ -227,7 +222,7 @@ def _files_of(component: Component) -> set[Path]:
 
 
 def _file_name(file: Path, function: object) -> str:
-    """Its path from the directory of the function's own file, the same on every machine."""
+    """Return the path relative to the directory of the function's own file, the same on every machine."""
     module = sys.modules[_definition(function).__module__]
     root = Path(str(module.__file__)).resolve().parent
     if file.is_relative_to(_PACKAGE):
@@ -236,7 +231,7 @@ def _file_name(file: Path, function: object) -> str:
 
 
 def _own_file(module: str) -> Path | None:
-    """The file of one of the package's modules that decide what a reward returns."""
+    """Return the file of a module of this package that decides what a reward returns; None for other modules."""
     parts = module.split(".")
     if parts[:2] != ["agent_tunix", "rewards"] or len(parts) < 3 or parts[2] not in _CONTENT:
         return None
@@ -257,7 +252,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def _imports(file: Path) -> list[str]:
-    """The modules that a file imports anywhere in it; relative ones start with a dot."""
+    """Return the modules that a file imports anywhere in it; relative ones start with a dot."""
     try:
         return _imported_by(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -278,7 +273,7 @@ def _imported_by(source: bytes) -> list[str]:
 
 
 def _versions(files: Iterable[Path], further: Iterable[str]) -> dict[str, str]:
-    """Distribution → version of the further modules and all that the files import, what is of Python itself aside."""
+    """Return distribution → version of the further modules and of the files' imports, without the standard library."""
     files = set(files)
     modules = set(further) | {
         name.partition(".")[0] for file in files for name in _imports(file) if not name.startswith(".")
@@ -292,9 +287,10 @@ def _versions(files: Iterable[Path], further: Iterable[str]) -> dict[str, str]:
 
 
 def _distributions_of(module: str) -> Sequence[str]:
-    """The distributions that a module belongs to.
+    """Return the distributions that a module belongs to.
 
-    Of most it is the one of its name; to know it of others all that are installed are read, which takes long.
+    Most modules belong to the distribution of the same name. For others all installed distributions are read, which is
+    slow.
     """
     try:
         namesake = importlib.metadata.distribution(module)
@@ -333,7 +329,7 @@ def _digest(text: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """What JSON has no word for: known by its type alone, because its repr may hold an address."""
+    """Return a value as JSON can hold it. An unknown object becomes its type, because its repr may hold an address."""
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)
     if isinstance(value, Path):

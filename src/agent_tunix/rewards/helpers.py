@@ -1,7 +1,7 @@
-"""Small functions that rewards of conversations are made of.
+"""Small functions for writing rewards of conversations.
 
-A *completion* is a text, or the chat messages of a conversation, of which only the assistant's count. Everything here
-takes what a model may produce, and none of it raises for that.
+A *completion* is a text, or the chat messages of a conversation, of which only the assistant's count. No function here
+raises an error for what a model produced.
 """
 
 import math
@@ -19,7 +19,7 @@ _ANSWER_ENDS = re.compile("</answer>", re.IGNORECASE)
 _CITATION = re.compile(r"\[source:([^\[\]]+)\]", re.IGNORECASE)
 _TOOL_CALL = "<tool_call>"
 
-# What comparing two texts by their characters may take, in steps of some 50 ns.
+# Limits on comparing two texts by characters. A step takes about 50 ns.
 _MOST_CHARACTERS = 20_000
 _MOST_STEPS = 150_000
 _STEPS_A_CHARACTER = 10
@@ -27,7 +27,7 @@ _RUN = 3
 
 
 def extract_completion_text(messages: Completion) -> str:
-    r"""What the assistant said: the texts of its messages, one a line.
+    """Return the texts of the assistant's messages, one per line.
 
     >>> extract_completion_text([{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}])
     '4'
@@ -36,7 +36,7 @@ def extract_completion_text(messages: Completion) -> str:
 
 
 def extract_answer_block(text: str) -> str:
-    """What stands between the first `<answer>` and `</answer>`, or else the whole text, without the space around it.
+    """Return the stripped text between the first `<answer>` and `</answer>`, or the whole text if there is none.
 
     >>> extract_answer_block("It is <answer> 4 </answer>.")
     '4'
@@ -48,7 +48,7 @@ def extract_answer_block(text: str) -> str:
 
 
 def clip01(value: Any) -> float:
-    """A number, brought into [0, 1]; 0 for NaN and for what is no number.
+    """Return a number limited to [0, 1]; 0 for NaN and for what is not a number.
 
     >>> clip01(1.5), clip01(-1), clip01(float("nan")), clip01(None)
     (1.0, 0.0, 0.0, 0.0)
@@ -61,10 +61,10 @@ def clip01(value: Any) -> float:
 
 
 def percent_of_text_a_in_text_b(text_a: str, text_b: str) -> float:
-    """The share of one text's characters that another has in the same order, 0 to 1.
+    """Return the share of text a's characters that text b has in the same order, 0 to 1.
 
-    Long texts, of which comparing every character would take more than some hundredths of a second, are compared by
-    words: it is then the share of characters in runs of three words that the other has too.
+    Texts that would take more than a few hundredths of a second to compare by characters are compared by words. The
+    result is then the share of a's characters in runs of three words that b has too.
 
     >>> percent_of_text_a_in_text_b("in Paris", "It stands in Paris."), percent_of_text_a_in_text_b("abcd", "a-b")
     (1.0, 0.5)
@@ -87,7 +87,7 @@ class _TooLaborious(Exception):
 
 
 class _BoundedMatcher(SequenceMatcher[str]):
-    """Gives up where matching would take too long: its time may grow with the cube of the length."""
+    """A matcher that gives up after a number of steps, because matching can take cubic time."""
 
     def __init__(self, text_a: str, text_b: str) -> None:
         super().__init__(None, text_a, text_b, autojunk=False)
@@ -105,7 +105,7 @@ class _BoundedMatcher(SequenceMatcher[str]):
 
 
 def _share_of_runs(words_a: Sequence[str], words_b: Sequence[str]) -> float:
-    """The share of one text's characters, spaces aside, in runs of words that another text has too."""
+    """Return the share of a's characters, without spaces, in runs of words that b has too."""
     length = min(_RUN, len(words_a))
     runs = set(zip(*(words_b[start:] for start in range(length)), strict=False))
     begins = bytes(map(runs.__contains__, zip(*(words_a[start:] for start in range(length)), strict=False)))
@@ -125,15 +125,14 @@ def overlap_reward(
     least: float = 0.25,
     **_: Any,
 ) -> float:
-    """How much of the reference was found. Range [0, 1].
+    """Return the share of the reference that was found. Range [0, 1].
 
     Args:
-        completion: A text; or a conversation, of which what the tools and the user brought counts, the assistant's own
-            words not.
-        ground_truth: The reference text.
-        reference_chunks: Pieces of it instead, each a text or a mapping with `content`.
-        max_calls: With more calls of a tool in one message the reward is 0.
-        least: A smaller share counts as 0.
+        completion: A text; or a conversation, of which all messages except the assistant's count.
+        ground_truth: Reference text.
+        reference_chunks: Pieces of the reference, used instead of `ground_truth`: texts, or mappings with `content`.
+        max_calls: The reward is 0 if one message makes more tool calls.
+        least: A smaller share earns 0.
     """
     chunks = [chunk.get("content", "") if isinstance(chunk, Mapping) else chunk for chunk in reference_chunks]
     reference = " ".join(map(str, chunks)) if chunks else str(ground_truth or "")
@@ -154,17 +153,17 @@ def citation_score(
     source_field: str | Sequence[str] = "source_id",
     canonicalize: Callable[[str], str] | None = None,
 ) -> dict[str, float]:
-    """How well the `[Source: id]` citations agree with the sources of the reference.
+    """Return how well the `[Source: id]` citations agree with the sources of the reference.
 
     Args:
         completion: A text or conversation.
-        reference_chunks: Each a mapping with `metadata`, which names its source.
-        source_field: Where in the metadata it stands; of several fields the first that is filled counts.
-        canonicalize: Applied to the ids of both sides before they are compared; None: white space is stripped.
+        reference_chunks: Mappings whose `metadata` names their source.
+        source_field: Field of the metadata that holds the source's id; of several, the first that is filled counts.
+        canonicalize: Applied to the ids of both sides before comparison; by default, white space is stripped.
 
     Returns:
-        `precision`, the share of cited sources that are in the reference, and `recall`, the share of the reference that
-        is cited; both 0 where either side names none.
+        `precision`, the share of cited sources that are in the reference, and `recall`, the share of the reference's
+        sources that are cited. Both are 0 if either side names none.
     """
     fields = [source_field] if isinstance(source_field, str) else list(source_field)
     canonical = canonicalize or str.strip
@@ -177,7 +176,7 @@ def citation_score(
 
 
 def count_search_calls(completion: Completion) -> int:
-    """How often the assistant called a tool: the `<tool_call>` marks in its messages, and their `tool_calls`."""
+    """Return the assistant's number of tool calls: `<tool_call>` marks in its messages, plus their `tool_calls`."""
     marks = sum(text.count(_TOOL_CALL) for text in _assistant_texts(completion))
     if isinstance(completion, str):
         return marks
@@ -186,7 +185,7 @@ def count_search_calls(completion: Completion) -> int:
 
 
 def search_within_budget(calls: int, max_calls: int) -> bool:
-    """Whether so many calls are allowed."""
+    """Return True if this number of calls is allowed."""
     return calls <= max_calls
 
 
@@ -199,18 +198,18 @@ def tool_call_efficiency(
     decay_rate: float = 0.2,
     ranges: Sequence[tuple[int, int | None, float]] | None = None,
 ) -> float:
-    """How sparingly tools were called. Range [0, 1], or that of `ranges`.
+    """Return a reward that falls with the number of tool calls. Range [0, 1], or that of `ranges`.
 
-        correctness · exp(-decay_rate · calls beyond reference_chunk_count + 2)
+        correctness_raw · exp(-decay_rate · calls beyond reference_chunk_count + 2)
 
     Args:
         completion: A text or conversation.
-        correctness_raw: What a right answer with few calls earns; at 0 or below the reward is 0.
-        reference_chunk_count: How many pieces there were to find.
+        correctness_raw: Reward of a correct answer with few calls; at 0 or below the reward is 0.
+        reference_chunk_count: Number of pieces to find.
         max_calls: With more calls the reward is 0.
-        decay_rate: How fast it falls.
-        ranges: `(fewest, most, score)` instead: the score of the first range that the calls are in, 0 outside of all;
-            `most` None has no end.
+        decay_rate: Rate of the exponential.
+        ranges: `(fewest, most, score)` instead: the score of the first range that contains the number of calls, 0
+            outside all ranges. If `most` is None the range has no end.
     """
     calls = count_search_calls(completion)
     if ranges is not None:

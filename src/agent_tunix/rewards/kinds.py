@@ -1,4 +1,4 @@
-"""What a reward says of itself: its kind, which decides what is checked, and its range.
+"""Kind and range that a reward declares. The kind decides what is checked.
 
     @register_reward_function("is_polite")
     def is_polite(response):
@@ -7,8 +7,8 @@
     is_polite.kind = "quality"
     is_polite.range = (0.0, 1.0)
 
-Without these attributes the range is read from a docstring that says `Range [0, 1]`, and the kind is unknown. A reward
-of several weighted components is a composite if one of them is about the answer; its range follows from theirs.
+Without these attributes the range is read from a docstring that contains `Range [0, 1]`, and the kind is unknown. A
+reward of several weighted components is a composite if one of them is about the answer; its range follows from theirs.
 """
 
 import inspect
@@ -28,7 +28,7 @@ _RANGE = re.compile(rf"\bRange:? *[\[({{]{_NUMBER}, *(?:[^\])}}]*, *)?{_NUMBER}[
 
 
 def kind_of(mixture: Mixture) -> Kind | None:
-    """The kind of a reward, from what its components declare; None if that is not known.
+    """Return the kind of a reward from the kinds that its components declare; None if it is unknown.
 
     Raises:
         RewardError: A component declares a kind that does not exist.
@@ -40,17 +40,17 @@ def kind_of(mixture: Mixture) -> Kind | None:
 
 
 def needs_answer(kind: Kind | None) -> bool:
-    """Whether nothing but the right answer may earn the maximum."""
+    """Return True if only the correct answer may earn the maximum."""
     return kind in (Kind.CORRECTNESS, Kind.COMPOSITE)
 
 
 def show_kind(kind: Kind | None) -> str:
-    """Its name, or `unknown`."""
+    """Return the name of a kind, or `unknown`."""
     return "unknown" if kind is None else kind.value
 
 
 def declared_kind(reward: Any) -> Kind | None:
-    """The kind that a single reward declares."""
+    """Return the kind that a single reward declares."""
     function = function_of(reward)
     for holder in (reward, function):
         declared = getattr(holder, "kind", None)
@@ -67,23 +67,17 @@ def declared_kind(reward: Any) -> Kind | None:
 
 
 def range_of(mixture: Mixture, step: int = 0) -> Range | None:
-    """The range of a reward's total at a step; None where a component declares none or its value is transformed."""
+    """Return the range of a reward's total at a step; None if a component declares none or transforms its value."""
     return total_range(mixture, declared_ranges(mixture), mixture.weights(step))
 
 
 def declared_ranges(mixture: Mixture) -> dict[str, Range | None]:
-    """The range of each component's raw values, None where none is declared."""
+    """Return the range of each component's raw values, None if none is declared."""
     return {component.name: declared_range(component.reward) for component in mixture.components}
 
 
 def total_range(mixture: Mixture, declared: Mapping[str, Range | None], weights: Mapping[str, float]) -> Range | None:
-    """The range of a reward's total, from what its components declare; None where that is not known.
-
-    Args:
-        mixture: The reward.
-        declared: From `declared_ranges`.
-        weights: The effective weight of each component.
-    """
+    """Return the range of a reward's total from `declared_ranges` and the effective weights; None if it is unknown."""
     low, high = 0.0, 0.0
     for component in _weighted(mixture):
         span, weight = declared[component.name], weights[component.name]
@@ -93,13 +87,13 @@ def total_range(mixture: Mixture, declared: Mapping[str, Range | None], weights:
             return None
         ends = [weight * end for end in span]
         if component.requires or component.route.wanted:
-            ends.append(0.0)  # what a shut gate leaves, or a row to which it does not apply
+            ends.append(0.0)  # contribution behind a shut gate, or on a row to which the component does not apply
         low, high = low + min(ends), high + max(ends)
     return low, high
 
 
 def declared_range(reward: Any) -> Range | None:
-    """The range that a single reward declares, by an attribute or in its docstring."""
+    """Return the range that a single reward declares, by an attribute or in its docstring."""
     function = function_of(reward)
     for holder in (reward, function):
         declared = getattr(holder, "range", None)
@@ -112,27 +106,27 @@ def declared_range(reward: Any) -> Range | None:
 
 
 def format_range(declared: Range | None) -> str:
-    """`0 to 1`, or `not declared`."""
+    """Return `0 to 1`, or `not declared`."""
     if declared is None:
         return "not declared"
     return " to ".join(f"{end:g}" if math.isfinite(end) else str(end) for end in declared)
 
 
 def summary_of(reward: Any) -> str:
-    """The first sentence of a reward's docstring, its range left out."""
+    """Return the first sentence of a reward's docstring, without its range."""
     doc = inspect.getdoc(function_of(reward)) or ""
     paragraph = " ".join(doc.partition("\n\n")[0].split())
     return _RANGE.sub("", paragraph).replace(" .", ".").partition(" for four tags")[0].strip(" .")
 
 
 def function_of(reward: Any) -> Any:
-    """What a user wrote: the function, class or object behind a reward."""
+    """Return the function, class or object that the user wrote."""
     written = getattr(reward, "given", None) or getattr(reward, "function", reward)
     return inspect.unwrap(written) if callable(written) else written
 
 
 def _builtin(function: Any) -> Builtin | None:
-    """What is known of a built-in, by its function."""
+    """Return the entry of a built-in in `BUILTINS`, by its function."""
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", "")
     builtin = BUILTINS.get(name.removesuffix("_reward"))
     return builtin if builtin and module == f"agent_tunix.rewards.builtin.{builtin.family}" else None

@@ -1,4 +1,4 @@
-"""Importing users' modules and files, with errors that point into them."""
+"""Import of users' modules and files, with errors that point into them."""
 
 import hashlib
 import importlib
@@ -17,18 +17,18 @@ from agent_tunix.rewards.shims import served_imports
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a Python file, once, under a name of its own.
+    """Import a Python file once, under a name of its own.
 
-    The name is the file's with a hash of its path (`custom_rewards@1f0c…`): it can neither shadow an installed module
-    nor be mistaken for a file of the same name elsewhere. The file's directory is appended to `sys.path`, so that
-    it may import its neighbours.
+    The name is the file's with a hash of its path (`custom_rewards@1f0c…`), so it cannot shadow an installed module or
+    be mistaken for a file of the same name elsewhere. The file's directory is appended to `sys.path`, so the file can
+    import its neighbours.
 
     Raises:
         UnknownRewardError: There is no such file.
         RewardError: It failed to import; the message gives file, line and exception.
     """
     path = path.resolve()
-    if not os.path.isfile(path):  # unlike `Path.is_file`, false for a path too long
+    if not os.path.isfile(path):  # False for a path that is too long, unlike `Path.is_file`
         raise UnknownRewardError(f"there is no file {path}", code="missing_file")
     name = _name_of(path)
     if name in sys.modules:
@@ -44,7 +44,7 @@ def load_file(path: Path) -> ModuleType:
     try:
         with served_imports():
             spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever a user's file may raise
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
         hint = "; it is no part of a package: import its neighbour by name, as in `import helper`"
         hint = hint if "attempted relative import" in str(error) else ""
@@ -58,7 +58,7 @@ def load_file(path: Path) -> ModuleType:
 
 
 class _SourceLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the file that is named, and no bytecode that lies in a `__pycache__` beside it."""
+    """Loader that always compiles the source and ignores bytecode in `__pycache__`."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -69,12 +69,12 @@ def _name_of(path: Path) -> str:
 
 
 def is_loaded_file(module: ModuleType) -> bool:
-    """Whether `load_file` made this module, which no import by its name would find."""
+    """Return True if `load_file` made this module, so that no import by its name would find it."""
     return module.__file__ is not None and module.__name__ == _name_of(Path(module.__file__))
 
 
 def load_module(name: str) -> ModuleType | None:
-    """Import a module by name; None if it does not exist.
+    """Import a module by name; return None if it does not exist.
 
     Raises:
         RewardError: It exists and failed to import.
@@ -82,7 +82,7 @@ def load_module(name: str) -> ModuleType | None:
     try:
         with served_imports():
             return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever a user's module may raise
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             return None
         raise RewardError(
@@ -91,18 +91,18 @@ def load_module(name: str) -> ModuleType | None:
 
 
 def find_reward(module: ModuleType, name: str) -> Any:
-    """The function, class or object of that name in a module; None if there is no such, or it cannot score."""
+    """Return the function, class or object of a name in a module; None if it does not exist or cannot score."""
     found = getattr(module, name, None)
     return found if can_score(found) else None
 
 
 def can_score(thing: object) -> bool:
-    """Whether it is a function, or a class or object with a method that scores."""
+    """Return True for a function, and for a class or object with a method that scores."""
     return callable(thing) or hasattr(thing, "compute_reward") or hasattr(thing, "compute_group_reward")
 
 
 def place_of(thing: object) -> str | None:
-    """`path/to/file.py:name` of a function or class that stands at the top of a file; None for all else."""
+    """Return `path/to/file.py:name` for a function or class at the top level of a file; None for anything else."""
     module = sys.modules.get(str(getattr(thing, "__module__", "")))
     name = str(getattr(thing, "__qualname__", ""))
     file = getattr(module, "__file__", None)
@@ -112,7 +112,7 @@ def place_of(thing: object) -> str | None:
 
 
 def rewards_of(module: ModuleType) -> list[str]:
-    """Names of the public functions and classes that a module defines itself."""
+    """Return the names of the public functions and classes that a module defines itself."""
     return [
         name
         for name, value in vars(module).items()
@@ -123,6 +123,6 @@ def rewards_of(module: ModuleType) -> list[str]:
 
 
 def add_to_import_path(directory: Path) -> None:
-    """Append a directory to `sys.path`; last, so that no file in it can shadow an installed module."""
+    """Append a directory to `sys.path`. At the end, no file in it can shadow an installed module."""
     if str(directory) not in sys.path:
         sys.path.append(str(directory))

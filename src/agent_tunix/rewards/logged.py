@@ -1,4 +1,4 @@
-"""What rewards say beside their value, as metrics: the components of a dict, and the numbers that they logged."""
+"""Metrics of what rewards return besides their value: components of a dict, and logged numbers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,19 +10,15 @@ _LONGEST_NAME = 200
 
 
 def logged_metrics(scores: Sequence[Score]) -> dict[str, float]:
-    """The means of a step's components of components, and of the numbers that rewards logged.
+    """Return the means of nested components and logged numbers in the scores of a mixture.
 
-    Args:
-        scores: A mixture's.
-
-    Returns:
-        `rewards/<component>/components/<name>` and `rewards/<component>/logged/<name>`, each the mean over the
-        completions that have it, unscaled.
+    They are named `rewards/<component>/components/<name>` and `rewards/<component>/logged/<name>`. Each is the unscaled
+    mean over the completions that have it.
     """
     values: dict[str, list[float]] = {}
     for score in scores:
         for component, part in score.parts.items():
-            if part.components:  # most have none, and there are many
+            if part.components:  # most parts have none, and there are many parts
                 _collect(values, f"rewards/{component}/components", part.components)
             if part.metrics:
                 _collect(values, f"rewards/{component}/logged", part.metrics)

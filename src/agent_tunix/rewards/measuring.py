@@ -1,4 +1,4 @@
-"""What a mixture's scores of a step look like: `summarise` with all that the mixture itself knows."""
+"""Metrics of a mixture's scores in a step: `summarise` with what the mixture itself knows."""
 
 from collections.abc import Sequence
 
@@ -12,13 +12,11 @@ from agent_tunix.rewards.statistics import Metric, summarise
 
 
 class RewardMetrics:
-    """Measures the steps of one run, or of its replay.
+    """Metrics of the steps of one run, or of its replay.
 
     Args:
-        mixture: The reward.
         num_generations: G, the completions of a group.
         scaling: `grpo.advantage_scaling`.
-        histogram_bins: Bins of each histogram.
         detailed: `training.log_reward_stats`.
     """
 
@@ -38,7 +36,7 @@ class RewardMetrics:
         self._detailed = detailed
         self._gated = [component.name for component in mixture.components if component.requires]
         self._transformed = [component.name for component in mixture.components if component.transforms]
-        # Read from docstrings among others, so only once.
+        # Computed once, because some ranges are read from docstrings.
         self._ranges = declared_ranges(mixture)
 
     def measure(
@@ -49,14 +47,9 @@ class RewardMetrics:
         totals: np.ndarray,
         advantages: np.ndarray,
     ) -> dict[str, Metric]:
-        """The part of a step's row that follows from completions and their scores.
+        """Return the metrics of a step that follow from completions and their scores.
 
-        Args:
-            step: From 1.
-            samples: N completions, group by group.
-            scores: The mixture's, of each.
-            totals: [N], NaN where unscored.
-            advantages: [N].
+        Rows are N completions, group by group. `totals` is NaN where unscored.
         """
         weights = self._mixture.weights(step)
         metrics = summarise(

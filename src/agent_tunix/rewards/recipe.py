@@ -1,4 +1,4 @@
-"""How a reward is built, as plain data: what another process needs to build the same one."""
+"""Recipes: plain data from which another process builds the same reward."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,11 +13,9 @@ class UploadedSource:
 
     Attributes:
         id: `rf_…`.
-        name: Its name in the store.
-        format: How it is called: `trl` or `miles`.
-        version: Of the name.
-        content: The file's bytes.
-        origin: Where it was fetched from, for a person.
+        name: Name in the store.
+        format: Convention, `trl` or `miles`.
+        origin: Place that it was fetched from, for a person.
     """
 
     id: str
@@ -45,20 +43,20 @@ class UploadedSource:
 
 @dataclass(frozen=True, slots=True)
 class RewardRecipe:
-    """Plain data from which `execution.building` makes a reward in another process.
+    """Plain data from which `execution.building` builds a reward in another process.
 
     Attributes:
-        spec: What the user wrote for it: a name, a dotted path, `file.py:function` or `file.py:Class`.
-        name: The name under which it is logged.
+        spec: The user's specification: a name, a dotted path, `file.py:function` or `file.py:Class`.
+        name: Name in logs.
         args: Arguments from configuration, by parameter.
-        working_directory: Where relative paths begin and `custom_rewards.py` may lie; absolute.
-        reward_directories: Where files of components lie.
-        modules: Modules or files imported first.
-        convention: `auto`, or what a signature means that fits several conventions.
-        completions: `text` or `messages` for a TRL function; `auto` where that is still to be found out.
-        reward_key: The entry of a miles function's dict that is the reward; None for a number.
-        uploaded: The uploaded file that it is, whatever `spec` says; None for all else. What is made of it runs code of
-            others, so that it may be built in workers alone.
+        working_directory: Start of relative paths and place of `custom_rewards.py`; absolute.
+        reward_directories: Directories of component files.
+        modules: Modules or files to import first.
+        convention: Convention of a signature that fits several; `auto` for none.
+        completions: `text` or `messages` for a TRL function; `auto` until that is determined.
+        reward_key: Entry of a miles function's dict that is the reward; None for a number.
+        uploaded: The uploaded file, which takes precedence over `spec`; None for other rewards. Such a recipe runs
+            other people's code, so build it only in workers.
     """
 
     spec: str

@@ -1,11 +1,11 @@
-"""Rewards by name.
+"""Registry of rewards by name.
 
     @register_reward_function("is_polite")
     def is_polite(response):
         return 1.0 if "please" in response else 0.0
 
-The file that registers is named in `rewards.modules`, or is `custom_rewards.py` in the working directory. An installed
-package makes rewards known without being imported, by entry points of the group `agent_tunix.rewards`:
+Name the file that registers in `rewards.modules`, or call it `custom_rewards.py` and put it in the working directory.
+An installed package offers rewards without being imported, by entry points of the group `agent_tunix.rewards`:
 
     [project.entry-points."agent_tunix.rewards"]
     is_polite = "polite_rewards:is_polite"
@@ -32,7 +32,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 ENTRY_POINTS = "agent_tunix.rewards"
 
-# A reward's name is also the leaf of its metrics, beside these.
+# A reward's name is the leaf of its metrics, so it must differ from these leaves.
 _TAKEN_BY_METRICS = frozenset({"total", "outcomes", "dead_groups"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 
@@ -54,25 +54,23 @@ def register_reward_function(
 def register_reward_function(
     name: str, fn: Function | None = None, *, overwrite: bool = False, convention: str = "auto"
 ) -> Function | Callable[[Function], Function]:
-    """Make a function or class known by a name, as a call or as a decorator.
+    """Register a function or class as a reward, by a call or as a decorator.
 
-    Registering a built-in's name replaces the built-in, and a warning says so, because from then on that word means
-    something else for the whole run. A name that a user's function already has is an error unless it is the same
-    function again, as when a module is imported twice.
+    Registering a built-in's name replaces the built-in for the whole run and logs a warning. A name that another
+    registered reward has is an error. Registering the same function again is not, as when a module is imported twice.
 
     Args:
         name: Letters, digits, `_` and `-`.
-        fn: The reward, in any convention; without it, a decorator is returned.
-        overwrite: Replace whatever goes by the name, without a warning.
-        convention: What the reward was written for, where its signature does not tell: `plain`, `trl`, `miles` or
-            `environment`.
+        fn: The reward, in any convention. Without it, a decorator is returned.
+        overwrite: Replace any reward of this name, without a warning.
+        convention: Convention of the reward, if its signature does not tell: `plain`, `trl`, `miles` or `environment`.
 
     Returns:
         The function, unchanged; or the decorator.
 
     Raises:
         RewardError: The name is malformed or taken.
-        RewardSignatureError: The function can be called in none of the conventions, or in several.
+        RewardSignatureError: The function fits no convention, or several.
     """
     check_name(name)
 
@@ -94,13 +92,13 @@ def register_reward_function(
 
 
 def get_reward_function(name: str) -> Convention:
-    """The reward of a registered name, called as `reward(response, answer="4")`.
+    """Return the reward of a name; call it as `reward(response, answer="4")`.
 
     Registered rewards come before built-in ones, and these before those of installed packages.
 
     Raises:
-        UnknownRewardError: No reward is registered under the name.
-        RewardError: The installed package that has it could not be imported.
+        UnknownRewardError: No reward has this name.
+        RewardError: The installed package that offers it cannot be imported.
     """
     if name in _registered:
         return _registered[name]
@@ -110,13 +108,13 @@ def get_reward_function(name: str) -> Convention:
 
 
 def get_builtin(name: str) -> PlainReward:
-    """The built-in of a name, even where a user's registration has replaced it.
+    """Return the built-in reward of a name, even if a user's registration has replaced it.
 
     Raises:
-        UnknownRewardError: There is no built-in of the name.
+        UnknownRewardError: No built-in reward has this name.
     """
     if name in JUDGES:
-        judge: PlainReward = load_judge(name)  # which has all that a reward function is used for
+        judge: PlainReward = load_judge(name)  # a judge has every method that is used of a PlainReward
         return judge
     if name in REWARD_MODELS:
         model: PlainReward = load_reward_model(name)
@@ -130,23 +128,23 @@ def get_builtin(name: str) -> PlainReward:
 
 
 def list_reward_functions() -> list[str]:
-    """The names of all rewards, built-in, registered and of installed packages, sorted."""
+    """Return the sorted names of all rewards: built-in, registered, and of installed packages."""
     named = (point.name for point in _entry_points() if is_name(point.name))
     return sorted({*FAMILIES, *JUDGES, *REWARD_MODELS, *_registered, *named})
 
 
 def is_entry_point(name: str) -> bool:
-    """Whether the name is that of an installed package's reward."""
+    """Return True if the name belongs to a reward of an installed package."""
     return name not in _registered and not is_shipped(name) and bool(_entry_points(name))
 
 
 def is_name(name: object) -> bool:
-    """Whether it has the form of a name, rather than of a path."""
+    """Return True if a specification has the form of a name, not of a path."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def check_name(name: object) -> None:
-    """Raise RewardError if no reward or component may bear the name."""
+    """Raise RewardError if no reward or component may have this name."""
     if not is_name(name):
         raise RewardError(
             f"{name!r} cannot name a reward; use at most 100 letters, digits, `_` and `-`, a letter or `_` first",
@@ -160,17 +158,17 @@ def check_name(name: object) -> None:
 
 
 def is_shipped(name: str) -> bool:
-    """Return True if the name is that of a reward of this package."""
+    """Return True if the name belongs to a reward of this package."""
     return name in FAMILIES or name in JUDGES or name in REWARD_MODELS
 
 
 def _is_same(one: Convention, other: Convention) -> bool:
-    """Whether two rewards are one function, perhaps imported twice."""
+    """Return True if two rewards are one function, perhaps imported twice."""
     return one.given is other.given or one.origin == other.origin is not None
 
 
 def _entry_points(name: str | None = None) -> list[importlib.metadata.EntryPoint]:
-    """The entry points of installed packages, or those of one name; the same one found twice is one."""
+    """Return the entry points of installed packages, without duplicates: all, or those of one name."""
     found = importlib.metadata.entry_points(group=ENTRY_POINTS)
     return list({(p.name, p.value): p for p in found if name is None or p.name == name}.values())
 
@@ -186,7 +184,7 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
     try:
         with served_imports():
             given = point.load()
-    except (Exception, SystemExit) as error:  # whatever an installed package may raise
+    except (Exception, SystemExit) as error:  # an installed package may raise anything
         raise RewardError(
             f"the reward {name!r} ({point.value}) could not be loaded: {describe_fault(error)}", code="import_failed"
         ) from error

@@ -1,28 +1,30 @@
-"""What a user may write in `training.reward_function`, and the reward that it means.
+"""Resolution of `training.reward_function` to rewards.
 
-- a name: `math`; a registered name, that name with `_reward` appended, or a file of `conf/reward/`, in this order;
+A user may write:
+
+- a name: `math`; a registered name, a registered name without `_reward`, or a file of `conf/reward/`, in this order;
 - a dotted path: `custom_rewards.my_reward_v1`, looked up in `agent_tunix` first, then in the working directory and on
   the import path;
 - a function or class of a file: `path/to/file.py:function`;
 - the name of an entry point that an installed package has in the group `agent_tunix.rewards`;
 - the bare name of a function in `agent_tunix.custom_rewards` or in `custom_rewards.py` of the working directory. Both
-  are imported, where they exist, as soon as a bare name is not registered, so that what they register is found too;
-- the name or id, `rf_…`, of an uploaded reward function, where whoever resolves can fetch such (`fetch`);
+  are imported, if they exist, as soon as a bare name is not registered, so their registrations are found too;
+- the name or id, `rf_…`, of an uploaded reward function, if the caller can fetch uploads (`fetch`);
 - a list of these: components of weight 1, each named after its function;
 - a mapping of named components: `{correct: math, tags: {function: format, weight: 0.2, args: {…}}}`.
 
-| key of a component | what it says |
+| key of a component | meaning |
 | --- | --- |
-| `function` | any of the above but a list or mapping |
+| `function` | any of the above except a list or mapping |
 | `args` | its arguments |
 | `weight` | its factor in the total, 1.0 by default; or a schedule (`mixture.schedules`) |
 | `requires` | its gate (`mixture.gates`) |
-| `transform` | what is done to its value before it is weighed (`transforms`) |
+| `transform` | transforms of its value before it is weighed (`transforms`) |
 | `when` | the rows to which it applies (`mixture.routes`) |
-| `cost` | of components that could be computed next, the cheapest goes first; built-ins cost 0, others 1 |
+| `cost` | of the components that can be computed next, the cheapest goes first; built-ins cost 0, others 1 |
 
 Arguments come from a component's `args` and from `rewards.args.<name>.<param>`, where `<name>` is the component's or
-its function's. The two may not contradict each other: whoever reads either must read what trains.
+its function's. The two must not contradict each other, so that either shows what the run trains on.
 """
 
 import logging
@@ -61,25 +63,25 @@ def resolve_reward(
     reward_key: str | None = None,
     fetch: Fetch | None = None,
 ) -> Mixture:
-    """Find the reward that a user asked for.
+    """Return the mixture that a reward specification means.
 
     Args:
         spec: A name, a dotted path, `file.py:function`, a function, a list of these, or a mapping of components.
-        modules: Modules or files imported first, so that their registrations are seen (`rewards.modules`).
+        modules: Modules or files to import first, for their registrations (`rewards.modules`).
         args: Arguments by component or function name (`rewards.args`).
-        reward_directories: Where files of components lie (`conf/reward`), the first to be searched first.
-        working_directory: Where relative paths begin and `custom_rewards.py` may lie; None: the current directory.
-        on_failure: What becomes of a completion that could not be scored; see `Mixture`.
-        convention: What a signature means that does not tell its convention (`rewards.convention`).
-        completions: Whether batch functions get `text` or `messages`; `auto`: whichever they can take.
-        reward_key: The entry of a dict that is the reward, for miles functions.
-        fetch: Where uploaded rewards come from; None: from nowhere.
+        reward_directories: Directories of component files (`conf/reward`), in the order of search.
+        working_directory: Start of relative paths and place of `custom_rewards.py`; by default the current directory.
+        on_failure: Treatment of a completion that could not be scored; see `Mixture`.
+        convention: Convention of functions whose signature does not tell it (`rewards.convention`).
+        completions: Form of completions for batch functions, `text` or `messages`; `auto`: the form they can take.
+        reward_key: Entry of a dict that is the reward, for miles functions.
+        fetch: Source of uploaded rewards; None if there is none.
 
     Returns:
         The components with their weights; a single reward is one component of weight 1.
 
     Raises:
-        UnknownRewardError: Nothing goes by that name; the message lists what there is and the nearest match.
+        UnknownRewardError: No reward has that name; the message lists the names and the nearest match.
         RewardError: A file failed to import, a component is malformed, or an argument is unknown or contradictory.
         RewardSignatureError: A function cannot be called with a response.
     """
@@ -109,18 +111,15 @@ def resolve_reward(
 def read_components(
     spec: object, *, reward_directories: Sequence[Path] = (), working_directory: Path | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The components that a user's `spec` means, each as the mapping of keys that could have been written for it.
+    """Return the components that a specification means, each written out as a mapping of keys.
 
-    Args:
-        spec: What `resolve_reward` takes, and has resolved.
-        reward_directories: As there.
-        working_directory: As there.
+    The arguments are those of `resolve_reward`, which has accepted `spec`.
 
     Returns:
-        Name → keys, `function` among them: text, in which a function that was given as such has its place.
+        Name → keys, `function` among them. A function that was given as an object becomes text, its place in a file.
 
     Raises:
-        RewardError: A file of components cannot be read, or no reward is written so.
+        RewardError: A file of components cannot be read, or the specification is malformed.
     """
     if isinstance(spec, str):
         finder = Finder(tuple(reward_directories), Path(working_directory or Path.cwd()).resolve())
@@ -140,7 +139,7 @@ def read_components(
 
 
 def _as_text(function: object) -> object:
-    """What is written stays as it is; a function that was given from Python becomes its place in a file."""
+    """Return what was written unchanged; of a function object, its place in a file, or else its name."""
     if isinstance(function, str | Mapping | Sequence):
         return function
     return loading.place_of(function) or function_name(function)
@@ -148,7 +147,7 @@ def _as_text(function: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A component as it was written, before its function is found."""
+    """A component as written, before its function is found."""
 
     name: str
     function: object
@@ -254,7 +253,7 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
 
 
 def _default_cost(function: object) -> float:
-    """Built-ins go before what users bring, which may well ask a model."""
+    """Return 0 for built-ins, so that they run before users' rewards, which may query a model."""
     return 0.0 if f"{getattr(function, '__module__', '')}.".startswith(_BUILTIN_MODULES) else 1.0
 
 
@@ -274,7 +273,7 @@ def read_components_file(path: Path) -> Mapping[Any, object]:
     """Return the components of a file of `conf/reward/`.
 
     Raises:
-        RewardError: It cannot be read, or holds something else.
+        RewardError: The file cannot be read, or does not hold components.
     """
     import yaml
 

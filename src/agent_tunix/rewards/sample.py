@@ -1,8 +1,7 @@
-"""What a reward is given, and what it gives back.
+"""Input and output of a reward: `Sample` and `Score`.
 
-A *sample* is one completion with everything known about it; a *score* is what one reward said of it. A score is a
-number only when its outcome is `SCORED`: every other outcome carries a reason instead, so that no failure can pass
-for a 0.
+A *sample* is one completion with everything known about it; a *score* is one reward's result for it. A score has a
+number only if its outcome is `SCORED`. Every other outcome carries a reason, so that no failure looks like a 0.
 """
 
 import enum
@@ -11,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-# The moments of values up to here, even the third, stay far from overflowing.
+# Up to this size, values and their moments, even the third, stay far from overflowing.
 LARGEST_VALUE = 1e60
 
 
 class Outcome(enum.StrEnum):
-    """What became of an attempt to score a completion."""
+    """Outcome of an attempt to score a completion."""
 
     SCORED = "scored"
     NOT_APPLICABLE = "not_applicable"
@@ -25,28 +24,28 @@ class Outcome(enum.StrEnum):
     TIMEOUT = "timeout"
 
 
-# Looked up once: a member of an enumeration is found through its class's metaclass.
+# Looked up once, because access to an enumeration's member goes through its metaclass.
 _SCORED = Outcome.SCORED
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One completion and its surroundings.
+    """One completion and its context.
 
     Attributes:
-        response: The completion's text, without the end-of-sequence token.
-        prompt: The problem put to the model (the user's text, not the chat template around it).
+        response: Text of the completion, without the end-of-sequence token.
+        prompt: The user's text, without the chat template around it.
         messages: The conversation as chat messages (`{"role", "content"}`), the response last.
-        columns: Every column of the dataset's row, `answer` (the stripped reference) among them.
-        format: The template that a response should follow (`prompt.format`).
+        columns: All columns of the dataset's row, among them `answer`, the stripped reference.
+        format: Template that a response should follow (`prompt.format`).
         step: Training step, from 1; 0 outside training.
-        max_steps: Steps the run will take; 0 outside training.
+        max_steps: Number of steps of the run; 0 outside training.
         group_id: Number of the prompt within its step.
         rollout_id: Unique within a run: `"<step>_<prompt>_<generation>"`.
         num_tokens: Length of the completion in tokens, end-of-sequence included.
-        ended: Whether the model ended by itself rather than being cut at the length limit.
-        tokens: The completion's token ids, `num_tokens` of them; empty where they are not known.
-        index: Its number within its step, from 0, the completions of a prompt side by side; None outside training.
+        ended: True if the model ended by itself, False if the completion was cut at the length limit.
+        tokens: The completion's `num_tokens` token ids; empty if they are unknown.
+        index: Number within the step, from 0, with the completions of a prompt side by side; None outside training.
     """
 
     response: str
@@ -65,21 +64,20 @@ class Sample:
 
     @property
     def answer(self) -> Any:
-        """The stripped reference answer; "" where the row has none."""
+        """The stripped reference; "" if the row has none."""
         return self.columns.get("answer", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What one component of a mixture put into the total of one completion.
+    """Contribution of one component to the total of one completion.
 
     Attributes:
-        weight: The component's effective weight at that step.
-        value: What was weighed: the value after the component's transforms; the group's mean where it does not apply; 0
-            where its gate is shut; None where it failed.
-        outcome: What became of the component on this completion; `NOT_APPLICABLE` where its gate is shut.
-        gate_shut: Whether its gate was shut.
-        detail: Why there is no value of its own.
+        weight: Effective weight of the component at that step.
+        value: The weighed value: the transformed one; the group's mean if the component does not apply; 0 if its gate
+            is shut; None if it failed.
+        outcome: Outcome of the component; `NOT_APPLICABLE` if its gate is shut.
+        detail: Reason why the component has no value of its own.
     """
 
     weight: float
@@ -90,25 +88,24 @@ class Term:
 
     @property
     def contribution(self) -> float:
-        """`weight · value`; 0 where there is no value."""
+        """`weight · value`; 0 if there is no value."""
         return 0.0 if self.value is None or self.weight == 0 else self.weight * self.value
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Score:
-    """What a reward said of one sample.
+    """Result of a reward for one sample.
 
     Attributes:
-        value: The reward; None unless `outcome` is `SCORED`, and then within ±`LARGEST_VALUE`.
-        components: Raw value of each component by name, where the reward has several; None where one has no score.
-        outcome: What became of the attempt.
-        detail: Why, for a person.
-        extras: What the reward wants shown beside the completion.
+        value: The reward, within ±`LARGEST_VALUE`; None unless `outcome` is `SCORED`.
+        components: Raw value of each component by name, if the reward has several; None for one without a score.
+        outcome: Outcome of the attempt.
+        detail: Reason for the outcome, for a person.
+        extras: Data that the reward wants shown with the completion.
         seconds: Wall time of the call.
-        metrics: Numbers that the reward logged; of the whole call where the reward takes a batch.
-        parts: What each component said in full: its outcome, detail and extras beside the value in `components`;
-            without those that were not computed.
-        terms: What each component put into the total, weight included; what is stored of them gives the total again.
+        metrics: Numbers that the reward logged, of the whole call if the reward takes a batch.
+        parts: Full score of each component (outcome, detail, extras), without those that were not computed.
+        terms: Contribution of each component, weight included. The stored terms add up to the total.
     """
 
     value: float | None
@@ -121,7 +118,7 @@ class Score:
     terms: Mapping[str, Term]
     metrics: Mapping[str, float]
 
-    # Several of these are made for every completion: what a frozen dataclass generates takes twice as long.
+    # Written by hand, because several scores are made per completion and a frozen dataclass's own takes twice as long.
     def __init__(
         self,
         value: float | None,
@@ -152,12 +149,12 @@ class Score:
 
     @classmethod
     def failed(cls, outcome: Outcome, detail: str, seconds: float = 0.0) -> "Score":
-        """A score without a value."""
+        """Return a score without a value."""
         return cls(value=None, outcome=outcome, detail=detail, seconds=seconds)
 
 
 def _as_float(value: object) -> float:
-    """The value as a float: what is a float's like in NumPy or `decimal` need not compare or multiply like one."""
+    """Return the value as a float. NumPy's and `decimal`'s numbers need not compare or multiply like floats."""
     if isinstance(value, str | bytes | bytearray) or not hasattr(type(value), "__float__"):
         raise TypeError(f"the value of a score is a number or None, not {value!r}")
     try:
@@ -168,7 +165,7 @@ def _as_float(value: object) -> float:
         raise ValueError(f"the value of a score is a number or None, not {value!r}") from error
 
 
-# Past `__setattr__`, which refuses.
+# Setters that bypass `__setattr__`, which a frozen class refuses.
 (
     _set_value,
     _set_components,
@@ -183,5 +180,5 @@ def _as_float(value: object) -> float:
 
 
 def take_time(score: Score, seconds: float) -> None:
-    """Give a score that nobody else holds yet the wall time of its call."""
+    """Set the wall time of a score that no other code holds yet."""
     _set_seconds(score, seconds)

@@ -1,8 +1,8 @@
-"""Imports that published reward files carry, served by our equivalents where the packages are absent.
+"""Substitutes for packages that published reward files import, used if the packages are not installed.
 
-A finder at the very end of `sys.meta_path` answers for the modules below, so that an installed package always comes
-first. It is there only while a user's file is loaded or a reward is called, and what it served leaves `sys.modules`
-again: nobody who asks whether such a package is installed is told that it is.
+A finder at the end of `sys.meta_path` serves the modules below, so an installed package always comes first. The finder
+is active only while a user's file is loaded or a reward is called. The served modules then leave `sys.modules` again,
+so code that checks for such a package does not find it.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 
-# What each module offers, as `module:name` of ours under the name that is imported.
+# Module → imported name → `module:name` of our equivalent.
 _HELPERS = (
     "extract_completion_text",
     "extract_answer_block",
@@ -45,7 +45,7 @@ SERVED: dict[str, dict[str, str]] = {
 
 @contextlib.contextmanager
 def served_imports() -> Iterator[None]:
-    """Serve the imports inside; nesting and threads are counted."""
+    """Serve the imports inside. Calls may be nested and concurrent."""
     _SERVER.start()
     try:
         yield
@@ -54,7 +54,7 @@ def served_imports() -> Iterator[None]:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of `SERVED` that nobody else has found."""
+    """Finder of the modules of `SERVED` that no other finder has found."""
 
     def __init__(self) -> None:
         self.served: dict[str, ModuleType] = {}
@@ -74,7 +74,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.served[module.__name__] = module
 
     def forget(self) -> None:
-        """Take back from `sys.modules`, and from real parents, what was served."""
+        """Remove the served modules from `sys.modules` and from installed parent packages."""
         for name, module in self.served.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]

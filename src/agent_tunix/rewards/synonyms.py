@@ -1,7 +1,7 @@
-"""What rewards of other libraries are called here, for whoever types the name that they know.
+"""Names that other libraries use for rewards of this package.
 
-A synonym is a hint in the message about an unknown name and never an alias: the rewards do much the same, and differ in
-their ranges and arguments.
+A synonym is a hint in the message about an unknown name, never an alias: the rewards are similar but differ in their
+ranges and arguments.
 """
 
 _HERE = {
@@ -44,7 +44,7 @@ NAMES = tuple(_HERE)
 
 
 def synonym(name: str) -> str | None:
-    """The built-in that a name from elsewhere means, or None.
+    """Return the built-in for a name from another library, or None.
 
     >>> synonym("get_cosine_scaled_reward"), synonym("accuracy_reward"), synonym("my_reward")
     ('cosine_length', 'math', None)

@@ -1,10 +1,11 @@
-"""From a component's raw values to those that are weighed.
+"""Transforms of a component's raw values, applied before they are weighed.
 
     transform: {clip: [0, 1]}
     transform: [{normalize: {mean: 0.5, std: 0.2}}, rank]
 
-`clip: [lo, hi]` limits; `normalize` is `normalize_reward`; `rank` replaces a value by its place within its group; `map`
-looks a value up in a table. A list is applied in order. The raw value is what is logged under the component's name.
+`clip: [lo, hi]` limits values, `normalize` standardises them (`normalize_reward`), `rank` replaces a value by its rank
+within its group, and `map` looks it up in a table. A list is applied in order. Metrics under the component's name log
+the raw value.
 """
 
 import math
@@ -21,12 +22,7 @@ Values = NDArray[np.float64]
 
 
 def normalize_reward(value: float, mean: float = 0.5, std: float = 0.2) -> float:
-    """Clip to `mean ± 3 std`, then standardise.
-
-    Args:
-        value: A reward.
-        mean: What maps to 0.
-        std: What maps to 1, counted from the mean; above 0.
+    """Clip a reward to `mean ± 3 std` and standardise it.
 
     Returns:
         `(clip(value) - mean) / std`, in [-3, 3].
@@ -43,26 +39,22 @@ def normalize_reward(value: float, mean: float = 0.5, std: float = 0.2) -> float
 
 
 class Transform(Protocol):
-    """One step from values to values."""
+    """Protocol of a function from values to values."""
 
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
-        """Transform a batch.
+        """Transform [B] values of the groups `groups_B`.
 
-        Args:
-            values_B: NaN where the component has no value; such places stay NaN.
-            groups_B: The group of each completion.
-
-        Returns:
-            Values of the same shape; NaN where a value has no image.
+        NaN means that the component has no value, and stays NaN. Any other NaN in the result means that a value has no
+        image.
         """
 
     def to_data(self) -> object:
-        """What the configuration would say."""
+        """Return the transform as it is written in the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """The nearest value in [low, high]."""
+    """Transform to the nearest value in [low, high]."""
 
     low: float
     high: float
@@ -72,13 +64,13 @@ class Clip:
         return np.clip(values_B, self.low, self.high)
 
     def to_data(self) -> object:
-        """What the configuration would say."""
+        """Return the transform as it is written in the configuration."""
         return {"clip": [self.low, self.high]}
 
 
 @dataclass(frozen=True, slots=True)
 class Normalize:
-    """`normalize_reward` of each value."""
+    """Transform of each value by `normalize_reward`."""
 
     mean: float = 0.5
     std: float = 0.2
@@ -88,20 +80,20 @@ class Normalize:
         return np.clip((values_B - self.mean) / self.std, -3.0, 3.0)
 
     def to_data(self) -> object:
-        """What the configuration would say."""
+        """Return the transform as it is written in the configuration."""
         return {"normalize": {"mean": self.mean, "std": self.std}}
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The place within the group, from 0 (lowest) to 1 (highest).
+    """Transform to the rank within the group, from 0 (lowest) to 1 (highest).
 
-    With n values in the group, one that is above a of them and equal to b others gets (a + b/2) / (n − 1): ties share
-    the mean of their places. A value that is alone, or equal to all others, gets 0.5.
+    In a group of n values, a value that is above a of them and equal to b others gets (a + b/2) / (n − 1), so ties
+    share their mean rank. A value that is alone, or equal to all others, gets 0.5.
     """
 
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
-        """Rank each group's values."""
+        """Rank the values of each group."""
         ranks_B = np.full_like(values_B, np.nan)
         for group in np.unique(groups_B):
             members_B = (groups_B == group) & ~np.isnan(values_B)
@@ -109,7 +101,7 @@ class Rank:
         return ranks_B
 
     def to_data(self) -> object:
-        """What the configuration would say."""
+        """Return the transform as it is written in the configuration."""
         return "rank"
 
 
@@ -123,16 +115,16 @@ def _places(values_N: Values) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A table from values to values; a value that is not in it (to nine digits) has no image, which is an error."""
+    """Transform by a table. A value that is not in the table (to nine digits) has no image, which is an error."""
 
     table: Mapping[float, float] = field(default_factory=dict)
 
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
-        """Look each value up."""
+        """Look up each value."""
         return np.array([self._image(value) for value in values_B.tolist()], dtype=np.float64)
 
     def to_data(self) -> object:
-        """What the configuration would say."""
+        """Return the transform as it is written in the configuration."""
         return {"map": {f"{value:g}": image for value, image in self.table.items()}}
 
     def _image(self, value: float) -> float:
@@ -149,14 +141,10 @@ def apply_transforms(transforms: Sequence[Transform], values_B: Values, groups_B
 
 
 def read_transforms(component: str, written: object) -> tuple[Transform, ...]:
-    """The transforms that a component's `transform` means.
-
-    Args:
-        component: Its name, for messages.
-        written: None, one transform, or a list of them.
+    """Return the transforms that a component's `transform` (None, one transform or a list) means.
 
     Raises:
-        RewardError: No transform is written so.
+        RewardError: A transform is malformed.
     """
     if written is None:
         return ()
@@ -190,7 +178,7 @@ def _read_transform(component: str, written: object) -> Transform:
 
 
 def is_number(value: object) -> bool:
-    """Whether a configured value is a finite number."""
+    """Return True if a configured value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -1,7 +1,7 @@
-"""The conventions in which users write rewards, each an adapter onto `score(samples) -> list[Score]`.
+"""Conventions in which users write rewards, each an adapter to `score(samples) -> list[Score]`.
 
-`plain` functions of one response, `trl` functions of a batch, async `miles` functions of a sample or group, and
-`environment` classes with `compute_reward`; `detection` tells them apart, and `classes` has `BaseReward`.
+`plain`: functions of one response; `trl`: functions of a batch; `miles`: async functions of a sample or group;
+`environment`: classes with `compute_reward`. `detection` tells them apart, and `classes` has `BaseReward`.
 """
 
 from agent_tunix.rewards.conventions.base import CallSettings, Convention

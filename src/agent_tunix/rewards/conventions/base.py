@@ -1,4 +1,4 @@
-"""What all conventions share: samples in, calls made, scores out, and no fault that is not an outcome."""
+"""Base class of all conventions. It calls the user's code on samples and turns every fault into an outcome."""
 
 import abc
 import asyncio
@@ -24,13 +24,13 @@ FAULTS = (Exception, SystemExit, GeneratorExit)
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """How the configuration has rewards called.
+    """Settings that decide how rewards are called.
 
     Attributes:
-        convention: What a signature means that fits several conventions; `auto`: that is an error.
-        completions: Whether batch functions get strings (`text`) or lists of chat messages (`messages`); `auto`:
-            whichever the function can take.
-        reward_key: The entry of a dict that is the reward, for miles functions.
+        convention: Convention of a signature that fits several; with `auto` such a signature is an error.
+        completions: Form of completions for batch functions: strings (`text`) or lists of chat messages (`messages`);
+            `auto`: the form that the function can take.
+        reward_key: Entry of a dict that is the reward, for miles functions.
     """
 
     convention: str = "auto"
@@ -39,27 +39,25 @@ class CallSettings:
 
 
 class Convention(abc.ABC):
-    """A user's function, object or class under a name, called as its convention has it.
+    """A user's function, object or class, called by the rules of its convention.
 
     Calling it scores one response; `score` is what training uses.
 
     Args:
         given: The function, object or class.
-        name: The name under which it is logged.
+        name: Name in logs.
         args: Arguments from configuration, by parameter.
-        settings: How it is to be called.
-        recipe: How another process builds the same reward; None if it cannot.
+        recipe: Instructions by which another process builds the same reward; None if it cannot.
 
     Attributes:
-        convention: The convention's name.
-        needs_group: Whether one call takes several completions, so that no group may be split.
-        needs_batch: Whether one call must take the whole batch.
-        owns_output: Whether what is printed or logged during a call belongs to the completions of the call.
-        is_async: Whether its calls may run concurrently, through `score_async`.
+        needs_group: True if one call takes several completions, so that a group must not be split.
+        needs_batch: True if one call must take the whole batch.
+        owns_output: True if output printed or logged during a call belongs to the completions of the call.
+        is_async: True if calls may run concurrently, through `score_async`.
 
     Raises:
-        RewardSignatureError: It cannot be called in this convention.
-        RewardError: `args` names a parameter that it lacks.
+        RewardSignatureError: `given` cannot be called in this convention.
+        RewardError: `args` names an unknown parameter.
     """
 
     convention: ClassVar[str]
@@ -91,49 +89,43 @@ class Convention(abc.ABC):
 
     @abc.abstractmethod
     def _make_calls(self) -> Sequence[Call]:
-        """The functions or methods that are called."""
+        """Return the functions or methods to call."""
 
     @abc.abstractmethod
     def _units(self, samples: Sequence[Sample]) -> Iterable[Sequence[int]]:
-        """Which samples are scored together."""
+        """Return the units of samples that are scored together, as places in the batch."""
 
     @abc.abstractmethod
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:
-        """Score one unit; what the user's code raises goes through.
-
-        Args:
-            samples: The unit's.
-            first: The place of its first sample in the batch.
-        """
+        """Score one unit, whose first sample is at place `first` of the batch. Errors of the user's code propagate."""
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
-        """Score one unit concurrently with others, each call of the user's code in a slot of its own."""
+        """Score one unit concurrently with others. Each call of the user's code takes a slot."""
         raise NotImplementedError
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What the user wrote; of a class the class itself."""
+        """The function that the user wrote, or the class itself."""
         function: Callable[..., Any] = self.given
         return function
 
     @cached_property
     def is_builtin(self) -> bool:
-        """Whether it comes with this package."""
+        """True if the reward comes with this package."""
         return (getattr(self.given, "__module__", None) or "").startswith("agent_tunix.rewards.builtin.")
 
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `reward("<answer>4</answer>", answer="4")`.
 
-        Args:
-            response: The completion's text.
-            **columns: the names of the table that a sample has, `metadata`, and columns of the row.
+        `columns` are columns of the row, and any of `prompt`, `format`, `step`, `max_steps`, `num_tokens` and
+        `metadata`.
 
         Returns:
-            The value, or None where the reward does not apply.
+            The value, or None if the reward does not apply.
 
         Raises:
-            BadReferenceError: The reference answer cannot be used.
-            RewardError: The function returned something that is not a score. What it raises itself goes through.
+            BadReferenceError: The reference cannot be used.
+            RewardError: The function returned something that is not a score. Its own errors propagate.
         """
         sample = sample_of(response, columns)
         with served_imports():
@@ -144,12 +136,7 @@ class Convention(abc.ABC):
         return self._value_of(score)
 
     def _value_of(self, score: Score) -> float | None:
-        """The value of a score, for a direct call.
-
-        Raises:
-            BadReferenceError: The reference answer cannot be used.
-            RewardError: There is no value for another reason.
-        """
+        """Return the value of a score; raise BadReferenceError or RewardError if the attempt failed."""
         if score.outcome is Outcome.BAD_REFERENCE:
             raise BadReferenceError(score.detail)
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
@@ -157,11 +144,11 @@ class Convention(abc.ABC):
         return score.value
 
     def explain(self, response: str, **columns: Any) -> Score:
-        """Score one response and say how the score came about (`Score.detail`); takes what a call takes."""
+        """Score one response and give the reason in `Score.detail`. The arguments are those of a call."""
         return self.score([sample_of(response, columns)])[0]
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
-        """Score each sample, in order; whatever the user's code does wrong becomes an outcome with its reason."""
+        """Score each sample, in order. Every fault of the user's code becomes an outcome with its reason."""
         if self.is_async:
             return running.run(self.score_async(samples, running.DEFAULT_LIMIT))
         with served_imports(), capture.listening():
@@ -169,12 +156,7 @@ class Convention(abc.ABC):
         return _in_order(units, len(samples))
 
     async def score_async(self, samples: Sequence[Sample], limit: int) -> list[Score]:
-        """Score each sample, in order, with calls running concurrently.
-
-        Args:
-            samples: The completions.
-            limit: At most so many calls are under way at once.
-        """
+        """Score each sample, in order, with at most `limit` calls at the same time."""
         slots = asyncio.Semaphore(limit)
         units = list(self._units(samples))
         with served_imports(), capture.listening():
@@ -184,21 +166,17 @@ class Convention(abc.ABC):
         return _in_order(zip(units, scores, strict=True), len(samples))
 
     def bind(self, name: str, args: Mapping[str, Any]) -> Self:
-        """The same reward under another name, with further arguments from configuration."""
+        """Return the same reward under another name, with further arguments."""
         merged = {**self.args, **args}
         recipe = replace(self.recipe, name=name, args=merged) if self.recipe else None
         return type(self)(self.given, name, merged, self.settings, recipe)
 
     def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
-        """The same reward, called as the configuration has it."""
+        """Return the same reward with other call settings."""
         return type(self)(self.given, self.name, self.args, settings, recipe)
 
     def check_parameters(self, columns: Collection[str]) -> None:
-        """Raise RewardSignatureError if a required parameter is provided by nothing.
-
-        Args:
-            columns: Names of the dataset's columns.
-        """
+        """Raise RewardSignatureError if nothing, the dataset's columns included, provides a required parameter."""
         self.target.check_constructor()
         available = {*self.provided, *self.reserved, *columns, *self.args}
         for call in self.calls:
@@ -213,14 +191,14 @@ class Convention(abc.ABC):
 
     @property
     def origin(self) -> tuple[str, int, str] | None:
-        """File, line and qualified name: equal for one function imported twice. None where they do not tell it all."""
+        """File, line and qualified name, equal for one function imported twice; None for closures and non-functions."""
         function = inspect.unwrap(self.given) if callable(self.given) else self.given
         if not inspect.isfunction(function) or function.__closure__ is not None:
             return None
         return (function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__)
 
     def describe(self) -> str:
-        """`module.function (path/to/file.py:12)`, with the convention if it is not the plain one."""
+        """Return `module.function (path/to/file.py:12)`, with the convention if it is not `plain`."""
         given = inspect.unwrap(self.given) if callable(self.given) else self.given
         module = getattr(given, "__module__", None) or type(given).__module__
         qualified = getattr(given, "__qualname__", type(given).__qualname__)
@@ -231,7 +209,7 @@ class Convention(abc.ABC):
         return f"{text} ({', '.join(filter(None, (place, manner)))})" if place or manner else text
 
     def _manner(self) -> str:
-        """How it is called, where that is worth saying."""
+        """Return the manner of calling for `describe`; "" if it needs no mention."""
         return self.convention
 
     def _check_args(self) -> None:
@@ -263,7 +241,7 @@ class Convention(abc.ABC):
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
-                    raise  # it is us who are cancelled
+                    raise  # this task itself is cancelled, not a call inside the user's code
                 scores = [self._failed(error)] * len(samples)
         return self._finish(scores, started, lines)
 
@@ -271,7 +249,7 @@ class Convention(abc.ABC):
         return await self._evaluate_async(samples, 0, asyncio.Semaphore(1))
 
     def _failed(self, error: BaseException) -> Score:
-        """The outcome of what the user's code raised."""
+        """Return the outcome for an error of the user's code."""
         if isinstance(error, BadReferenceError):
             return Score.failed(Outcome.BAD_REFERENCE, str(error))
         if isinstance(error, UndecidedAnswerError):
@@ -279,18 +257,18 @@ class Convention(abc.ABC):
         return Score.failed(Outcome.ERROR, describe_fault(error, self._file))
 
     def _finish(self, scores: list[Score], started: float, lines: list[str]) -> list[Score]:
-        """The scores with their share of the time, and with what was logged meanwhile."""
+        """Return the scores with their share of the time and with what was logged during the call."""
         seconds = (time.perf_counter() - started) / len(scores)
         if lines and self.owns_output:
             logged = capture.as_extras(lines)
             scores = [replace(score, extras={**score.extras, **logged}) for score in scores]
-        for score in scores:  # they are ours alone
+        for score in scores:  # no other code holds them
             take_time(score, seconds)
         return scores
 
 
 def groups_of(samples: Sequence[Sample]) -> list[list[int]]:
-    """The places of the samples of each group, in the order in which the groups first appear."""
+    """Return the places of each group's samples, groups in order of first appearance."""
     groups: dict[tuple[int, int], list[int]] = {}
     for place, sample in enumerate(samples):
         groups.setdefault((sample.step, sample.group_id), []).append(place)
@@ -305,7 +283,7 @@ def _in_order(units: Iterable[tuple[Sequence[int], Sequence[Score]]], count: int
 
 
 def sample_of(response: str, columns: Mapping[str, Any]) -> Sample:
-    """A sample from the arguments of a direct call."""
+    """Return a sample made of the arguments of a direct call."""
     known = {name: columns[name] for name in SURROUNDINGS if name in columns}
     rest = {name: value for name, value in columns.items() if name not in (*SURROUNDINGS, "metadata")}
     messages = ({"role": "user", "content": known.get("prompt", "")}, {"role": "assistant", "content": response})
@@ -313,7 +291,7 @@ def sample_of(response: str, columns: Mapping[str, Any]) -> Sample:
 
 
 def source_of(given: Any) -> tuple[str | None, int]:
-    """File and line of a function, a class, or an object's class; None for what is not written in Python."""
+    """Return file and line of a function, a class or an object's class; (None, 0) if it is not written in Python."""
     given = inspect.unwrap(given) if callable(given) else given
     given = getattr(given, "func", given)  # functools.partial
     if not hasattr(given, "__code__") and not inspect.isclass(given):
@@ -329,6 +307,6 @@ def source_of(given: Any) -> tuple[str | None, int]:
 
 
 def shorten(file: str) -> str:
-    """A path below the working directory is given relative to it."""
+    """Return a path relative to the working directory if it lies below it."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -1,7 +1,7 @@
-"""What a reward logs or prints while it scores, kept with the completion that it scored.
+"""Capture of what a reward logs or prints while it scores.
 
-It is shown where it would be shown anyway, and besides belongs to the completion: it stands in the score's extras under
-`log`. Concurrent calls are told apart by their context.
+The output is shown as usual. It is also stored with the completion, in the score's extras under `log`. Concurrent calls
+are told apart by their context.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _lines: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("lines
 
 @contextlib.contextmanager
 def listening() -> Iterator[None]:
-    """Listen to the loggers and to standard output for as long as any thread needs it."""
+    """Listen to the loggers and to standard output while any thread needs it."""
     _LISTENER.start()
     try:
         yield
@@ -28,7 +28,7 @@ def listening() -> Iterator[None]:
 
 
 class attributed:  # noqa: N801  a context manager, entered for every completion
-    """The list to which everything logged or printed inside is added, while `listening`."""
+    """Context manager that returns a list of everything logged or printed inside, while `listening`."""
 
     __slots__ = ("_token",)
 
@@ -38,14 +38,13 @@ class attributed:  # noqa: N801  a context manager, entered for every completion
         return lines
 
     def __exit__(self, *_: object) -> None:
-        # A call that was given up may be closed by the garbage collector, in whatever context that runs in; what is
-        # attributed there is none of this call's business.
+        # The garbage collector may close an abandoned call in another context, whose attribution must stay.
         with contextlib.suppress(ValueError):
             _lines.reset(self._token)
 
 
 def as_extras(lines: list[str]) -> dict[str, Any]:
-    """What was caught, as extras of a score."""
+    """Return captured lines as extras of a score."""
     text = "".join(lines)
     if not text:
         return {}
@@ -63,7 +62,7 @@ class _Handler(logging.Handler):
 
 
 class _Tee:
-    """Passes text on, and keeps it where a call is listened to."""
+    """Stream that passes text on and also stores it for the current call."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -76,7 +75,7 @@ class _Tee:
         return len(text)
 
     def close(self) -> None:
-        """Standard output is not the reward's to close."""
+        """Do nothing, because a reward must not close standard output."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

@@ -1,11 +1,11 @@
-"""A class for each reward: a configuration and a batch call, as llm-finetuning writes them.
+"""Rewards as classes with a configuration and a batch call, the convention of llm-finetuning.
 
     class Concise(BaseReward):
         def __call__(self, prompts, completions, **kwargs):
             return [1.0 / len(completion[0]["content"].split() or [""]) for completion in completions]
 
 `prompts` is a list of lists of chat messages, `completions` a list of lists of one message, and `kwargs` the dataset's
-columns as lists. An instance goes where a TRL function goes, `GRPOTrainer(reward_funcs=[…])` included.
+columns as lists. An instance can be used like a TRL function, also in `GRPOTrainer(reward_funcs=[…])`.
 """
 
 import base64
@@ -31,25 +31,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RewardConfig:
-    """What a reward is configured with; subclasses add fields.
-
-    Attributes:
-        name: Under which the reward is logged.
-    """
+    """Configuration of a reward, `name` in logs; subclasses add fields."""
 
     name: str = "reward"
 
 
 class BaseReward(ABC):
-    """A reward of a whole batch.
+    """Base class of rewards that score a batch. Without `config` it uses a default `RewardConfig`."""
 
-    Args:
-        config: Its configuration; None: a `RewardConfig` of defaults.
-    """
-
-    # Whatever `rewards.completions` says of functions.
+    # Takes precedence over `rewards.completions`.
     takes_messages = True
-    # Set it where one call must take the whole batch, rather than the completions of one prompt.
+    # Set this to True if one call must take the whole batch, not only the completions of one prompt.
     needs_batch = False
 
     def __init__(self, config: RewardConfig | None = None) -> None:
@@ -58,7 +50,7 @@ class BaseReward(ABC):
         self.__doc__ = type(self).__doc__
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Check what `__call__` returns, in every subclass that defines it."""
+        """Wrap `__call__` of each subclass that defines it with a check of what it returns."""
         super().__init_subclass__(**kwargs)
         call = vars(cls).get("__call__")
         if isinstance(call, FunctionType) and not getattr(call, "__isabstractmethod__", False):
@@ -66,19 +58,19 @@ class BaseReward(ABC):
 
     @abstractmethod
     def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float]:
-        """Score a batch.
+        """Score a batch. All arguments are copies, so changes to them have no effect elsewhere.
 
         Args:
-            prompts: For each completion the chat messages before it.
-            completions: For each a list of one chat message; its text is `completion[0]["content"]`.
-            **kwargs: The dataset's columns, each a list. They are copies: nothing done to them is seen elsewhere.
+            prompts: For each completion, the chat messages before it.
+            completions: For each completion, a list of one chat message; its text is `completion[0]["content"]`.
+            **kwargs: Columns of the dataset as lists.
 
         Returns:
-            One finite number for each completion, or None where the reward does not apply.
+            For each completion a finite number, or None if the reward does not apply.
         """
 
     def as_fn(self) -> Callable[..., list[float]]:
-        """A plain function of the same name and signature, which can be pickled and sent to another process."""
+        """Return a function of the same name and signature that can be pickled and sent to another process."""
 
         def reward(prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float]:
             return self(prompts, completions, **kwargs)
@@ -93,7 +85,7 @@ class BaseReward(ABC):
         return reward
 
     def _run_batch(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine from a `__call__` that is not async itself."""
+        """Run a coroutine from within `__call__`, which is not async."""
         return running.run(coroutine)
 
 
@@ -114,10 +106,10 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_returned(who: str, returned: Any, count: int) -> list[float | None]:
-    """The returned list, its numbers as floats.
+    """Return the returned list with its numbers as floats.
 
     Raises:
-        RewardError: It is no list of one finite number, or None, for each completion.
+        RewardError: It is not a list with one finite number, or None, for each completion.
     """
     expected = "return a list of one float for each completion"
     if not isinstance(returned, list):
@@ -137,9 +129,9 @@ def _check_returned(who: str, returned: Any, count: int) -> list[float | None]:
 
 # --- functions that pickle -------------------------------------------------------------------------------------------
 #
-# Python pickles a function as the name of a module and a name in it. So the function of a reward has a name in this
-# module that spells out the reward itself, and `__getattr__` below reads it: in this process it finds the very
-# function, in another it makes one.
+# Python pickles a function as the name of its module and its name there. So the function of a reward gets a name in
+# this module that encodes the reward itself. `__getattr__` reads it: in this process it returns the same function, in
+# another process it makes one.
 
 _PREFIX = "reward_"
 _functions: "weakref.WeakValueDictionary[str, FunctionType]" = weakref.WeakValueDictionary()
@@ -148,7 +140,7 @@ _functions: "weakref.WeakValueDictionary[str, FunctionType]" = weakref.WeakValue
 def _make_picklable(function: Any, reward: BaseReward) -> None:
     try:
         name = _PREFIX + base64.urlsafe_b64encode(zlib.compress(_dump(reward))).decode()
-    except Exception:  # a reward that holds what cannot be pickled; its function then cannot be either
+    except Exception:  # the reward holds something that cannot be pickled, so its function cannot be either
         return
     function.__module__, function.__qualname__ = __name__, name
     _functions[name] = function
@@ -166,7 +158,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _dump(reward: BaseReward) -> bytes:
-    """The reward as bytes, with the file that defines its class where no import would find it."""
+    """Return the pickled reward, with the file that defines its class if an import would not find the class."""
     module = inspect.getmodule(type(reward))
     file = str(module.__file__) if module is not None and loading.is_loaded_file(module) else None
     return pickle.dumps((file, pickle.dumps(reward)))

@@ -1,4 +1,4 @@
-"""Rewards that come as a dict of named values."""
+"""Rewards that are returned as a dict of named values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from agent_tunix.rewards.sample import Outcome, Score
 
 
 def split_components(returned: Mapping[Any, Any]) -> tuple[dict[str, float | None], dict[str, Any], list[str]]:
-    """The numbers of a dict, everything else in it, and what is wrong with numbers that are none."""
+    """Return the numbers of a dict, its other entries, and messages about those."""
     components: dict[str, float | None] = {}
     extras: dict[str, Any] = {}
     faults = []
@@ -24,14 +24,11 @@ def split_components(returned: Mapping[Any, Any]) -> tuple[dict[str, float | Non
 
 
 def sum_components(returned: Any, weights: Mapping[str, float]) -> Score:
-    """The weighted sum of a dict of components, each of them kept as it is.
+    """Return the weighted sum of a dict of components as a score that keeps each component.
 
-    A component that is None does not apply and is left out of the sum; where none applies, neither does the reward. A
-    component that is no finite number is an error of the completion, which names it.
-
-    Args:
-        returned: Components by name.
-        weights: Factor of each in the sum; 1 where none is given.
+    The weight of a component is 1 unless `weights` has it. A component that is None does not apply and is left out of
+    the sum; if none applies, neither does the reward. A component that is not a finite number makes the completion an
+    error that names it.
     """
     if not isinstance(returned, Mapping):
         return Score.failed(Outcome.ERROR, f"returned {describe_kind(returned)}; expected a dict of named components")

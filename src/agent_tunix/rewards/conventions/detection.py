@@ -1,14 +1,14 @@
-"""Which convention something was written in: its signature says so.
+"""Detection of a reward's convention from its signature.
 
-| convention | what tells it |
+| convention | sign |
 | --- | --- |
 | `plain` | a parameter `response` or `completion` |
 | `trl` | a parameter `completions`, `prompts` or `completion_ids` |
 | `miles` | a parameter `sample` or `samples` beside `args` |
 | `environment` | a method `compute_reward` or `compute_group_reward`; `rollout_id`, or `messages` and `task` |
 
-A class is instantiated with its arguments; what tells its convention is its `__call__`. Where nothing tells, as of
-`def reward(**kwargs)`, or several do, `rewards.convention` decides, and it is an error if that is `auto`.
+For a class, which is instantiated with its arguments, the signature of `__call__` counts. If no sign is there, as in
+`def reward(**kwargs)`, or several are, `rewards.convention` decides; with `auto` that is an error.
 """
 
 from collections.abc import Mapping
@@ -35,33 +35,23 @@ def adapt(
     settings: CallSettings | None = None,
     recipe: RewardRecipe | None = None,
 ) -> Convention:
-    """The reward that a function, object or class is, whatever convention it was written in.
+    """Return the reward of a function, object or class, in any convention.
 
-    Args:
-        given: The function, callable object, environment, or class of either.
-        name: The name under which it is logged.
-        args: Arguments from configuration.
-        settings: How the configuration has it called.
-        recipe: How another process builds the same reward.
+    `args` and `settings` come from the configuration. With a `recipe`, another process can build the same reward.
 
     Raises:
-        RewardSignatureError: It can be called in none of the conventions, or in several.
-        RewardError: `args` names a parameter that it lacks.
+        RewardSignatureError: `given` fits no convention, or several.
+        RewardError: `args` names an unknown parameter.
     """
     settings = settings or CallSettings()
     return CONVENTIONS[detect(given, name, settings.convention)](given, name, args, settings, recipe)
 
 
 def detect(given: Any, name: str, convention: str = "auto") -> str:
-    """The convention of a function, object or class.
-
-    Args:
-        given: What was written.
-        name: The reward's, for messages.
-        convention: What it is if its signature does not tell.
+    """Return the convention of a function, object or class.
 
     Raises:
-        RewardSignatureError: The signature does not tell, and neither does `convention`.
+        RewardSignatureError: The signature does not tell, and `convention` is `auto` or unknown.
     """
     if convention not in ("auto", *CONVENTIONS):
         raise RewardSignatureError(
@@ -76,7 +66,7 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
     if convention != "auto":
         return convention
     if not fits and not call.takes_any:
-        return "plain"  # which says what is missing
+        return "plain"  # its error says which parameter is missing
     raise RewardSignatureError(
         f"reward {name!r} takes {call.signature}, which "
         + (f"fits the conventions {' and '.join(fits)}" if fits else "does not tell its convention")
@@ -87,7 +77,7 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
 
 
 def fitting(names: list[str]) -> list[str]:
-    """The conventions that parameters of these names fit."""
+    """Return the conventions that parameters of these names fit."""
     named = set(names)
     fits = []
     is_environment = bool(named & {"rollout_id", "rollout_ids"}) or {"messages", "task"} <= named

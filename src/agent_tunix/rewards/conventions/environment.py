@@ -1,21 +1,22 @@
-"""Environments: an object scores a conversation, or a group of them, by named components.
+"""Convention `environment`: an object scores a conversation, or a group of them, by named components.
 
     async def compute_reward(self, rollout_id, messages, task, **kwargs) -> dict[str, float]: ...
     async def compute_group_reward(self, rollout_ids, messages_list, tasks, **kwargs) -> list[dict[str, float]]: ...
 
-| parameter | what it receives |
+| parameter | argument |
 | --- | --- |
-| `rollout_id` | the completion's id, `"<step>_<prompt>_<generation>"` |
+| `rollout_id` | id of the completion, `"<step>_<prompt>_<generation>"` |
 | `messages` | the conversation as chat messages, the completion last |
-| `task` | every column of the dataset's row, with `prompt` and `ground_truth`, the reference answer |
-| `completion`, `ground_truth` | the completion's text and the reference answer (the older signature) |
-| `rollout_ids`, `messages_list`, `tasks`, `completions`, `ground_truths` | the same of a group, as lists |
+| `task` | all columns of the dataset's row, with `prompt` and `ground_truth`, the reference |
+| `completion`, `ground_truth` | text of the completion, and the reference (the older signature) |
+| `rollout_ids`, `messages_list`, `tasks`, `completions`, `ground_truths` | the same for a group, as lists |
 | any other name | an argument from configuration, or the dataset's column (in the group form a list) |
 
-A class may have either method, or both: their components are merged completion by completion, and of one that both
-name the group's counts. The reward is the sum of the components, weighted by the argument `weights`
-(`rewards.args.<name>.weights={quality: 2.0}`; 1 if not given); each is kept and logged as it is. Methods may be async
-or not. None says that the method has nothing to say.
+A class may have either method or both, async or not. With both, their components are merged for each completion; if
+both name a component, the group's counts. A method returns None if it does not apply.
+
+The reward is the sum of the components, weighted by the argument `weights` (`rewards.args.<name>.weights={quality:
+2.0}`; 1 by default). Each component is logged unweighted.
 """
 
 import asyncio
@@ -42,12 +43,12 @@ _PLURALS = {
 }
 EXPECTED_GROUP = "expected a list of one dict for each completion"
 
-# What a method said of each completion: a dict, None, or the outcome of what went wrong.
+# Result of a method for one completion: components, None, or the outcome of a fault.
 Said = Mapping[str, Any] | Score | None
 
 
 class EnvironmentReward(Convention):
-    """An environment's reward methods under a name."""
+    """The reward methods of an environment."""
 
     convention = "environment"
     provided = (*_PLURALS, *_PLURALS.values())
@@ -76,7 +77,7 @@ class EnvironmentReward(Convention):
         return [call for call in (self._single, self._group) if call is not None]
 
     def _take_weights(self) -> dict[str, float]:
-        """The argument `weights`, unless the constructor or a method takes it for itself."""
+        """Return the argument `weights`, unless the constructor or a method takes it."""
         if any(call is not None and "weights" in call.names for call in (self._single, self._group)):
             return {}
         weights = self.target.call_args.pop("weights", {})
@@ -117,13 +118,13 @@ class EnvironmentReward(Convention):
     async def _try_single_async(self, sample: Sample, slots: asyncio.Semaphore) -> Said:
         try:
             return await self._await_single(sample, slots)
-        except FAULTS as error:  # of this completion alone, not of its group
+        except FAULTS as error:  # costs this completion, not its group
             return self._failed(error)
 
     def _try_single(self, sample: Sample) -> Said:
         try:
             return _said(self._call_single(sample))
-        except FAULTS as error:  # of this completion alone, not of its group
+        except FAULTS as error:  # costs this completion, not its group
             return self._failed(error)
 
     def _merge(self, count: int, single: Sequence[Said], group: Sequence[Said]) -> list[Score]:
@@ -169,7 +170,7 @@ class EnvironmentReward(Convention):
 
 
 def _as_meant(call: Call, lazily: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
-    """Of what stands for the same thing in old and new signatures, only what is named."""
+    """Return only the arguments that the signature names. Old and new signatures name the same things differently."""
     return {name: make for name, make in lazily.items() if name in call.names}
 
 
@@ -192,7 +193,7 @@ def _said_of_each(returned: Any, count: int) -> list[Said]:
 
 
 def _is_own(given: Any, name: str) -> bool:
-    """Whether it has a method of its own, not one that a base class left to be written."""
+    """Return True if the object has the method and it is not abstract."""
     method = getattr(given, name, None)
     return callable(method) and not getattr(method, "__isabstractmethod__", False)
 
@@ -202,14 +203,14 @@ def _takes_several(call: Call) -> bool:
 
 
 def messages_of(sample: Sample) -> list[dict[str, Any]]:
-    """The conversation, the completion last."""
+    """Return the conversation, the completion last."""
     if sample.messages:
         return [own_copy(dict(message)) for message in sample.messages]
     return [{"role": "user", "content": sample.prompt}, {"role": "assistant", "content": sample.response}]
 
 
 def task_of(sample: Sample) -> dict[str, Any]:
-    """The row, with the prompt and the reference answer by the names that environments use."""
+    """Return the row, with the prompt and the reference under the names that environments use."""
     reference = sample.columns.get("answer")
     task = {"prompt": sample.prompt, "ground_truth": reference, **sample.columns}
     return {name: own_copy(value) for name, value in task.items()}

@@ -1,16 +1,16 @@
-"""miles: an async function is given the run's arguments and a sample, or the samples of a group.
+"""Convention `miles`: an async function takes the run's arguments and a sample, or the samples of a group.
 
     async def reward(args, sample, **kwargs): ...     -> a number, or a dict with rewards.reward_key
     async def reward(args, samples, **kwargs): ...    -> a list of them, one for each sample of the group
 
-| parameter | what it receives |
+| parameter | argument |
 | --- | --- |
 | `sample` | a `MilesSample`: one completion |
 | `samples` | the samples of one group, in order |
-| `args` | a namespace with `reward_key`, `n_samples_per_prompt` and the like, and every argument from configuration |
+| `args` | a namespace with `reward_key`, `n_samples_per_prompt` and the like, and all arguments from configuration |
 | any other name | an argument from configuration, or the dataset's column of that name (in the group form a list) |
 
-The calls of a batch run concurrently. `from miles.utils.types import Sample` is served where miles is not installed.
+The calls of a batch run concurrently. `from miles.utils.types import Sample` works even if miles is not installed.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ EXPECTED_GROUP = "a reward of a group returns a list of one value for each sampl
 
 
 class MilesStatus(enum.Enum):
-    """How a completion ended."""
+    """End of a completion."""
 
     PENDING = "pending"
     COMPLETED = "completed"
@@ -45,20 +45,19 @@ class MilesStatus(enum.Enum):
 
 @dataclass
 class MilesSample:
-    """One completion, by the names that miles documents.
+    """One completion, with miles' names.
 
     Attributes:
-        prompt: The problem's text; the chat messages before the completion where `rewards.completions=messages`.
-        response: The completion's text.
-        label: The reference answer.
-        metadata: Every column of the dataset's row.
+        prompt: Text of the prompt; with `rewards.completions=messages`, the chat messages before the completion.
+        response: Text of the completion.
+        label: The reference.
+        metadata: All columns of the dataset's row.
         status: `COMPLETED`, or `TRUNCATED` at the length limit.
-        tokens: Token ids of the completion, `response_length` of them, where they are known.
-        response_length: Tokens of the completion.
-        index: Its number within the step, from 0, the completions of a prompt side by side; outside training its place
-            in the call.
-        group_index: Number of its prompt within the step, from 0.
-        reward: None; what is assigned to it is not read.
+        tokens: The `response_length` token ids of the completion, if known.
+        index: Number within the step, from 0, with the completions of a prompt side by side; outside training, within
+            the call.
+        group_index: Number of the prompt within the step, from 0.
+        reward: None; values assigned to it are not read.
     """
 
     prompt: str | list[dict[str, Any]] = ""
@@ -73,17 +72,17 @@ class MilesSample:
     reward: Any = None
 
     def get_reward_value(self, args: Any) -> Any:
-        """The reward, or its entry `args.reward_key`."""
+        """Return the reward, or its entry `args.reward_key`."""
         return self.reward[args.reward_key] if getattr(args, "reward_key", None) else self.reward
 
 
-# miles nests it in the sample: `Sample.Status.TRUNCATED`.
+# As in miles, `Sample.Status.TRUNCATED` works.
 MilesSample.Status = MilesStatus  # type: ignore[attr-defined]
 MilesSample.__name__ = "Sample"
 
 
 class MilesReward(Convention):
-    """A miles function under a name."""
+    """A function of a miles sample or group."""
 
     convention = "miles"
     provided = ("args", "sample", "samples", "kwargs")
@@ -100,7 +99,7 @@ class MilesReward(Convention):
         return [call]
 
     def _check_args(self) -> None:
-        """Whatever is set can be read from `args`."""
+        """Accept every argument, because `args` offers all of them."""
 
     def _units(self, samples: Sequence[Sample]) -> Iterable[Sequence[int]]:
         return groups_of(samples) if self.needs_group else ([place] for place in range(len(samples)))
@@ -142,13 +141,13 @@ class MilesReward(Convention):
         else:
             lazily["sample"] = lambda: self._sample(samples[0], first)
         call = self.calls[0]
-        if call.takes_any:  # miles passes no columns, and a function may hand its kwargs on
+        if call.takes_any:  # miles passes no columns, and a function may pass its kwargs on
             lazily = {name: make for name, make in lazily.items() if name in call.names}
         taken = {name: value for name, value in self.target.call_args.items() if name in call.names}
         return call(taken, lazily)
 
     def _namespace(self, count: int) -> SimpleNamespace:
-        """What miles' arguments say of rewards, with the configuration's own."""
+        """Return miles' arguments about rewards, with all arguments from configuration."""
         return SimpleNamespace(
             **{
                 "reward_key": self.settings.reward_key,

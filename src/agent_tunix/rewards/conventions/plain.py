@@ -1,23 +1,23 @@
-"""Plain Python: a function is given a response, and whatever else its signature names, in any order.
+"""Convention `plain`: a function takes a response and any other parameters that its signature names, in any order.
 
     def reward(response): ...
     def reward(response, answer=""): ...
     def reward(response, prompt, metadata): ...
     async def reward(response, step, **kwargs): ...
 
-| parameter | what it receives |
+| parameter | argument |
 | --- | --- |
-| `response`, or `completion` | the completion's text |
-| `prompt` | the problem put to the model |
-| `format` | the template that a response should follow |
-| `step`, `max_steps` | the training step, from 1, and how many the run takes; 0 outside training |
-| `num_tokens` | the completion's length in tokens, its end included; 0 where nobody counted |
-| `metadata` | every column of the dataset's row, as a dict |
-| any other name | the dataset's column of that name, `answer` among them |
+| `response`, or `completion` | text of the completion |
+| `prompt` | the user's text |
+| `format` | template that a response should follow |
+| `step`, `max_steps` | training step, from 1, and number of steps of the run; 0 outside training |
+| `num_tokens` | length of the completion in tokens, its end included; 0 if unknown |
+| `metadata` | all columns of the dataset's row, as a dict |
+| any other name | the dataset's column of that name, for instance `answer` |
 | `**kwargs` | all of these |
 
-An argument from configuration wins over a column and over the values above; the response alone cannot be set. Where a
-column bears a name of this table, the table wins; `metadata` still holds the column. What is mutable is copied for each
+Arguments from configuration take precedence over columns and over this table; only the response cannot be set. This
+table takes precedence over columns of the same name, which `metadata` still holds. Mutable values are copied for each
 call, so that no reward can corrupt the next.
 """
 
@@ -43,12 +43,7 @@ EXPECTED = "a per-response reward returns one number"
 
 
 class Arguments:
-    """The arguments of a function that names all it takes; where each comes from is found out once.
-
-    Args:
-        names: Of its parameters.
-        fixed: Arguments from configuration.
-    """
+    """Arguments of a function without `**kwargs`. The source of each is determined once."""
 
     def __init__(self, names: Sequence[str], fixed: Mapping[str, Any]) -> None:
         free = [name for name in names if name not in fixed]
@@ -60,7 +55,7 @@ class Arguments:
         self._columns = [name for name in free if name not in others]
 
     def of(self, sample: Sample) -> dict[str, Any]:
-        """Those for one sample; a parameter that nothing provides is left to its default."""
+        """Return the arguments for one sample. A parameter that nothing provides keeps its default."""
         arguments: dict[str, Any] = {}
         for name, get in self._attributes:
             arguments[name] = get(sample)
@@ -76,10 +71,10 @@ class Arguments:
 
 
 class PlainReward(Convention):
-    """A per-response function under a name, with the arguments that the configuration gave it.
+    """A function of one response.
 
-    It returns a number, None for "not applicable", or a `Score`. Calling it scores one response as the function itself
-    would; `score` is what training uses.
+    It returns a number, None if it does not apply, or a `Score`. Calling the reward scores one response as the function
+    itself would; `score` is what training uses.
     """
 
     convention = "plain"
@@ -87,7 +82,7 @@ class PlainReward(Convention):
     reserved = RESPONSE_NAMES
 
     def __call__(self, response: str, **columns: Any) -> float | None:
-        """Score one response, as any convention does; a built-in that gets just what it takes is called as it is."""
+        """Score one response. A built-in that gets exactly the arguments it takes is called directly."""
         if not self._is_direct or not columns.keys() <= self._direct_names:
             return super().__call__(response, **columns)
         returned = self.calls[0].function(response=response, **columns)
@@ -122,7 +117,7 @@ class PlainReward(Convention):
         return [to_score(self._call(samples[0]), EXPECTED)]
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
-        """Score each sample, in order; whatever the user's code does wrong becomes an outcome with its reason."""
+        """Score each sample, in order. Every fault of the user's code becomes an outcome with its reason."""
         if self.is_async:
             return super().score(samples)
         with served_imports(), capture.listening(), capture.attributed() as lines:
@@ -131,7 +126,7 @@ class PlainReward(Convention):
             return self._score_gathering(samples, lines)
 
     def _score_gathering(self, samples: Sequence[Sample], lines: list[str]) -> list[Score]:
-        """The scores of a built-in, which asks the thorough tier about the whole batch at once."""
+        """Return the scores of a built-in. Its questions to the thorough tier are asked for the whole batch at once."""
         questions = Questions()
         with questions.gathered():
             scores = [self._score_or_put_off(sample, lines) for sample in samples]
@@ -148,7 +143,7 @@ class PlainReward(Convention):
         return [score for score in scores if score is not None]
 
     def _score_or_put_off(self, sample: Sample, lines: list[str]) -> Score | None:
-        """The score of a built-in; None while it waits for the thorough tier."""
+        """Return the score of a built-in; None while it waits for the thorough tier."""
         try:
             return self._score_one(sample, lines)
         except PutOff:
@@ -159,7 +154,7 @@ class PlainReward(Convention):
         started = time.perf_counter()
         try:
             returned = self._call(sample)
-            # A built-in makes a new score each time, which nobody else holds.
+            # A built-in returns a new score each time, so it needs no copy.
             owned = self.is_builtin and type(returned) is Score
             score = returned if owned else to_score(returned, EXPECTED)
         except FAULTS as error:  # a user's fault becomes an outcome here
@@ -193,7 +188,7 @@ class PlainReward(Convention):
 
     @cached_property
     def _arguments(self) -> Arguments | None:
-        """What it is given, where its signature names all of it."""
+        """The arguments of the function; None if its signature does not name all of them."""
         call = self.calls[0]
         if call.takes_any or call.has_positional_only:
             return None
@@ -201,7 +196,7 @@ class PlainReward(Convention):
 
     @cached_property
     def _response_names(self) -> list[str]:
-        """Under which the response is passed: those that are named, or else `response`, through `**kwargs`."""
+        """The names of the response: those in the signature, or else `response`, through `**kwargs`."""
         return [name for name in RESPONSE_NAMES if name in self.calls[0].names] or ["response"]
 
     @cached_property
@@ -213,6 +208,6 @@ class PlainReward(Convention):
 
 
 def _only_keywords_are_the_response(call: Call) -> bool:
-    """Whether `**response` is the only place that could take it, which nobody means."""
+    """Return True if only `**response` could take the response, which is surely a mistake."""
     keywords = [p.name for p in call.signature.parameters.values() if p.kind is p.VAR_KEYWORD]
     return all(name in RESPONSE_NAMES for name in keywords)

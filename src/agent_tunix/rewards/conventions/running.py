@@ -1,4 +1,4 @@
-"""Running coroutines from code that is not asynchronous itself."""
+"""Execution of coroutines from synchronous code."""
 
 import asyncio
 import atexit
@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# Calls that may be under way at once where nobody says otherwise.
+# Default limit on concurrent calls.
 DEFAULT_LIMIT = 64
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end.
 
-    On the main thread every call runs in one and the same event loop: a client or semaphore that a user's module keeps
-    from one batch to the next belongs to the loop in which it was first used.
+    All calls on the main thread share one event loop, because a client or semaphore that a user's module keeps between
+    batches belongs to the loop in which it was first used.
     """
     if _has_running_loop():
         with ThreadPoolExecutor(1) as pool:
@@ -28,12 +28,12 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return _main_runner().run(coroutine)
     except (KeyboardInterrupt, SystemExit):
-        _close()  # what was interrupted must not go on in the next batch
+        _close()  # interrupted work must not continue in the next batch
         raise
 
 
 async def awaited(returned: Any) -> Any:
-    """What a call returned, awaited if need be: a wrapper of an async function may have done so itself."""
+    """Return a result, awaited if needed. A wrapper of an async function may have awaited it already."""
     return await returned if inspect.isawaitable(returned) else returned
 
 

@@ -1,4 +1,4 @@
-"""What a user wrote — a function, an object, or a class to be instantiated — and how it is called."""
+"""A user's function, object or class, and calls of it."""
 
 import dataclasses
 import functools
@@ -13,15 +13,11 @@ from agent_tunix.rewards.conventions.values import own_copy
 
 
 class Target:
-    """A user's function or object, or the object that a class makes of the arguments in the configuration.
+    """A user's function or object, or the object that a class makes of the configured arguments.
 
-    A class is instantiated when its object is first needed, so that a costly one costs only where it scores.
-
-    Args:
-        given: A function, a callable object, an object with methods, or a class of such objects.
-        args: Arguments from configuration. A class's constructor takes those that it names; where it takes a
-            `config` dataclass, that is made of those that are its fields.
-        name: The reward's, for messages.
+    A class is instantiated at first use, so that a costly one costs only in the process that scores. Its constructor
+    gets the arguments that it names. If it takes a `config` dataclass, that is made of the arguments that are its
+    fields.
     """
 
     def __init__(self, given: Any, args: Mapping[str, Any], name: str) -> None:
@@ -47,13 +43,13 @@ class Target:
 
     @property
     def settable(self) -> list[str]:
-        """Names of the constructor's parameters, or of the fields of its `config`."""
+        """Names of the constructor's parameters and of the fields of its `config`."""
         if not self.is_class:
             return []
         return [name for name in [*self._parameters, *self._config_fields] if name != "config"]
 
     def check_constructor(self) -> None:
-        """Raise RewardSignatureError if the constructor requires what the configuration does not give."""
+        """Raise RewardSignatureError if the configuration lacks an argument that the constructor requires."""
         if not self.is_class:
             return
         for parameter in self._parameters.values():
@@ -95,7 +91,7 @@ class Target:
             return None
         try:
             hint = typing.get_type_hints(self.given.__init__).get("config")
-        except Exception:  # annotations of a user's class may name anything
+        except Exception:  # annotations of a user's class may raise any error
             return None
         kinds = [kind for kind in (typing.get_args(hint) or (hint,)) if dataclasses.is_dataclass(kind)]
         return kinds[0] if kinds and isinstance(kinds[0], type) else None
@@ -106,14 +102,12 @@ class Target:
 
 
 class Call:
-    """A function, or a method of an object, that is given the arguments its signature names.
+    """A function, or a method of an object, called with the arguments that its signature names.
 
-    Args:
-        target: The function or object.
-        method: Name of the method; "" calls the object itself.
+    Without `method` it calls the object itself.
 
     Raises:
-        RewardSignatureError: It shows no signature.
+        RewardSignatureError: The signature is not available.
     """
 
     def __init__(self, target: Target, method: str = "") -> None:
@@ -129,7 +123,7 @@ class Call:
 
     @property
     def has_positional_only(self) -> bool:
-        """Whether a parameter takes no name."""
+        """True if a parameter is positional only."""
         return bool(self._positional)
 
     @property
@@ -139,11 +133,10 @@ class Call:
         return [p.name for p in named if p.default is p.empty]
 
     def __call__(self, available: Mapping[str, Any], lazily: Mapping[str, Callable[[], Any]] | None = None) -> Any:
-        """Call it with what it names of what is available, or with all if it takes `**kwargs`.
+        """Call the function with the available arguments that it names, or with all if it takes `**kwargs`.
 
-        Args:
-            available: Arguments by name; each call gets its own copy of what is mutable.
-            lazily: Arguments that are made only for who names them, or takes all.
+        Mutable values of `available` are copied for each call. Those of `lazily` are computed only if the function
+        takes them.
         """
         lazily = lazily or {}
 
@@ -169,10 +162,10 @@ class Call:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """What is called."""
+        """The function or bound method that is called."""
         owner = self.target.object
         function: Callable[..., Any] = getattr(owner, self.method) if self.method else owner
-        # A class may check what it returns when called directly; here that is done value by value.
+        # `BaseReward` checks the whole list that it returns; this package checks the values one by one instead.
         unchecked = getattr(type(owner).__call__, "unchecked", None) if not self.method else None
         return function if unchecked is None else functools.partial(unchecked, owner)
 
@@ -210,9 +203,10 @@ def _signature_of(target: Target, method: str) -> inspect.Signature:
 
 
 def _outermost(function: Any, shown: inspect.Signature) -> inspect.Signature:
-    """What `functools.wraps` shows is what is wrapped, unless the wrapper itself could not be called so.
+    """Return the wrapped function's signature, or the wrapper's own if it cannot be called with the wrapped one.
 
-    A wrapper that makes a batch reward of a per-response one, for instance, requires `completions`.
+    `inspect.signature` shows the wrapped function of `functools.wraps`. A wrapper that makes a batch reward of a
+    function of one response, for instance, requires `completions`.
     """
     if not hasattr(function, "__wrapped__"):
         return shown

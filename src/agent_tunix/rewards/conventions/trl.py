@@ -1,26 +1,25 @@
-"""TRL: a function is given a whole batch, as lists, and returns a list of one value for each completion.
+"""Convention `trl`: a function takes a whole batch as lists and returns a list of one value for each completion.
 
     def reward(completions, **kwargs): ...
     def reward(prompts, completions, answer, **kwargs): ...
     async def reward(completions, trainer_state, log_extra=None, log_metric=None, **kwargs): ...
 
-| parameter | what it receives |
+| parameter | argument |
 | --- | --- |
-| `completions` | for each completion its text, or a list of one chat message, as `rewards.completions` says |
-| `prompts` | for each the problem's text, or the chat messages before the completion |
-| `completion_ids` | for each the token ids of the completion |
+| `completions` | texts, or lists of one chat message, depending on `rewards.completions` |
+| `prompts` | texts, or the chat messages before each completion |
+| `completion_ids` | the token ids of each completion |
 | `trainer_state` | an object with `global_step`, the steps completed so far (0 in the first), and `max_steps` |
-| `log_extra(column, values)` | a function that keeps a list of one value a completion beside the completions |
+| `log_extra(column, values)` | a function that stores a list of one value per completion with the completions |
 | `log_metric(name, value)` | a function that logs a number of the whole batch |
 | any other name | the dataset's column of that name, as a list; None for a row without it |
 | `**kwargs` | all of these |
 
-Where rewards are executed, a call takes the completions of one prompt, so that a fault costs one group. A function
-that compares completions across prompts says so by an attribute, `reward.needs_batch = True`, and is given the whole
-batch in one call.
+During a run, a call takes the completions of one prompt, so that a fault costs one group. A function that
+compares completions across prompts sets the attribute `reward.needs_batch = True` and gets the whole batch in one call.
 
-A value of None says that the reward does not apply to the completion. A return that cannot be matched to the
-completions — a number, a generator, an array, a list of another length — is an error of each of them.
+None as a value means that the reward does not apply to the completion. A return value that cannot be matched to the
+completions (a number, a generator, an array, a list of another length) is an error of each completion.
 """
 
 import asyncio
@@ -47,12 +46,7 @@ OWN_NAMES = (*BATCH_NAMES, "trainer_state", "log_extra", "log_metric")
 
 @dataclass
 class TrainerState:
-    """What a function may ask of the training: as in TRL, steps that are completed.
-
-    Attributes:
-        global_step: Steps completed before this batch; 0 in the first.
-        max_steps: Steps that the run takes.
-    """
+    """State of the training as in TRL: steps completed before this batch (0 in the first), and steps of the run."""
 
     global_step: int
     max_steps: int
@@ -60,12 +54,11 @@ class TrainerState:
 
 @dataclass(frozen=True, slots=True)
 class FormTrial:
-    """What came of calling a function with one sample, given as text or as messages.
+    """Result of calling a function with one sample, as text or as messages.
 
     Attributes:
-        refusal: Why it could not take it; "" if it could.
-        value: What it scored.
-        is_final: Whether nothing is to be learned by trying otherwise.
+        refusal: Reason why the function failed; "" if it did not.
+        is_final: True if another attempt would decide nothing.
     """
 
     refusal: str = ""
@@ -74,7 +67,7 @@ class FormTrial:
 
     @classmethod
     def of(cls, score: Score) -> "FormTrial":
-        """The attempt that ended in this score."""
+        """Return the trial that ended in this score."""
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
             return cls(score.detail, is_final=score.outcome is Outcome.TIMEOUT)
         return cls(value=score.value)
@@ -82,12 +75,9 @@ class FormTrial:
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """What a function is given.
+    """The chosen form of completions, `text` or `messages`, and the reason for a person.
 
-    Attributes:
-        completions: `text` or `messages`.
-        reason: Why, for a person.
-        is_guess: Whether it may well be wrong.
+    `is_guess` is True if the choice may well be wrong.
     """
 
     completions: str
@@ -96,13 +86,13 @@ class FormChoice:
 
 
 class TrlReward(Convention):
-    """A batch function under a name."""
+    """A function of a batch."""
 
     convention = "trl"
     provided = OWN_NAMES
     reserved = OWN_NAMES
     needs_group = True
-    owns_output = False  # that of a call of many completions belongs to no single one
+    owns_output = False  # the output of a call belongs to no single completion
 
     def _make_calls(self) -> Sequence[Call]:
         self.needs_batch = getattr(self.given, "needs_batch", False) is True
@@ -110,27 +100,24 @@ class TrlReward(Convention):
 
     @property
     def completions(self) -> str:
-        """`text`, `messages`, or `auto` while that is still to be found out."""
+        """`text`, `messages`, or `auto` until the form is determined."""
         return "messages" if getattr(self.given, "takes_messages", False) is True else self.settings.completions
 
     def settled(self, completions: str) -> "TrlReward":
-        """The same reward, given completions as `text` or as `messages`."""
+        """Return the same reward for completions as `text` or as `messages`."""
         recipe = replace(self.recipe, completions=completions) if self.recipe else None
         return self.configured(replace(self.settings, completions=completions), recipe)
 
     def probe(self, sample: Sample) -> FormChoice:
-        """Find out whether the function takes strings or messages, by calling it here with one sample."""
+        """Find out whether the function takes strings or messages, by calling it in this process with one sample."""
         return self.choose(lambda completions: self.settled(completions)._probe_once(sample))
 
     def choose(self, attempt: Callable[[str], FormTrial]) -> FormChoice:
         """Decide between strings and messages.
 
-        Strings are tried first, and messages only where the function cannot take strings, or has nothing but 0 for
-        them: one that swallows the error of reading a string as a message would score 0 for ever. Where it takes
-        neither, the sample decides nothing and strings it is.
-
-        Args:
-            attempt: Calls the function with `text` or `messages`.
+        Strings are tried first. Messages are tried only if the function cannot take strings or scores them 0, because a
+        function that swallows the error of reading a string as a message would score 0 forever. If it takes neither,
+        the sample decides nothing and strings are chosen. `attempt` calls the function with `text` or `messages`.
         """
         text = attempt("text")
         if text.is_final:
@@ -149,7 +136,7 @@ class TrlReward(Convention):
         return FormChoice("text", "it takes text")
 
     def settle(self, choice: FormChoice) -> None:
-        """Give this reward `text` or `messages` from now on, and say so."""
+        """Use the chosen form from now on and log it."""
         self.settings = replace(self.settings, completions=choice.completions)
         if self.recipe is not None:
             self.recipe = replace(self.recipe, completions=choice.completions)
@@ -225,7 +212,7 @@ class TrlReward(Convention):
 
 
 class _Log:
-    """What a function logs during one call."""
+    """Values that a function logs during one call."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -233,21 +220,21 @@ class _Log:
         self._metrics: dict[str, list[float]] = {}
 
     def extra(self, column: str, values: Sequence[Any]) -> None:
-        """Keep one value for each completion."""
+        """Store one value for each completion."""
         values = list(values)
         if len(values) != self._count:
             raise ValueError(f"log_extra({column!r}, …) got {len(values)} values for {self._count} completions")
         self._extras[str(column)] = own_copy(values)
 
     def metric(self, name: str, value: float) -> None:
-        """Log a number of the batch; the mean, where it is logged more than once."""
+        """Log a number of the batch. Numbers logged under one name are averaged."""
         number = to_number(value)
         if isinstance(number, str):
             raise ValueError(f"log_metric({name!r}, …) takes a finite number, not {value!r}")
         self._metrics.setdefault(str(name), []).append(number)
 
     def attach(self, scores: list[Score]) -> list[Score]:
-        """The scores with what was logged beside them."""
+        """Return the scores with the logged values."""
         if not self._extras and not self._metrics:
             return scores
         metrics = {name: sum(values) / len(values) for name, values in self._metrics.items()}
@@ -262,22 +249,22 @@ class _Log:
 
 
 def prompt_of(sample: Sample, as_messages: bool) -> Any:
-    """The prompt as text, or as the chat messages before the completion."""
+    """Return the prompt as text, or as the chat messages before the completion."""
     if not as_messages:
         return sample.prompt
     return [dict(message) for message in sample.messages[:-1]] or [{"role": "user", "content": sample.prompt}]
 
 
 def completion_of(sample: Sample, as_messages: bool) -> Any:
-    """The completion as text, or as a list of one chat message."""
+    """Return the completion as text, or as a list of one chat message."""
     return [{"role": "assistant", "content": sample.response}] if as_messages else sample.response
 
 
 def token_ids_of(sample: Sample) -> list[int]:
-    """The completion's token ids.
+    """Return the token ids of the completion.
 
     Raises:
-        LookupError: They are not known; an empty list would pass for an empty completion.
+        LookupError: They are unknown. An empty list would look like an empty completion.
     """
     if not sample.tokens and (sample.num_tokens or sample.response):
         raise LookupError("the token ids of this completion are not known here, so `completion_ids` cannot be given")

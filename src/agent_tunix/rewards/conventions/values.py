@@ -1,4 +1,4 @@
-"""From what a user's code returned to scores, and from what we hold to arguments that it may corrupt at will."""
+"""Conversion of returned values to scores, and copies of arguments that user code may modify."""
 
 import copy
 import inspect
@@ -15,7 +15,7 @@ _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def own_copy(value: Any) -> Any:
-    """A copy in which nothing mutable is shared."""
+    """Return a copy that shares nothing mutable."""
     kind = type(value)
     if kind in _IMMUTABLE:
         return value
@@ -29,14 +29,14 @@ def own_copy(value: Any) -> Any:
 
 
 def to_number(returned: Any) -> float | str:
-    """The number that was returned, or what is wrong with it."""
+    """Return the returned number, or a message about why it is not one."""
     if getattr(returned, "ndim", None) == 0 and hasattr(returned, "item"):
-        returned = returned.item()  # an array or tensor of no axes
+        returned = returned.item()  # an array or tensor without axes
     if not isinstance(returned, float | Real | Decimal | np.bool_):
         return f"returned {describe_kind(returned)}"
     try:
         value = float(returned)
-    except Exception as error:  # too large an integer, or a number of a user's own type
+    except Exception as error:  # the integer is too large, or the number has a user's own type
         return f"returned a number that cannot be read: {type(error).__name__}: {error}"
     if abs(value) <= LARGEST_VALUE:
         return value
@@ -44,18 +44,13 @@ def to_number(returned: Any) -> float | str:
 
 
 def to_score(returned: Any, expected: str) -> Score:
-    """What was returned for one completion, as a score.
-
-    Args:
-        returned: A number, None for "not applicable", or a `Score`.
-        expected: What should have been returned, for the reason of an error.
-    """
-    if type(returned) is float and abs(returned) <= LARGEST_VALUE:  # nearly always
+    """Return the score of a returned number, None ("not applicable") or `Score`; errors quote `expected`."""
+    if type(returned) is float and abs(returned) <= LARGEST_VALUE:  # the common case, first
         return Score(returned)
     if isinstance(returned, Score):
         try:
             return _own_score(returned)
-        except Exception as error:  # whatever a user put into it
+        except Exception as error:  # a user may put anything into it
             return Score.failed(Outcome.ERROR, f"returned a Score that cannot be used: {type(error).__name__}: {error}")
     if returned is None:
         return Score.failed(Outcome.NOT_APPLICABLE, "the reward returned None")
@@ -66,11 +61,11 @@ def to_score(returned: Any, expected: str) -> Score:
 
 
 def _own_score(said: Score) -> Score:
-    """A score of our own from one that a user's code made; its parts, terms and seconds are not for it to say.
+    """Return a checked copy of a score that user code made, without its parts, terms and seconds.
 
     Raises:
-        TypeError: A field is not of its type.
-        ValueError: The outcome is none, or a component or metric is no number.
+        TypeError: A field has a wrong type.
+        ValueError: The outcome is unknown, or a component or metric is not a number.
     """
     for field, kind in (("components", Mapping), ("extras", Mapping), ("metrics", Mapping), ("detail", str)):
         if not isinstance(value := getattr(said, field), kind):
@@ -94,15 +89,9 @@ def _number(name: object, value: Any) -> float:
 
 
 def to_scores(returned: Any, count: int, read: Callable[[Any], Score], expected: str) -> list[Score]:
-    """What was returned for several completions, as a score of each.
+    """Return the scores of a returned list of one value per completion, each made by `read`.
 
-    What cannot be matched to them is an error of every one.
-
-    Args:
-        returned: A list of one value a completion.
-        count: How many completions there are.
-        read: Makes a score of one value.
-        expected: What should have been returned, for the reason of an error.
+    If the values cannot be matched to the `count` completions, each score is an error that quotes `expected`.
     """
     if isinstance(returned, list | tuple):
         if len(returned) == count:
@@ -114,7 +103,7 @@ def to_scores(returned: Any, count: int, read: Callable[[Any], Score], expected:
 
 
 def describe_kind(returned: Any) -> str:
-    """`a list of length 3`; a coroutine that nobody will await is closed."""
+    """Return a description such as `a list of length 3`. A coroutine that will not be awaited is closed."""
     if returned is None:
         return "None"
     if inspect.iscoroutine(returned):

@@ -1,4 +1,4 @@
-"""A batch of completions through a reward, in this process or in isolated workers, within limits that hold.
+"""Execution of rewards, in this process or in isolated workers, within enforced limits.
 
 with make_runner(mixture, "process", timeout_s=1.0) as runner:
     scores = runner.reward.score(samples)

@@ -1,4 +1,4 @@
-"""Build a reward from its recipe."""
+"""Construction of a reward from its recipe."""
 
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.conventions import CallSettings

@@ -1,8 +1,9 @@
-"""Which completions a call takes together, and which calls a worker is given at once.
+"""Division of a batch into calls, and of calls among workers.
 
-A *call* is the least that a time limit or a death can be blamed on: one completion, or one group where a reward takes
-several at once, or the whole batch where it declares that it needs that. Its limit is `timeout_s` for each of its
-completions. The division depends on the batch alone, never on how many workers there are, so neither do the scores.
+A *call* is the smallest unit that a timeout or a death can be blamed on: one completion; one group, if a reward takes
+several completions at once; or the whole batch, if it declares that it needs that. The limit of a call is `timeout_s`
+times its number of completions. The division depends only on the batch, so scores do not depend on the number of
+workers.
 """
 
 import math
@@ -18,12 +19,7 @@ CHUNKS_A_WORKER = 4
 
 
 def divide_into_calls(samples: Sequence[Sample], reward: Any) -> list[Call]:
-    """Positions of the completions of each call, in the order of their first completions.
-
-    Args:
-        samples: The batch.
-        reward: What is called; its `needs_batch` and `needs_group`, where it has them, say what a call takes.
-    """
+    """Return the positions of each call's completions, as the reward's `needs_batch` and `needs_group` require."""
     if samples and getattr(reward, "needs_batch", False):
         return [tuple(range(len(samples)))]
     if not getattr(reward, "needs_group", False):
@@ -35,16 +31,15 @@ def divide_into_calls(samples: Sequence[Sample], reward: Any) -> list[Call]:
 
 
 def divide_into_chunks(calls: Sequence[Call], num_workers: int) -> list[list[Call]]:
-    """Calls that one worker makes one after the other: small enough that all workers end at about the same time."""
+    """Return chunks of calls for workers to make in sequence, small enough that workers end at about the same time."""
     size = min(LARGEST_CHUNK, max(1, math.ceil(len(calls) / (num_workers * CHUNKS_A_WORKER))))
     return [list(calls[start : start + size]) for start in range(0, len(calls), size)]
 
 
 def divide_concurrency(calls: Sequence[Call], num_workers: int, limit: int) -> list[tuple[list[Call], int]]:
-    """Calls that each of several workers makes at once, with its share of the limit.
+    """Return chunks of calls for workers to make concurrently, each with its share of the limit.
 
-    The chunks are as large as the shares, so that together they take no more rounds than one worker with all of the
-    limit would.
+    Chunks are as large as their shares, so together they take no more rounds than one worker with the whole limit.
     """
     num_chunks = min(num_workers, limit, len(calls))
     divided = []

@@ -1,4 +1,4 @@
-"""Async calls: many at once under a limit, each within its own time, in whichever event loop."""
+"""Concurrent async calls in an event loop, under a limit, each with its own timeout."""
 
 import asyncio
 import functools
@@ -14,20 +14,20 @@ _SLICES = 8
 
 
 class AsyncReward(Protocol):
-    """A reward whose calls can wait side by side."""
+    """Interface of a reward whose calls can run concurrently."""
 
     async def score_async(self, samples: Sequence[Sample], limit: int) -> list[Score]:
-        """Score each sample, in order, at most `limit` of them at once."""
+        """Score each sample, in order, at most `limit` at the same time."""
 
 
 class Observer(Protocol):
-    """Who hears how the calls fare."""
+    """Interface of an observer of calls."""
 
     def began(self, number: int) -> None:
-        """The call is about to run."""
+        """Handle the start of a call."""
 
     def ended(self, number: int, scores: list[Score]) -> None:
-        """The call has its scores."""
+        """Handle the scores of a call."""
 
 
 async def run_calls(
@@ -38,18 +38,12 @@ async def run_calls(
     timeout_s: float,
     observer: Observer,
 ) -> set["asyncio.Task[Any]"]:
-    """Make calls concurrently.
+    """Make at most `limit` calls at the same time, and tell the observer of each call by its number in `calls`.
 
-    Args:
-        reward: What scores.
-        samples: The completions.
-        calls: Positions among them of each call.
-        limit: Calls at once.
-        timeout_s: What a call may take for each of its completions before it is cancelled.
-        observer: Told of each call by its number in `calls`.
+    A call that takes longer than `timeout_s` per completion is cancelled.
 
     Returns:
-        Tasks that were cancelled and go on all the same.
+        Tasks that still run although they were cancelled.
     """
     strays: set[asyncio.Task[Any]] = set()
     numbers = iter(range(len(calls)))
@@ -76,7 +70,7 @@ async def run_calls(
 
 
 async def _ends_within(task: "asyncio.Task[Any]", allowed_s: float) -> bool:
-    """Whether a task ends in time. Time in which another task blocks the loop is not counted against it."""
+    """Return True if a task ends in time. Time in which another task blocks the loop does not count."""
     for _ in range(_SLICES):
         done, _ = await asyncio.wait({task}, timeout=allowed_s / _SLICES)
         if done:
@@ -90,7 +84,7 @@ async def _one_call(reward: AsyncReward, samples: list[Sample], begin: Callable[
         return check_length(await reward.score_async(samples, len(samples)), samples)
     except asyncio.CancelledError:
         raise
-    except BaseException as error:  # a task that raises SystemExit or KeyboardInterrupt would end the loop
+    except BaseException as error:  # SystemExit or KeyboardInterrupt in a task would end the loop
         return failed_scores(error, samples)
 
 
@@ -101,7 +95,7 @@ def _scores_of(task: "asyncio.Task[list[Score]]", samples: list[Sample]) -> list
 
 
 def check_length(scores: list[Score], samples: Sequence[Sample]) -> list[Score]:
-    """The scores, if there is one for each sample; else failures that say so."""
+    """Return the scores if there is one for each sample; otherwise errors that say so."""
     if len(scores) == len(samples):
         return scores
     detail = f"gave {len(scores)} scores for {len(samples)} completions"
@@ -109,5 +103,5 @@ def check_length(scores: list[Score], samples: Sequence[Sample]) -> list[Score]:
 
 
 def failed_scores(error: BaseException, samples: Sequence[Sample]) -> list[Score]:
-    """What an exception that got past a reward means for the samples of its call."""
+    """Return errors for all samples of a call that raised an exception."""
     return [Score.failed(Outcome.ERROR, describe_fault(error))] * len(samples)

@@ -1,4 +1,4 @@
-"""What runs calls, wherever it runs them."""
+"""Interface of executors, which run calls in this process's workers or elsewhere."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,13 +12,11 @@ from agent_tunix.rewards.sample import Sample, Score
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch that one reward is to score.
+    """A batch for one reward to score.
 
     Attributes:
-        recipe: The reward.
-        samples: The completions.
-        calls: Which of them go into a call together; every position in exactly one call.
-        is_async: Whether calls run concurrently in an event loop.
+        calls: Positions of the completions of each call; every position is in exactly one call.
+        is_async: True if calls run concurrently in an event loop.
     """
 
     recipe: RewardRecipe
@@ -28,13 +26,13 @@ class Job:
 
 
 class Executor(Protocol):
-    """Runs jobs in isolation. Whatever a call does, its completions get a score with an outcome."""
+    """Executor of jobs in isolation. Every completion gets a score with an outcome, whatever its call does."""
 
     def prepare(self, recipe: RewardRecipe) -> None:
-        """Load a reward ahead of its first job, without waiting for it."""
+        """Load a reward ahead of its first job, without waiting."""
 
     def submit(self, job: Job) -> "Future[list[Score]]":
-        """Begin a job; the future has a score for each sample, in order."""
+        """Begin a job. The future has a score for each sample, in order."""
 
     def close(self) -> None:
-        """End every process and thread, and give up every descriptor; jobs not yet done are cancelled."""
+        """End all processes and threads, release all descriptors, and cancel unfinished jobs."""

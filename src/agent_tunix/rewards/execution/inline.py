@@ -1,4 +1,4 @@
-"""Rewards in this process: sync ones where they are called, async ones in the event loop of a thread of its own."""
+"""Execution of rewards in this process: sync ones in the calling thread, async ones in the event loop of another."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _CLOSE_S = 1.0
 
 
 class EventLoopThread(Closing):
-    """An event loop that runs until it is closed, started when it is first needed."""
+    """Thread with an event loop, started at first use and running until it is closed."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -39,7 +39,7 @@ class EventLoopThread(Closing):
         return results.in_order()
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread."""
+        """Cancel running tasks and end the thread."""
         if self._loop is None or self._thread is None:
             return
         with contextlib.suppress(TimeoutError):
@@ -47,7 +47,7 @@ class EventLoopThread(Closing):
         self._stopping.set()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(2 * _CLOSE_S)
-        if not self._thread.is_alive():  # else a call blocks it, and nothing here can end that
+        if not self._thread.is_alive():  # otherwise a call blocks it, which cannot be ended
             self._loop.close()
         self._loop = self._thread = None
 
@@ -62,7 +62,7 @@ class EventLoopThread(Closing):
         while not self._stopping.is_set():
             try:
                 loop.run_forever()
-            except BaseException as error:  # a task lets KeyboardInterrupt and SystemExit through, having kept them
+            except BaseException as error:  # a task stores KeyboardInterrupt and SystemExit and also raises them here
                 logger.debug("a reward raised %r", error)
 
 

@@ -1,7 +1,7 @@
-"""Worker processes on this machine, in the care of one thread.
+"""Worker processes on this machine, managed by one thread.
 
-All state belongs to that thread, which runs a `Supervisor`. Other threads reach it through commands and a wake-up, and
-get futures.
+All state belongs to that thread, which runs a `Supervisor`. Other threads send it commands with a wake-up, and get
+futures.
 """
 
 import collections
@@ -25,11 +25,7 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 
 class LocalExecutor(Closing):
-    """Runs jobs in worker processes of this machine.
-
-    Args:
-        settings: Limits and the number of workers.
-    """
+    """Executor of jobs in worker processes of this machine."""
 
     def __init__(self, settings: ExecutionSettings) -> None:
         self._commands: collections.deque[Callable[[], None]] = collections.deque()
@@ -46,7 +42,7 @@ class LocalExecutor(Closing):
         self._thread.start()
 
     def prepare(self, recipe: RewardRecipe) -> None:
-        """Start the workers, and load a reward in each."""
+        """Start the workers and load a reward in each."""
         self._command(lambda: self._supervisor.prepare(recipe))
 
     def submit(self, job: Job) -> "Future[list[Score]]":
@@ -90,7 +86,7 @@ class LocalExecutor(Closing):
         try:
             while not self._closing:
                 for key, events in self._selector.select(self._supervisor.patience_s()):
-                    # What was read or lost a moment ago may have unregistered this one.
+                    # The handler of an earlier event may have unregistered this one.
                     if key.fd in self._selector.get_map():
                         key.data(events)
                 while self._commands:
@@ -99,12 +95,12 @@ class LocalExecutor(Closing):
         except SandboxUnavailableError as fault:  # no worker ran anything
             with self._lock:
                 self._fault = fault
-        except BaseException as fault:  # a defect of ours: nobody may wait for ever
+        except BaseException as fault:  # a defect here: no caller may wait forever
             with self._lock:
                 self._fault = fault
             logger.exception("the reward workers failed")
         finally:
-            # A job that came with the end has a future too.
+            # Commands that arrived during the end still run, so that the futures of their jobs end too.
             with contextlib.suppress(Exception):
                 while self._commands:
                     self._commands.popleft()()

@@ -1,8 +1,8 @@
-"""Workers spread over a Ray cluster: each actor keeps one worker of its machine, under the same limits.
+"""Workers on a Ray cluster: each actor keeps one worker of its machine, under the same limits.
 
-An actor is a `LocalExecutor` with one worker, so what a call may do and what becomes of it is the same as on one
-machine. Files that rewards are loaded from must lie under the same path on every machine. An actor that is lost, with
-its machine for instance, is started anew, and its chunk is scored once more.
+An actor is a `LocalExecutor` with one worker, so limits and outcomes of calls are the same as on one machine. Files
+that rewards are loaded from must have the same path on every machine. A lost actor, for instance with its machine, is
+started again, and its chunk is scored once more.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _MOST_LOSSES = 2
 
 
 class _Host:
-    """What runs in an actor."""
+    """The code that runs in an actor."""
 
     def __init__(self, settings: ExecutionSettings) -> None:
         self._settings = settings
@@ -45,7 +45,7 @@ class _Host:
             executor.close()
 
     def _executor(self, concurrency: int) -> LocalExecutor:
-        """One worker for each share of the concurrency that is asked for; there is seldom more than one."""
+        """Return the worker for a share of the concurrency. There is rarely more than one."""
         if concurrency not in self._executors:
             settings = replace(self._settings, execution="process", num_workers=1, max_concurrency=concurrency)
             self._executors[concurrency] = LocalExecutor(settings)
@@ -77,10 +77,9 @@ _Task = tuple[_Pending, list[Call], int | None]
 
 
 class RayExecutor(Closing):
-    """Runs jobs in worker processes of a Ray cluster; joins the cluster of `RAY_ADDRESS`, or starts one here.
+    """Executor of jobs in worker processes of a Ray cluster: the cluster of `RAY_ADDRESS`, or one that is started here.
 
-    Args:
-        settings: Limits, and the number of actors; None: one for each core of the cluster.
+    It has `settings.num_workers` actors, by default one per core of the cluster.
 
     Raises:
         RewardError: Ray is not installed.
@@ -157,7 +156,7 @@ class RayExecutor(Closing):
             samples, renumbered = renumber(calls, pending.job.samples)
             try:
                 scores = self._score(number, pending.job.recipe, samples, renumbered, share)
-            except Exception as error:  # what Ray itself may raise of it; nobody may wait for ever
+            except Exception as error:  # Ray may raise any error, and no caller may wait forever
                 scores = [Score.failed(Outcome.ERROR, f"Ray could not score it: {error}")] * len(samples)
             pending.record(calls, scores)
 

@@ -1,4 +1,4 @@
-"""What users' code prints in a worker, in the run's log: line by line, and not without end."""
+"""Output of users' code in a worker, logged line by line up to a rate limit."""
 
 import contextlib
 import logging
@@ -17,11 +17,7 @@ _READ_BYTES = 2**18
 
 
 class OutputLog:
-    """Logs at most `MOST_LINES` lines every `PERIOD_S` seconds, and counts the others.
-
-    Args:
-        source: Who prints.
-    """
+    """Log of at most `MOST_LINES` lines every `PERIOD_S` seconds; further lines are only counted."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -31,17 +27,17 @@ class OutputLog:
         self._num_left_out = 0
 
     def write(self, data: bytes) -> None:
-        """Take in what was printed."""
+        """Log printed bytes by lines."""
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         self._unfinished = self._unfinished[:_LONGEST_LINE]
         for place, line in enumerate(lines):
             self._log(line)
-            if self._num_lines > MOST_LINES:  # what follows is counted, however many lines it is
+            if self._num_lines > MOST_LINES:  # all further lines are only counted
                 self._num_left_out += len(lines) - place - 1
                 break
 
     def close(self) -> None:
-        """Log what is left."""
+        """Log the unfinished line."""
         if self._unfinished:
             self._log(self._unfinished)
         self._unfinished = b""
@@ -65,14 +61,10 @@ class OutputLog:
 
 
 class OutputPipe:
-    """A pipe whose other end is a process's standard output, read into the log without ever waiting.
+    """Pipe from a process's standard output to the log, read without blocking.
 
-    Args:
-        source: Who prints.
-        selector: By which its owner waits; its entry holds what to call with the events.
-
-    Attributes:
-        remote_end: What the process writes to; closed by whoever hands it over.
+    The owner waits on `selector` and calls the data of its entries with the events. It closes `remote_end`, the end
+    that the process writes to, after handing it over.
     """
 
     def __init__(self, source: str, selector: selectors.BaseSelector) -> None:
@@ -83,7 +75,7 @@ class OutputPipe:
         selector.register(self._end, selectors.EVENT_READ, lambda _: self._read())
 
     def close(self) -> None:
-        """Log what is left, and close this end."""
+        """Log what is left and close this end."""
         self._read()
         self._stop()
 

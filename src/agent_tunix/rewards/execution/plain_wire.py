@@ -1,8 +1,8 @@
-"""Replies of workers that run code of others: JSON, every part of which is looked at before it is believed.
+"""Replies of workers that run other people's code: JSON, validated in every part.
 
-Code in such a worker can write to its connection whatever it likes. Reading JSON makes numbers, texts, lists and
-mappings and runs nothing; a reply that is too large, too deep or of another form than a worker's ends that worker. What
-passes can still be a lie, but only about the scores that the code was asked for.
+Code in such a worker can write anything to its connection. JSON can only hold numbers, texts, lists and mappings, and
+reading it runs no code. A reply that is too large, too deep or malformed ends the worker. A valid reply can still be
+false, but only about the scores that the code was asked for.
 """
 
 import json
@@ -22,22 +22,22 @@ from agent_tunix.visible_text import escape_hidden, one_line
 
 LARGEST_REPLY_BYTES = 2 * 2**20
 _DEEPEST = 8
-# Of extras, components and metrics: a score has at most what `wire.to_plain` leaves of it, and a reply of many less.
+# Limits on items in extras, components and metrics: of one score, what `wire.to_plain` leaves; and of a whole reply.
 _MOST_ITEMS_OF_SCORE = LARGEST_EXTRA_ITEMS + 100
 _MOST_ITEMS = 100_000
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
 def pack(reply: object) -> bytes:
-    """A frame."""
+    """Return the frame of a reply."""
     return frame(json.dumps(reply, separators=(",", ":"), default=_as_list).encode())
 
 
 def load(content: bytes) -> list[Any]:
-    """A reply, whose scores are such as `wire.from_plain` takes.
+    """Return a reply whose scores `wire.from_plain` accepts.
 
     Raises:
-        BrokenFrameError: It is none.
+        BrokenFrameError: The content is malformed.
     """
     try:
         reply = json.loads(content)
@@ -55,7 +55,7 @@ def load(content: bytes) -> list[Any]:
 
 
 def has_too_many_items(scores: Sequence[Any]) -> bool:
-    """Return True if scores, or what should be some, have more items in their extras and metrics than any may have."""
+    """Return True if scores, valid or not, have more items in their extras and metrics than allowed."""
     counts = []
     for score in scores:
         counts.append(_count_items(score, _DEEPEST + 2) if isinstance(score, list | tuple) else 0)
@@ -105,12 +105,12 @@ def _read_score(score: Any) -> PlainScore:
 
 
 def _read_detail(text: str) -> str:
-    """At most as long as a worker's own, and on one line of a terminal."""
+    """Return the text on one line, cut to the length of a worker's details."""
     return one_line(text[:LONGEST_DETAIL])
 
 
 def _read_extra(value: Any) -> Any:
-    """The value with its texts cut, and without what moves a terminal's cursor or no file can take."""
+    """Return the value with cut texts and escaped control characters."""
     if isinstance(value, str):
         return escape_hidden(value[: LONGEST_TEXT + 1])
     if isinstance(value, dict):
@@ -121,7 +121,7 @@ def _read_extra(value: Any) -> Any:
 
 
 def _is_number(value: object) -> bool:
-    # An integer is compared as one: as a float it may be too large.
+    # No conversion to float, which fails for large integers.
     return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST_VALUE <= value <= LARGEST_VALUE
 
 

@@ -1,6 +1,6 @@
-"""Whether a batch function takes strings or messages, found out in a worker before training.
+"""Test before training, in a worker, of whether a batch function takes strings or messages.
 
-There it can hang, exit, exhaust its memory, or count its calls, and nobody notices.
+In a worker the function can hang, exit, exhaust its memory or count its calls without effect on the run.
 """
 
 from collections.abc import Iterable
@@ -26,18 +26,17 @@ def settle_completions(
     memory_mb: int = 2048,
     allow_unsandboxed: bool = False,
 ) -> None:
-    """Decide for each batch function that can still be given either, and say which it is.
+    """Decide the form of completions for each batch function that is still open, and log it.
 
     Args:
-        rewards: Of any convention; those that are not asked stay as they are.
-        sample: What they are called with.
-        timeout_s: A function that has not returned by then decided nothing, and gets strings; as much again is allowed
-            for loading it.
-        memory_mb: What it may allocate beyond what it holds once it is loaded.
-        allow_unsandboxed: Whether uploaded ones may be tried without isolation where there is none.
+        rewards: Rewards of any convention; those without an open form stay unchanged.
+        sample: Sample to call them with.
+        timeout_s: Time limit of a call, and of loading. A function that exceeds it gets strings.
+        memory_mb: Memory that a function may allocate beyond what it holds after loading.
+        allow_unsandboxed: True if uploaded functions may run where they cannot be isolated.
 
     Raises:
-        SandboxUnavailableError: An uploaded one cannot be isolated here, and may not be tried otherwise.
+        SandboxUnavailableError: An uploaded function cannot be isolated here and may not run otherwise.
     """
     open_ones = [reward for reward in rewards if isinstance(reward, TrlReward) and reward.completions == "auto"]
     for reward in open_ones:
@@ -57,18 +56,18 @@ def settle_completions(
             for reward in own:
                 choose_completions(reward, sample, executor)
     for reward in open_ones:
-        if is_uploaded(reward.recipe):  # each in workers of its own
+        if is_uploaded(reward.recipe):  # each upload gets its own workers
             with make_uploads_executor(settings) as executor:
                 choose_completions(reward, sample, executor)
 
 
 def choose_completions(reward: TrlReward, sample: Sample, executor: Executor) -> None:
-    """Decide for one batch function, tried in these workers."""
+    """Decide the form of completions of one batch function by calls in these workers."""
     reward.settle(reward.choose(partial(_try, executor, reward, sample)))
 
 
 def _try(executor: Executor, reward: TrlReward, sample: Sample, completions: str) -> FormTrial:
-    """What comes of it in a worker."""
+    """Call the function in a worker and return the result."""
     assert reward.recipe is not None
     recipe = replace(reward.recipe, completions=completions)
     (score,) = executor.submit(Job(recipe, [sample], [(0,)], reward.is_async)).result()

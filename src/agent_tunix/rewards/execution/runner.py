@@ -1,4 +1,4 @@
-"""A run's rewards, each where it belongs: the mixture that training calls, and what must be closed after it."""
+"""Runner: places each reward of a run in this process or in workers, and closes what it started."""
 
 import contextlib
 import logging
@@ -31,17 +31,17 @@ AnyReward = TypeVar("AnyReward", bound=Reward)
 
 @runtime_checkable
 class RunningReward(Protocol):
-    """A reward that holds something from the beginning of a run to its end."""
+    """Interface of a reward that holds a resource from the start of a run to its end."""
 
     def open(self) -> None:
-        """Take hold of it."""
+        """Acquire the resource."""
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the resource."""
 
 
 class Runner(Closing, Generic[AnyReward]):
-    """Executes a reward, or each component of a mixture, until it is closed.
+    """Execution of a reward, or of each component of a mixture, until it is closed.
 
     Attributes:
         reward: The same mixture or reward, executed as the settings say.
@@ -62,7 +62,7 @@ class Runner(Closing, Generic[AnyReward]):
         self._is_open = True
 
     def close(self) -> None:
-        """End every process and thread, and give up every descriptor."""
+        """End every process and thread, and release every descriptor."""
         self._end()
         if self._is_open:
             self._is_open = False
@@ -88,12 +88,10 @@ class Runner(Closing, Generic[AnyReward]):
                     self._settings.execution,
                     reward.describe(),
                 )
-            if isinstance(
-                reward, RunningReward
-            ):  # a reward model, which is loaded now, so that it fails before training does
+            if isinstance(reward, RunningReward):  # a reward model: load it now, so that it fails before training
                 reward.open()
                 self._models.callback(reward.close)
-            return reward  # a judge, which has time limits, slots and a budget of its own, or a reward model
+            return reward  # a judge or reward model, which has limits of its own
         recipe = recipe_of(reward)
         if recipe is not None and is_uploaded(recipe):
             return IsolatedReward(reward, recipe, self._uploads_executor(recipe))
@@ -112,7 +110,7 @@ class Runner(Closing, Generic[AnyReward]):
         return IsolatedReward(reward, recipe, self._executor)
 
     def _uploads_executor(self, recipe: RewardRecipe) -> Executor:
-        """Where uploaded code runs, whatever `rewards.execution` says: no two uploads ever in the same process."""
+        """Return the executor of an upload, whatever `rewards.execution` says. No two uploads share a process."""
         assert recipe.uploaded is not None
         executor = self._for_uploads.get(recipe.uploaded)
         if executor is None:
@@ -122,7 +120,7 @@ class Runner(Closing, Generic[AnyReward]):
 
 
 class PlacedReward:
-    """A reward with a place where it runs; all else that is asked of it, it answers itself."""
+    """A reward with a place where it runs. Other attributes are those of the reward itself."""
 
     def __init__(self, reward: Reward) -> None:
         self._reward = reward
@@ -136,7 +134,7 @@ class PlacedReward:
 
     @property
     def name(self) -> str:
-        """The name under which it is logged."""
+        """Name in logs."""
         return self._reward.name
 
     @property
@@ -145,10 +143,10 @@ class PlacedReward:
         return self._reward
 
     def beside(self, other: Reward) -> "PlacedReward":
-        """Another reward in the same place.
+        """Return another reward in the same place.
 
         Raises:
-            RewardError: The other one cannot be made again there.
+            RewardError: The other reward cannot be built there.
         """
         raise NotImplementedError
 
@@ -157,16 +155,16 @@ class PlacedReward:
         raise NotImplementedError
 
     def check_parameters(self, columns: Collection[str]) -> None:
-        """Raise RewardSignatureError if a required parameter is provided by nothing."""
+        """Raise RewardSignatureError if nothing provides a required parameter."""
         self._reward.check_parameters(columns)
 
     def describe(self) -> str:
-        """What it is and where it is written."""
+        """Return what the reward is and where it is written."""
         return self._reward.describe()
 
 
 class InlineReward(PlacedReward):
-    """A reward in this process. A sync one has no limits here: nothing in a process can end what it does."""
+    """A reward in this process. A sync one has no limits, because a process cannot end its own calls."""
 
     def __init__(self, reward: Reward, settings: ExecutionSettings, loop: EventLoopThread) -> None:
         super().__init__(reward)
@@ -174,7 +172,7 @@ class InlineReward(PlacedReward):
         self._loop = loop
 
     def beside(self, other: Reward) -> "InlineReward":
-        """Another reward in this process."""
+        """Return another reward in this process."""
         return InlineReward(other, self._settings, self._loop)
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
@@ -193,7 +191,7 @@ class InlineReward(PlacedReward):
     def _score_call(self, samples: Sequence[Sample]) -> list[Score]:
         try:
             return check_length(self._reward.score(samples), samples)
-        except Exception as error:  # what got past the reward's own convention
+        except Exception as error:  # an error that the reward's convention did not catch
             return failed_scores(error, samples)
 
 
@@ -206,7 +204,7 @@ class IsolatedReward(PlacedReward):
         self._executor = executor
 
     def beside(self, other: Reward) -> "IsolatedReward":
-        """Another reward in the same workers."""
+        """Return another reward in the same workers."""
         recipe = recipe_of(other)
         if recipe is None:
             raise RewardError(
@@ -221,13 +219,13 @@ class IsolatedReward(PlacedReward):
         return self.begin(samples).result()
 
     def begin(self, samples: Sequence[Sample]) -> "Future[list[Score]]":
-        """Have samples scored while the caller does other things."""
+        """Start scoring without waiting; return a future of the scores."""
         calls = divide_into_calls(samples, self._reward)
         return self._executor.submit(Job(self._recipe, samples, calls, self._is_async))
 
 
 def is_isolated(reward: Reward) -> bool:
-    """Whether calls of it, or of a component of it, are made in workers, which hold their time limit."""
+    """Return True if the reward or one of its components runs in workers, which enforce its time limit."""
     if isinstance(reward, Mixture):
         return any(is_isolated(component.reward) for component in reward.components)
     return isinstance(reward, IsolatedReward)
@@ -245,16 +243,16 @@ def make_runner(
     start_timeout_s: float = 60.0,
     allow_unsandboxed: bool = False,
 ) -> Runner[AnyReward]:
-    """Execute a mixture or reward; see `ExecutionSettings` for what can be set.
+    """Execute a mixture or reward; see `ExecutionSettings` for the settings.
 
-    Workers start at once, and load their rewards while the caller goes on.
+    Workers start at once and load their rewards in the background.
 
     Returns:
-        A context manager; its `reward` is called as the one given.
+        A context manager; call its `reward` in place of the one given.
 
     Raises:
-        RewardError: A setting is out of range, or a reward cannot be made again in another process.
-        SandboxUnavailableError: A reward is an uploaded one, which cannot be isolated here and may not run otherwise.
+        RewardError: A setting is out of range, or a reward cannot be built in another process.
+        SandboxUnavailableError: An uploaded reward cannot be isolated here and may not run otherwise.
     """
     settings = ExecutionSettings(
         execution,

@@ -1,4 +1,4 @@
-"""How rewards are executed: where, and within which limits."""
+"""Settings of reward execution: place and limits."""
 
 import math
 import os
@@ -13,21 +13,21 @@ _CPU_CALLS, _CPU_BASE_S = 256, 60
 
 @dataclass(frozen=True, slots=True)
 class ExecutionSettings:
-    """Where rewards run and what a call may use.
+    """Place and limits of reward calls.
 
     Attributes:
         execution: `inline`: in this process; `process`: in worker processes; `ray`: in worker processes of a Ray
             cluster; `auto`: built-ins inline and users' code in worker processes.
-        timeout_s: Wall time a call may take for each completion that it scores.
-        memory_mb: What a worker may allocate beyond what it holds once its rewards are loaded.
-        num_workers: Worker processes; None: one for each core that this process may use.
-        max_concurrency: Calls of an async reward that run at once.
-        recycle_after: A worker is replaced after so many calls.
+        timeout_s: Wall time that a call may take per completion.
+        memory_mb: Memory that a worker may allocate beyond what it holds after loading its rewards.
+        num_workers: Worker processes; None: one per core that this process may use.
+        max_concurrency: Concurrent calls of an async reward.
+        recycle_after: Calls after which a worker is replaced.
         start_timeout_s: Wall time that loading a reward's file in a worker may take.
-        sandboxed: Whether workers run code of others: each gives up its rights first, and `memory_mb` then bounds what
-            loading the file takes too.
-        allow_unsandboxed: Whether uploaded code may run all the same where it cannot be isolated.
-        disk_mb: What files of a worker that runs code of others may take together.
+        sandboxed: True if workers run other people's code. Each then drops its rights first, and `memory_mb` also
+            limits what loading the file takes.
+        allow_unsandboxed: True if uploaded code may run where it cannot be isolated.
+        disk_mb: Total size of the files of a sandboxed worker.
     """
 
     execution: str = "auto"
@@ -59,12 +59,12 @@ class ExecutionSettings:
 
     @property
     def workers(self) -> int:
-        """How many worker processes that makes here."""
+        """Number of worker processes on this machine."""
         return self.num_workers or _usable_cores()
 
     @property
     def cpu_s(self) -> int:
-        """Processor time at which a worker that runs code of others is ended; between calls it is replaced before."""
+        """Processor time after which a sandboxed worker is killed. It is replaced earlier, between calls."""
         return math.ceil(_CPU_CALLS * self.timeout_s) + _CPU_BASE_S
 
 

@@ -1,12 +1,12 @@
-"""Workers: what each is doing, for how long it may, and what follows from its end.
+"""Supervision of workers: their tasks, time limits and deaths.
 
     a call is silent for longer than its limit  → its worker is killed; the call times out
-    a worker dies during a call                 → the call is made once more, first thing on a fresh worker
+    a worker dies during a call                 → the call is made once more, first on a fresh worker
     it dies again                               → the call is an error
-    the other calls of the chunk                → go on with a fresh worker
+    the other calls of the chunk                → continue on a fresh worker
 
-Of async calls that ran side by side none can be blamed at once: those that had begun are made again, one at a time.
-Everything here belongs to one thread, which waits on the selector.
+Of concurrent async calls none can be blamed at once: those that had begun are made again, one at a time. All of this
+belongs to one thread, which waits on the selector.
 """
 
 import itertools
@@ -35,43 +35,41 @@ from agent_tunix.rewards.sample import Score
 
 logger = logging.getLogger("agent_tunix.rewards")
 
-# What starting a worker, or sending it a chunk, may take.
+# Time for starting a worker, or for sending it a chunk.
 _DELIVERY_S = 60.0
-# The same of a worker that runs code of others, which may have kept it from answering.
+# The same for a worker that runs other people's code, which may keep it from answering.
 _ISOLATED_DELIVERY_S = 10.0
-# What such a worker may take to cancel a call whose time is up, before it is ended with it.
+# Time for such a worker to cancel a late call before it is killed.
 _GRACE_S = 5.0
-# A worker that dies while idle, or cannot be started, this often in a row has no prospects.
+# Failed starts, failed deliveries or deaths while idle, in a row, after which no further worker is tried.
 _MOST_FAILED_STARTS = 5
 _KILLED = "died of SIGKILL"
-# What a worker without a connection has to end by itself: how it does tells most.
+# Time for a worker without a connection to end by itself. Its exit status tells most about the cause.
 _FAREWELL_S = 2.0
-# How often a worker is read from before it is judged: more than what the system holds back for it.
+# Reads from a worker before its deadline is checked, enough to empty the socket's buffer.
 _MOST_READS = 8
 
 
 @dataclass(slots=True)
 class _Worker:
-    """What is known of a worker.
+    """State of a worker.
 
     Attributes:
-        number: By which the nursery knows it.
-        connection: What leads to it.
+        number: Number by which the nursery knows it.
         built: Keys of the rewards that it has loaded.
-        attempted: Keys of those that it was told to load.
-        building: The key of the reward that it loads now.
-        loads: Whether it has begun to.
-        task: What it is to do.
-        sent: Whether it was sent the task.
-        ready: Whether it has begun with it.
-        used: Whether it has ever made a call.
-        deadline: When it will have been silent for too long, by `time.monotonic`; None: it may be.
-        limit_s: How long it may be silent while it makes a call.
-        end: When its task must have ended, whatever it says meanwhile, by `time.monotonic`.
-        verdict: What it did for which it has to end.
-        timed_out: Whether it was killed for its silence.
-        doomed: Whether it is to be killed.
-        lost: Whether its connection closed before anything else was known.
+        attempted: Keys of the rewards that it was told to load.
+        building: Key of the reward that it loads now.
+        loads: True once it has begun to load that.
+        sent: True if its task was sent.
+        ready: True if it has begun its task.
+        used: True if it has ever made a call.
+        deadline: End of the permitted silence, in `time.monotonic`; None: no limit.
+        limit_s: Permitted silence during a call.
+        end: Latest end of its task, whatever it sends, in `time.monotonic`.
+        verdict: Misconduct for which it must end.
+        timed_out: True if it was killed for its silence.
+        doomed: True if its death was ordered.
+        lost: True if its connection closed before the cause was known.
     """
 
     number: int
@@ -94,12 +92,7 @@ class _Worker:
 
 
 class Supervisor:
-    """The workers of one pool.
-
-    Args:
-        settings: Limits and the number of workers.
-        selector: By which the owner waits; its entries hold what to call with the events.
-    """
+    """Supervisor of the workers of one pool. Its owner waits on `selector` and calls the data of its entries."""
 
     def __init__(self, settings: ExecutionSettings, selector: selectors.BaseSelector) -> None:
         self._settings = settings
@@ -113,7 +106,7 @@ class Supervisor:
         self._nursery = NurseryClient(settings, selector, self._hear_nursery)
 
     def prepare(self, recipe: RewardRecipe) -> None:
-        """Start the workers, and have each load a reward when it has nothing else to do."""
+        """Start the workers and have each load a reward when it is idle."""
         key = self._key_of(recipe)
         while len(self._workers) < self._settings.workers:
             self._spawn()
@@ -121,11 +114,11 @@ class Supervisor:
             self._wanted.append(key)
 
     def begin(self, job: Job, future: "Future[list[Score]]") -> None:
-        """Take in a job of at least one sample."""
+        """Accept a job of at least one sample."""
         self._backlog.begin(job, self._key_of(job.recipe), future)
 
     def patience_s(self) -> float | None:
-        """How long the owner may wait before it calls `supervise`; None: until something happens."""
+        """Return the seconds until `supervise` must be called; None: until an event."""
         deadlines = [worker.deadline for worker in self._workers.values() if worker.deadline is not None]
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
@@ -139,11 +132,7 @@ class Supervisor:
         self._hand_out()
 
     def end(self, fault: BaseException | None) -> None:
-        """Give up everything.
-
-        Args:
-            fault: Of ours, because of which; told to whoever still waits.
-        """
+        """End all workers. Waiting futures get `fault`, a fault of this package, or are cancelled if it is None."""
         try:
             self._nursery.close()
         except Exception:
@@ -163,7 +152,7 @@ class Supervisor:
         return key
 
     def _hand_out(self) -> None:
-        """Give tasks to idle workers, and load rewards ahead in those that have none."""
+        """Give tasks to idle workers. Idle workers without a task load rewards ahead."""
         while (task := self._backlog.first()) is not None:
             worker = self._worker_for(task)
             if worker is None:
@@ -178,7 +167,7 @@ class Supervisor:
         return [w for w in self._workers.values() if w.task is None and w.building is None and not (w.doomed or w.lost)]
 
     def _worker_for(self, task: Task) -> _Worker | None:
-        """An idle worker, if the task may begin and there is one, or room for another."""
+        """Return an idle worker, started if needed; None if the task must wait."""
         busy = [worker.task for worker in self._workers.values() if worker.task is not None]
         if busy and (task.exclusive or any(other.exclusive for other in busy)):
             return None
@@ -191,7 +180,7 @@ class Supervisor:
                 return None
 
     def _make_room(self, idle: Sequence[_Worker]) -> bool:
-        """No worker suits the next task: start one, or replace one that is used. False if all are at work."""
+        """Start a worker, or replace an idle one that does not suit the next task; return False if all are busy."""
         if sum(not worker.doomed for worker in self._workers.values()) < self._settings.workers:
             self._spawn()
             return True
@@ -218,7 +207,7 @@ class Supervisor:
         chosen, calls = renumber(task.calls, task.work.job.samples)
         try:
             samples = pickle.dumps(chosen, pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # whatever a column holds
+        except Exception as error:  # a column may hold anything
             worker.task = None
             if len(task.calls) == 1:
                 self._backlog.fail(task, f"the completion cannot be sent to a worker: {error!r}")
@@ -232,28 +221,28 @@ class Supervisor:
     # --- listening ---------------------------------------------------------------------------------------------------
 
     def _listen_on(self, worker: _Worker) -> None:
-        """Hear all that a worker has said so far, unless it goes on without end."""
+        """Handle all that a worker has sent so far, up to `_MOST_READS` reads."""
         for _ in range(_MOST_READS):
             self._listen(worker)
             if not worker.connection.has_more:
                 break
 
     def _listen(self, worker: _Worker) -> None:
-        """Hear some of what a worker has said."""
+        """Handle the replies of one read."""
         try:
             for reply in worker.connection.replies():
                 self._hear(worker, reply)
         except SandboxUnavailableError:
             raise
         except Exception as error:
-            # Code of others may have written anything; of what our own code wrote, other errors are defects here.
+            # Other people's code may write anything. Without it, other errors are defects of this package.
             if not (self._settings.sandboxed or isinstance(error, wire.BrokenFrameError | ValueError | TypeError)):
                 raise
             worker.verdict = f"wrote to the connection with the trainer ({error})"
             worker.connection.ignore()
             self._kill(worker)
         if not (worker.connection.is_open or worker.doomed or worker.lost):
-            # Death explains that best, of which the nursery says more; if it lives on, it must not.
+            # It has probably died, and the nursery will report how. If it still lives, it is killed later.
             worker.deadline = time.monotonic() + _FAREWELL_S
             worker.lost = True
 
@@ -287,7 +276,7 @@ class Supervisor:
                 worker.task.begun[number] = time.monotonic()
                 self._wait_for_call(worker, worker.task)
             case ("beat",) if worker.ready and worker.task.share:
-                if not self._settings.sandboxed:  # code of others can send it too, to gain time
+                if not self._settings.sandboxed:  # other people's code could send beats to gain time
                     self._wait_for_call(worker, worker.task)
             case ("ended", int(number), list(plain)) if worker.ready and worker.task.has(number):
                 self._backlog.record(worker.task, number, [wire.from_plain(score) for score in plain])
@@ -301,9 +290,9 @@ class Supervisor:
                 raise wire.BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
 
     def _wait_for_call(self, worker: _Worker, task: Task) -> None:
-        """Give the worker the time of the call that runs now, since it has shown that it lives.
+        """Restart the limit on silence for the running call, because the worker has shown that it lives.
 
-        Of calls that run side by side in a worker with code of others, each has its time from when it began.
+        A concurrent call in a sandboxed worker has its limit from its start.
         """
         now, timeout_s = time.monotonic(), self._settings.timeout_s
         worker.limit_s = task.limit_s(timeout_s)
@@ -323,7 +312,7 @@ class Supervisor:
     # --- limits and deaths -------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        """Kill workers whose time is up, unless what they said is only yet unread."""
+        """Kill workers whose time is up, after reading what they have sent."""
         now = time.monotonic()
         for worker in list(self._workers.values()):
             if worker.deadline is None or worker.deadline > now or worker.doomed:
@@ -369,7 +358,7 @@ class Supervisor:
             self._bury(worker, event.how, event.trace)
 
     def _replace_nursery(self) -> None:
-        """Users' code has killed the nursery, and with it died every worker."""
+        """Start a new nursery after users' code killed the old one, and every worker with it."""
         logger.warning("the process that keeps the reward workers was killed; it is started anew")
         self._nursery.close()
         self._nursery.sweep()
@@ -381,8 +370,8 @@ class Supervisor:
         self._nursery = NurseryClient(self._settings, self._selector, self._hear_nursery)
 
     def _bury(self, worker: _Worker, how: str, trace: str, all_died: bool = False) -> None:
-        """A worker is gone: settle what it was doing."""
-        self._listen_on(worker)  # what it said before it died counts
+        """Settle the task of a worker that has ended."""
+        self._listen_on(worker)  # replies sent before its death count
         self._forget(worker)
         if worker.lost and how == _KILLED:
             worker.verdict = worker.verdict or "closed its connection with the trainer"
@@ -409,7 +398,7 @@ class Supervisor:
 
     def _settle_failed_build(self, worker: _Worker, too_long: str, how: str) -> None:
         task = worker.task
-        if task is None:  # it was loaded ahead, which has no prospects; a job will tell
+        if task is None:  # it was loaded ahead; stop that and let a job report the error
             self._wanted = [key for key in self._wanted if key != worker.building]
             return
         task.work.failed_builds += 1

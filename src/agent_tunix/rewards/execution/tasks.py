@@ -1,6 +1,6 @@
-"""Jobs under way: what of them no worker has yet, and what becomes of calls whose worker is gone.
+"""Jobs in progress: their waiting tasks, and the consequences of a worker's death.
 
-Everything here belongs to one thread; only the futures reach others.
+All of this belongs to one thread; only the futures reach other threads.
 """
 
 import collections
@@ -16,23 +16,21 @@ from agent_tunix.rewards.execution.traces import last_frame
 from agent_tunix.rewards.execution.wire import BrokenFrameError
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
-# What a worker may take between calls, and to cancel those that took too long.
+# Time for a worker's own work between calls, and for cancelling late calls.
 _SLACK_S = 60.0
 
 
 @dataclass(slots=True)
 class Work:
-    """A job under way.
+    """A job in progress.
 
     Attributes:
-        job: The job.
-        key: The number by which workers know its reward.
-        future: Of its scores.
-        scores: Those that are known, by position.
-        remaining: Completions without a score.
-        failed_builds: How often a worker could not load its reward.
-        failed_deliveries: How often in a row a worker that had loaded it was gone before it began with a task.
-        broken: Why no worker can; "" as long as one may.
+        key: Number by which workers know its reward.
+        scores: Known scores, by position.
+        remaining: Number of completions without a score.
+        failed_builds: Number of times that a worker could not load the reward.
+        failed_deliveries: Number of times in a row that a worker ended after loading it, before it began a task.
+        broken: Reason why no worker can load it; "" while one may.
     """
 
     job: Job
@@ -47,15 +45,13 @@ class Work:
 
 @dataclass(slots=True)
 class Task:
-    """Calls for one worker.
+    """Calls of one job for one worker.
 
     Attributes:
-        work: The job that they belong to.
-        calls: The calls, in order.
-        share: How many at once; None: one after the other.
-        tries: How often each of them was begun before.
-        exclusive: Whether no other task may be under way beside it: one that did the like took all workers with it.
-        begun: Numbers of calls that have begun, and when they did, by `time.monotonic`.
+        share: Number of concurrent calls; None: one after the other.
+        tries: Number of times that each of them was begun before.
+        exclusive: True if no other task may run at the same time, because all workers died during an earlier try.
+        begun: Start of each call that has begun, by number, in `time.monotonic`.
         ended: Numbers of calls that have their scores.
     """
 
@@ -73,17 +69,17 @@ class Task:
         return [number for number in range(len(self.calls)) if number not in self.ended]
 
     def limit_s(self, timeout_s: float) -> float:
-        """How long its worker may be silent: what the call that runs now may take, or the longest of several."""
+        """Return how long the worker may be silent: the limit of the running call, or the longest if several run."""
         if self.share is not None:
             return timeout_s * max(len(call) for call in self.calls)
         return timeout_s * len(self.calls[min(len(self.ended), len(self.calls) - 1)])
 
     def longest_s(self, timeout_s: float) -> float:
-        """How long all of its calls may take together, if none waits beside another."""
+        """Return the time that all its calls may take one after the other."""
         return timeout_s * sum(len(call) for call in self.calls) + _SLACK_S
 
     def has(self, number: int) -> bool:
-        """Whether that is the number of one of its calls."""
+        """Return True if the number is that of one of its calls."""
         return 0 <= number < len(self.calls)
 
     def may_begin(self, number: int) -> bool:
@@ -91,7 +87,7 @@ class Task:
         return self.has(number) and number not in self.begun and number not in self.ended
 
     def first_end(self, now: float, timeout_s: float) -> float:
-        """Return when the first of the calls that run now must have ended; the next one if none runs."""
+        """Return when the first of the running calls must have ended; if none runs, when the next must."""
         running = self.begun.keys() - self.ended
         return min(
             (self.begun[number] + timeout_s * len(self.calls[number]) for number in running),
@@ -99,23 +95,23 @@ class Task:
         )
 
     def rest(self) -> "Task":
-        """What is left of it, for another worker."""
+        """Return the calls without scores as a task for another worker."""
         return Task(self.work, [self.calls[number] for number in self.left], self.share, self.tries)
 
     def one_by_one(self) -> list["Task"]:
-        """A task for each call."""
+        """Return a task for each call."""
         return [Task(self.work, [call], self.share and 1, self.tries) for call in self.calls]
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a worker ended that was making calls.
+    """End of a worker that was making calls.
 
     Attributes:
-        how: For a person: `exited with status 7`.
-        limit_s: The limit beyond which it was silent, for which it was killed; None: it died by itself.
-        trace: Where its code was, if that is known.
-        all_died: Whether every other worker died with it, so that it alone cannot be blamed.
+        how: Description for a person: `exited with status 7`.
+        limit_s: Limit on silence for which it was killed; None if it died by itself.
+        trace: Traceback of its code, if known.
+        all_died: True if all other workers died too, so that it alone cannot be blamed.
     """
 
     how: str
@@ -125,11 +121,7 @@ class Death:
 
 
 class Backlog:
-    """The jobs under way, and the tasks that wait for a worker.
-
-    Args:
-        settings: Workers and limits, by which jobs are divided.
-    """
+    """Jobs in progress, and the tasks that wait for a worker."""
 
     def __init__(self, settings: ExecutionSettings) -> None:
         self._settings = settings
@@ -148,14 +140,14 @@ class Backlog:
             self._queue.extend(Task(work, chunk, None) for chunk in divide_into_chunks(job.calls, num_workers))
 
     def first(self) -> Task | None:
-        """The task whose turn it is; those whose reward no worker can load are failed on the way."""
+        """Return the next task. Tasks before it whose reward no worker can load become errors."""
         while self._queue and self._queue[0].work.broken:
             task = self._queue.popleft()
             self.fail(task, task.work.broken)
         return self._queue[0] if self._queue else None
 
     def take(self) -> Task:
-        """The first task, which now has a worker."""
+        """Remove the first task and return it, for a worker."""
         return self._queue.popleft()
 
     def put_back(self, *tasks: Task) -> None:
@@ -163,10 +155,10 @@ class Backlog:
         self._queue.extendleft(reversed(tasks))
 
     def record(self, task: Task, number: int, scores: Sequence[Score]) -> None:
-        """Take in the scores of a call; the job's future is done once it was the last.
+        """Store the scores of a call. The last call completes the job's future.
 
         Raises:
-            BrokenFrameError: They are not those of this call.
+            BrokenFrameError: The scores are not those of this call.
         """
         call, work = task.calls[number], task.work
         if number in task.ended or len(scores) != len(call):
@@ -181,15 +173,15 @@ class Backlog:
                 work.future.set_result([score for score in work.scores if score is not None])
 
     def fail(self, task: Task, detail: str) -> None:
-        """Every call of a task that has no scores is an error."""
+        """Make every call of a task without scores an error."""
         for number in task.left:
             self.record(task, number, [Score.failed(Outcome.ERROR, detail)] * len(task.calls[number]))
 
     def settle_death(self, task: Task, death: Death) -> None:
-        """What becomes of a task whose worker is gone.
+        """Settle a task whose worker has ended.
 
-        The call that ran is to blame if it ran alone, and was silent for too long or has now died twice; otherwise it
-        is made once more. Of calls that ran side by side each is made again by itself. The others go on.
+        The running call is to blame if it ran alone, and either exceeded its limit or has now died twice. Otherwise it
+        is made once more. Of concurrent calls each is made again alone. The remaining calls go on.
         """
         left = task.left
         if not left:
@@ -208,7 +200,7 @@ class Backlog:
             self._queue.appendleft(again)
 
     def give_up(self, fault: BaseException | None) -> None:
-        """Tell whoever still waits: of a fault of ours, or that it is over."""
+        """End all waiting futures, with the error of a fault here or as cancelled."""
         for work in self._running.values():
             if isinstance(fault, SandboxUnavailableError):
                 work.future.set_exception(fault)
@@ -228,7 +220,7 @@ class Backlog:
 
 
 def renumber(calls: Sequence[Call], samples: Sequence[Sample]) -> tuple[list[Sample], list[Call]]:
-    """The samples of these calls alone, and the calls' positions among them."""
+    """Return the samples of these calls only, and the calls with positions among them."""
     positions = [position for call in calls for position in call]
     new = {position: number for number, position in enumerate(positions)}
     return [samples[position] for position in positions], [tuple(new[p] for p in call) for call in calls]

@@ -1,4 +1,4 @@
-"""Where a call was when its time was up, from the traceback that Python's fault handler wrote."""
+"""Place of a call that exceeded its time, from the traceback that Python's fault handler wrote."""
 
 import linecache
 import re
@@ -13,12 +13,12 @@ _OURS = str(Path(__file__).parents[1])
 
 
 def last_frame(trace: str, recipe: RewardRecipe) -> str:
-    """` (rewards.py:12: return re.match(…))`: the innermost frame of the user's own code; "" if none is known.
+    """Return the innermost frame of the user's own code, ` (rewards.py:12: return re.match(…))`; "" if none is known.
 
     Args:
         trace: The traceback, innermost frame first.
-        recipe: The reward. A file named in its `spec` is the user's even among installed packages; of an uploaded one
-            no other file is ever read here, since its code can write itself what is taken for a traceback.
+        recipe: The reward. A file named in its `spec` counts as the user's even among installed packages. For an
+            upload, no file is ever read here, because its code can forge a traceback.
     """
     frames = [(match["file"], int(match["line"])) for match in _FRAME.finditer(trace)]
     if recipe.uploaded is not None:

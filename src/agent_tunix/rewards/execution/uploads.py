@@ -1,4 +1,4 @@
-"""Where uploaded code runs: in isolated workers, or, if that is allowed where they cannot be had, in plain ones."""
+"""Workers for uploaded code: isolated ones, or plain ones if isolation is impossible and the user allows it."""
 
 import logging
 from dataclasses import replace
@@ -11,13 +11,10 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 
 def make_uploads_executor(settings: ExecutionSettings) -> LocalExecutor:
-    """Workers for one upload and no other.
-
-    Args:
-        settings: Their limits and number; where its rewards run otherwise is of no account.
+    """Start workers for one upload and no other, whatever `settings.execution` says.
 
     Raises:
-        SandboxUnavailableError: They cannot be isolated here, and `settings` does not allow them to be otherwise.
+        SandboxUnavailableError: Workers cannot be isolated here, and `settings` does not allow them to run otherwise.
     """
     if settings.allow_unsandboxed and (found := problems()):
         logger.warning(

@@ -1,8 +1,8 @@
-"""What travels between this process and its workers: frames, and scores as plain data.
+"""Messages between this process and its workers: frames, and scores as plain data.
 
-A frame is a mark, a length and a pickle. What comes *from* a worker is read with an unpickler that makes built-in
-containers and numbers only: a user's class, whatever it does when it is unpickled, stays in the worker. Workers that
-run code of others say what they say in `plain_wire`.
+A frame is a mark, a length and a pickle. Data *from* a worker is read with an unpickler that makes only built-in
+containers and numbers, so that no user's class is unpickled in this process. Workers that run other people's code reply
+in the format of `plain_wire`.
 """
 
 import io
@@ -21,31 +21,31 @@ LARGEST_REPLY_BYTES = 64 * 2**20
 LONGEST_DETAIL = 4000
 LONGEST_TEXT = 20_000
 LARGEST_EXTRA_ITEMS = 10_000
-# What stands for the items that are left out.
+# Placeholder for omitted items.
 _TOO_MUCH = "… and more"
 
 PlainScore = tuple[float | None, str, str, dict[str, Any], float, dict[str, float | None], dict[str, float]]
 
 
 class BrokenFrameError(Exception):
-    """What arrived is not what the other side sends: somebody else wrote to the connection."""
+    """Error for data that is not from the other side's protocol: other code wrote to the connection."""
 
 
 def pack(message: object) -> bytes:
-    """A frame."""
+    """Return the frame of a message."""
     return frame(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
 
 def frame(content: bytes) -> bytes:
-    """A frame around what is pickled already."""
+    """Return a frame around serialised content."""
     return _HEADER.pack(_MARK, len(content)) + content
 
 
 def read_header(header: bytes) -> int:
-    """The length of the content that follows.
+    """Return the length of the content that follows.
 
     Raises:
-        BrokenFrameError: It is no header.
+        BrokenFrameError: It is not a header.
     """
     mark, length = _HEADER.unpack(header)
     if mark != _MARK:
@@ -54,12 +54,7 @@ def read_header(header: bytes) -> int:
 
 
 class FrameReader:
-    """Bytes in pieces → replies of a worker.
-
-    Args:
-        load: Makes a reply of the content of a frame; None: `load_plain`.
-        largest_bytes: Of the content.
-    """
+    """Reader of a worker's replies, made by `load` (by default `load_plain`), from bytes in pieces."""
 
     def __init__(self, load: Callable[[bytes], Any] | None = None, largest_bytes: int = LARGEST_REPLY_BYTES) -> None:
         self._load = load or load_plain
@@ -67,10 +62,10 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """The replies that these bytes complete.
+        """Yield the replies that these bytes complete.
 
         Raises:
-            BrokenFrameError: The bytes are no frame, or one of what no worker sends.
+            BrokenFrameError: The bytes are not a frame, or not one that a worker sends.
         """
         self._buffer += data
         start = 0
@@ -92,10 +87,10 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def load_plain(content: bytes) -> Any:
-    """What was pickled, if it is of built-in types only.
+    """Unpickle content that has only built-in types.
 
     Raises:
-        BrokenFrameError: It is damaged, or something else.
+        BrokenFrameError: The content is damaged or has other types.
     """
     try:
         return _PlainUnpickler(io.BytesIO(content)).load()
@@ -104,7 +99,7 @@ def load_plain(content: bytes) -> Any:
 
 
 def to_plain(score: Score) -> PlainScore:
-    """A score without anything that could not be read elsewhere."""
+    """Return a score as plain data that any process can read."""
     return (
         None if score.value is None else float(score.value),
         str(score.outcome.value),
@@ -117,7 +112,7 @@ def to_plain(score: Score) -> PlainScore:
 
 
 def from_plain(plain: PlainScore) -> Score:
-    """The score again, its texts without hidden characters."""
+    """Return the score of plain data, with the hidden characters of its texts escaped."""
     value, outcome, detail, extras, seconds, components, metrics = plain
     named = {one_line(name): part for name, part in components.items()}
     measured = {one_line(name): metric for name, metric in metrics.items()}
@@ -125,7 +120,7 @@ def from_plain(plain: PlainScore) -> Score:
 
 
 def _visible(value: Any) -> Any:
-    """Return plain data with the hidden characters of its texts as escapes; a name stands on one line."""
+    """Return plain data with the hidden characters of its texts escaped; names are put on one line."""
     if isinstance(value, str):
         return escape_hidden(value)
     if isinstance(value, dict):
@@ -140,7 +135,7 @@ def _plain_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any, budget: Iterator[int], depth: int) -> Any:
-    """A value in built-in types; what is none of them, or too much, as text."""
+    """Return a value in built-in types. Other types become text; excess items become a placeholder."""
     kind = type(value)
     if next(budget, None) is None:
         return _TOO_MUCH
@@ -177,7 +172,7 @@ def _plain_mapping(values: Mapping[Any, Any], budget: Iterator[int], depth: int)
 
 
 def _clip(text: object, longest: int = LONGEST_DETAIL) -> str:
-    # A subclass of str, and what encodes to no bytes, stay behind too.
+    # The result is a plain str, not a subclass, without characters that cannot be encoded.
     plain = str.__str__(text) if isinstance(text, str) else str(text)
     if len(plain) > longest:
         plain = plain[:longest] + "…"

@@ -1,10 +1,10 @@
-"""A worker: a process that loads rewards and makes the calls it is sent, one chunk after the other.
+"""Worker: a process that loads rewards and makes the calls it is sent, one chunk after the other.
 
-It is forked from the nursery, speaks with the trainer over a connection of its own, and is ready to be killed at any
-moment. Each call's scores leave as soon as the call ends, so that the trainer knows which call runs and for how long.
+It is forked from the nursery, talks to the trainer over its own connection, and can be killed at any moment. The scores
+of each call are sent as soon as the call ends, so that the trainer knows which call runs and for how long.
 
-Between calls the worker puts back what a call may have left in disorder for the next: the working directory, and
-standard output and error, whatever was closed or replaced.
+Between calls the worker restores what a call may have changed for the next: the working directory, and standard output
+and error, even if closed or replaced.
 """
 
 import asyncio
@@ -38,29 +38,29 @@ from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
-# Far from the low numbers that careless code closes.
+# Far above the low numbers that careless code closes.
 _FIRST_DESCRIPTOR = 200
-# More than this, left behind by calls, and the worker is replaced.
+# Threads, or child processes, left behind by calls beyond which the worker is replaced.
 MOST_LEFT_BEHIND = 16
-# Of a worker's memory; beyond it the worker is replaced, so that no call finds the memory taken by earlier ones.
+# Share of a worker's memory limit. A worker that grows by more is replaced, so that each call finds memory free.
 _GROWTH_SHARE = 0.5
 _BEATS_A_LIMIT = 4
 TRACE_SIGNAL = signal.SIGUSR2
-# Of an isolated worker.
+# Limits of an isolated worker.
 MOST_FILES = 1024
 _MOST_THREADS = 64
-# Address space that is no memory: stacks of threads, and what the allocator sets aside.
+# Address space beyond memory: stacks of threads and the allocator's reserve.
 _ADDRESSES_BYTES = 2**29
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """What a worker may use.
+    """Limits of a worker.
 
     Attributes:
-        memory_bytes: Beyond what it holds once its rewards are loaded.
-        recycle_after: Calls.
-        most_processes: Of the user; None where the kernel does not count them (root).
+        memory_bytes: Memory beyond what it holds after loading its rewards.
+        recycle_after: Number of calls.
+        most_processes: Processes of the user; None if the kernel does not count them (root).
     """
 
     memory_bytes: int
@@ -73,12 +73,12 @@ class Isolation:
     """Rights of isolated workers.
 
     Attributes:
-        scratch: A directory of the nursery's own, in which each worker gets one.
+        scratch: Directory of the nursery, in which each worker gets one.
         readable: Absolute paths that can be read.
-        memory_bytes: Beyond what a worker holds before its reward is loaded.
-        disk_bytes: What a worker may have written at any time, and the largest file.
+        memory_bytes: Memory beyond what a worker holds before its reward is loaded.
+        disk_bytes: Total size of a worker's files, and size of the largest file.
         cpu_s: Processor time of a worker, from its first to its last call.
-        most_tasks: Processes and threads of the user, where workers have no user of their own; None: not known.
+        most_tasks: Processes and threads of the user, if workers have no user of their own; None: unknown.
     """
 
     scratch: str
@@ -89,7 +89,7 @@ class Isolation:
     most_tasks: int | None
 
     def limits(self) -> dict[int, int]:
-        """Return the limits of a process that holds no more than this one does now."""
+        """Return the resource limits of a process that holds no more than this one does now."""
         return {
             resource.RLIMIT_CPU: self.cpu_s,
             resource.RLIMIT_FSIZE: self.disk_bytes,
@@ -100,13 +100,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """Where a worker is isolated.
-
-    Attributes:
-        isolation: What it may use.
-        directory: Its own.
-        parent: The process of the nursery.
-    """
+    """Place of an isolated worker: its rights, its own directory and the nursery's process id."""
 
     isolation: Isolation
     directory: str
@@ -115,7 +109,7 @@ class WorkerPlace:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Load a reward."""
+    """Request to load a reward."""
 
     key: int
     recipe: RewardRecipe
@@ -123,7 +117,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Make calls: of a reward, over pickled samples; `share` of them at once if the reward is async."""
+    """Request to make calls of a reward over pickled samples; `share` of them concurrently if the reward is async."""
 
     key: int
     samples: bytes
@@ -135,14 +129,14 @@ class Chunk:
 def main(
     connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: WorkerPlace | None = None
 ) -> NoReturn:
-    """Work until the connection closes.
+    """Work until the connection to the trainer closes.
 
     Args:
-        connection: To the trainer.
-        output: Where what users' code prints goes.
-        trace: Where the traceback of a call that takes too long goes.
-        limits: What the worker may use.
-        place: Where it isolates itself before anything else; None: it does not.
+        connection: Connection to the trainer.
+        output: Descriptor for output of users' code.
+        trace: Descriptor for the traceback of a late call.
+        limits: Limits of the worker.
+        place: Isolation to enter first; None for a worker that is not isolated.
     """
     connection = _raise(connection)
     output = _raise_descriptor(output)
@@ -153,7 +147,7 @@ def main(
         _lower_limit(resource.RLIMIT_NPROC, limits.most_processes)
     random.seed()
     np.random.seed()
-    set_thorough_runner(verify_here)  # no process of its own: this one has limits
+    set_thorough_runner(verify_here)  # needs no further process, because this one has limits
     worker = _Worker(connection, output, limits, place)
     if place is not None:
         worker.isolate(place, [connection.fileno(), output, trace])
@@ -186,7 +180,7 @@ class _Worker:
                 self._work_concurrently(message, share)
 
     def isolate(self, place: WorkerPlace, keep: list[int]) -> None:
-        """Give up all that code of others must not have; where that fails, say so and end."""
+        """Drop all rights that other people's code must not have; if that fails, report it and exit."""
         isolation = place.isolation
         limits = isolation.limits()
         memory_file = linux.hold_memory_file(_FIRST_DESCRIPTOR)
@@ -211,7 +205,7 @@ class _Worker:
         self._surroundings.keep()
 
     def send(self, *reply: object) -> None:
-        if os.getpid() != self._process:  # a call has forked, and this is its child
+        if os.getpid() != self._process:  # a child that a call has forked
             os._exit(0)
         try:
             self._connection.sendall(self._pack(reply))
@@ -256,18 +250,18 @@ class _Worker:
             beat.cancel()
             await asyncio.wait({beat})
 
-        # One loop for all chunks: what a reward's module keeps, a semaphore for one, belongs to the loop that used it.
+        # One loop for all chunks, because objects kept by a reward's module, such as semaphores, belong to their loop.
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._loop.set_task_factory(self._make_task)  # type: ignore[arg-type]  # its protocol is stricter
         loop = self._loop
         try:
             loop.run_until_complete(work())
-        except BaseException as error:  # what no task can hold back, KeyboardInterrupt for one, has broken the loop
+        except BaseException as error:  # KeyboardInterrupt, for instance, passes through tasks and breaks the loop
             self.send("broke", describe_fault(error))
             os._exit(1)
         self._surroundings.restore()
-        # Tasks that cannot be cancelled would go on in the next chunk, so their loop is left to end with the worker.
+        # Tasks that cannot be cancelled would run on in the next chunk, so their loop is not used again.
         if self._strays:
             self._loop = None
         self._end()
@@ -291,7 +285,7 @@ class _Worker:
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
     ) -> "asyncio.Task[Any]":
-        """A task that lets the trainer know when it starts: calls that never wait run one after the other."""
+        """Return a task that sends a beat when it starts, so the trainer sees the progress of calls that never wait."""
 
         async def heard() -> Any:
             self._surroundings.repair()
@@ -314,7 +308,7 @@ class _Worker:
         self.send("done", self._why_tired())
 
     def _has_grown(self) -> bool:
-        """Whether calls have left much memory behind; looks closer only where the peak has risen."""
+        """Return True if calls have left much memory behind. The cheap check of the peak comes first."""
         peak = _peak_kib()
         if peak == self._peak:
             return False
@@ -322,7 +316,7 @@ class _Worker:
         return linux.resident_bytes() - self._resident > self._limits.memory_bytes * _GROWTH_SHARE
 
     def _why_tired(self) -> str:
-        """Why this worker should be replaced; "" if it need not be."""
+        """Return why this worker should be replaced; "" if it should not."""
         if self._num_calls >= self._limits.recycle_after:
             return f"made {self._num_calls} calls"
         if self._cpu_s is not None and time.process_time() > self._cpu_s / 2:
@@ -339,7 +333,7 @@ class _Worker:
 
 
 class _Surroundings:
-    """What every call is to find as the first one found it."""
+    """Process state that every call must find unchanged."""
 
     def __init__(self, output: int) -> None:
         self._output = output
@@ -348,19 +342,19 @@ class _Surroundings:
         self.restore()
 
     def keep(self) -> None:
-        """The working directory is from now on what it is now: loading a file may have changed it."""
+        """Keep the present working directory, because loading a file may have changed it."""
         with contextlib.suppress(OSError):
             self._directory = os.getcwd()
 
     def repair(self) -> None:
-        """What can be put back while other calls are under way."""
+        """Restore what can be restored while other calls run."""
         for descriptor in (1, 2):
             os.dup2(self._output, descriptor)
         if any(stream.closed for stream in self._streams):
             self._open()
 
     def restore(self) -> None:
-        """Put everything back, between calls."""
+        """Restore everything between calls."""
         for descriptor in (1, 2):
             os.dup2(self._output, descriptor)
         if not self._streams or sys.stdout is not self._streams[0] or sys.stderr is not self._streams[1]:
@@ -387,7 +381,7 @@ def _to_plain(score: Score) -> wire.PlainScore:
         if score.detail.startswith("MemoryError"):
             score = Score.failed(score.outcome, f"{score.detail}; rewards.memory_mb bounds it", score.seconds)
         return wire.to_plain(score)
-    except BaseException as error:  # what a user's own object does when it is looked at
+    except BaseException as error:  # a user's object may raise anything when it is read
         return wire.to_plain(Score.failed(Outcome.ERROR, f"the score cannot be read: {describe_fault(error)}"))
 
 
@@ -414,12 +408,12 @@ def _raise(connection: socket.socket) -> socket.socket:
 
 
 def _raise_descriptor(descriptor: int) -> int:
-    """The same file under a high number."""
+    """Return a descriptor of the same file with a high number."""
     import fcntl
 
     try:
         raised = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
-    except OSError:  # beyond the limit on descriptors here
+    except OSError:  # the number exceeds the limit on descriptors
         return descriptor
     os.close(descriptor)
     return raised
@@ -441,5 +435,5 @@ def _peak_kib() -> int:
 
 
 def wait_a_moment() -> None:
-    """Give other processes a moment."""
+    """Sleep for a millisecond."""
     time.sleep(0.001)

@@ -1,7 +1,7 @@
-"""Judges: rewards that a language model gives, over any OpenAI-compatible endpoint.
+"""Judges: rewards given by a language model at an OpenAI-compatible endpoint.
 
-Importing this package imports no judge and no HTTP client: `JUDGES` tells which class a name means, and `load_judge`
-fetches it when the name is first asked for.
+Importing this package imports neither judges nor an HTTP client. `JUDGES` maps names to classes, which `load_judge`
+imports on demand.
 """
 
 import importlib
@@ -15,6 +15,6 @@ JUDGES = {
 
 
 def load_judge(name: str) -> Any:
-    """The judge of a name, yet without its arguments: `load_judge("judge").bind("tone", {"model": …, "rubric": …})`."""
+    """Return a judge by name, without arguments: `load_judge("judge").bind("tone", {"model": …, "rubric": …})`."""
     module, _, kind = JUDGES[name].partition(":")
     return getattr(importlib.import_module(f"{__name__}.{module}"), kind)(name)

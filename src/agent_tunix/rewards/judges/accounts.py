@@ -1,4 +1,4 @@
-"""What judging took: tokens, money and time, of one verdict and of all."""
+"""Accounts of judging: tokens, cost and time, of one verdict and in total."""
 
 import threading
 from dataclasses import dataclass, field
@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one reply, or of several added up.
+    """Tokens of one reply, or the sum over several.
 
     Attributes:
-        prompt_tokens: Tokens that were sent.
-        completion_tokens: Tokens that came back.
-        cached_tokens: Those of the prompt that the endpoint had in its prompt cache.
-        is_estimated: Whether the endpoint did not say, so that they are counted from characters.
+        cached_tokens: Prompt tokens that were in the endpoint's prompt cache.
+        is_estimated: True if the endpoint reported none, so that they are estimated from characters.
     """
 
     prompt_tokens: int = 0
@@ -31,14 +29,14 @@ class Usage:
 
 @dataclass(slots=True)
 class Receipt:
-    """What one verdict took; a verdict from the cache took nothing.
+    """Account of one verdict. A cached verdict costs nothing.
 
     Attributes:
         usage: Tokens of all its requests.
-        cost: Their price; 0 where no prices are known.
-        requests: How many were sent, failed ones included.
-        latency_s: How long the request took that was answered.
-        is_cached: Whether it came from the cache, or from an equal question that was already under way.
+        cost: Their price; 0 if prices are unknown.
+        requests: Number of requests sent, failed ones included.
+        latency_s: Duration of the request that succeeded.
+        is_cached: True if the verdict came from the cache, or from an equal question in progress.
     """
 
     usage: Usage = field(default_factory=Usage)
@@ -50,7 +48,7 @@ class Receipt:
 
 @dataclass(slots=True)
 class JudgeTally:
-    """Receipts added up."""
+    """Sum of receipts."""
 
     verdicts: int = 0
     failures: int = 0
@@ -73,7 +71,7 @@ class JudgeTally:
         self.latency_max_s = max(self.latency_max_s, receipt.latency_s)
 
     def metrics(self) -> dict[str, float]:
-        """By name; `latency_mean_s` is over verdicts that were asked for."""
+        """Return the sums by name. `latency_mean_s` excludes cached verdicts."""
         asked = self.verdicts - self.cache_hits
         return {
             "verdicts": self.verdicts,
@@ -90,7 +88,7 @@ class JudgeTally:
 
 
 class Totals:
-    """What a judge took in this process: so far, and since a step was last closed."""
+    """Tallies of a judge in this process: in total, and for the current step."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -104,12 +102,12 @@ class Totals:
             self._step.add(receipt, failed=failed)
 
     def metrics(self) -> dict[str, float]:
-        """What it took so far."""
+        """Return the total."""
         with self._lock:
             return self._all.metrics()
 
     def take_step(self) -> dict[str, float]:
-        """What it took since this was last called."""
+        """Return the tally since the last call."""
         with self._lock:
             step, self._step = self._step, JudgeTally()
         return step.metrics()

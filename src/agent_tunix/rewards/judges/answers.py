@@ -1,4 +1,4 @@
-"""What an endpoint answers: replies, usage and errors, in whichever of the usual forms they come."""
+"""Parsing of an endpoint's answers: replies, usage and errors, in all usual forms."""
 
 import email.utils
 import json
@@ -11,18 +11,18 @@ from agent_tunix.rewards.judges.accounts import Usage
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
 from agent_tunix.rewards.judges.prompts import Message
 
-BYTES_A_TOKEN = 3  # on the low side, so that estimates are on the high side
+BYTES_A_TOKEN = 3  # low, so that estimates are high
 
 
 def estimate_usage(messages: Sequence[Message], schema: dict[str, Any] | None, max_tokens: int) -> Usage:
-    """The most that a request may use, from the length of its text."""
+    """Return an upper estimate of a request's usage, from the length of its text."""
     size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
     size += len(json.dumps(schema)) if schema else 0
     return Usage(size // BYTES_A_TOKEN + 8 * len(messages), max_tokens, is_estimated=True)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds from `Retry-After`, which holds seconds or a date."""
+    """Return the seconds of `Retry-After`, which holds seconds or a date."""
     value = headers.get("retry-after", "").strip()
     try:
         seconds = float(value)
@@ -35,7 +35,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def error_of(text: str) -> tuple[str, str, str]:
-    """Message, parameter and code of an error, in whichever of the usual forms it came."""
+    """Return message, parameter and code of an error."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
@@ -48,7 +48,7 @@ def error_of(text: str) -> tuple[str, str, str]:
 
 
 def unsupported_parameter(message: str, parameter: str) -> str | None:
-    """Which dispensable parameter an error is about."""
+    """Return the optional parameter that an error is about; None if there is none."""
     text = f"{parameter} {message}".casefold()
     if any(word in text for word in ("response_format", "json_schema", "json_object", "structured output")):
         return "response_format"
@@ -58,7 +58,7 @@ def unsupported_parameter(message: str, parameter: str) -> str | None:
 
 
 def usage_of(answer: dict[str, Any], messages: Sequence[Message]) -> Usage:
-    """What a reply used, as the endpoint says or else by an estimate."""
+    """Return the usage of a reply as the endpoint reports it, or else an estimate."""
     given = answer.get("usage")
     if isinstance(given, dict):
         prompt, completion = given.get("prompt_tokens"), given.get("completion_tokens")
@@ -75,11 +75,11 @@ def _is_count(value: object) -> bool:
 
 
 def reply_of(answer: dict[str, Any]) -> str:
-    """The reply's text.
+    """Return the text of the reply.
 
     Raises:
         JudgeFault: The model refused, or its reply was cut off or withheld.
-        MalformedVerdict: There is none.
+        MalformedVerdict: There is no reply.
     """
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
@@ -99,6 +99,6 @@ def reply_of(answer: dict[str, Any]) -> str:
 
 
 def shorten(text: str) -> str:
-    """At most 300 characters in one line."""
+    """Return at most 300 characters on one line."""
     text = " ".join(text.encode("utf-8", "replace").decode().split())
     return text if len(text) <= 300 else text[:300] + "…"

@@ -1,4 +1,4 @@
-"""A judge's arguments, taken one by one out of the configuration, with errors that name them."""
+"""Validation of a judge's arguments, with errors that name them."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -8,12 +8,7 @@ from agent_tunix.errors import RewardError
 
 
 class JudgeArguments:
-    """What is left of a judge's arguments; each `take_…` checks one and removes it.
-
-    Args:
-        judge: The judge's name, for errors.
-        args: Arguments by name.
-    """
+    """Remaining arguments of a judge. Each `take_…` checks one, removes it and returns it."""
 
     def __init__(self, judge: str, args: Mapping[str, Any]) -> None:
         self.judge = judge
@@ -21,12 +16,12 @@ class JudgeArguments:
         self._known: list[str] = []
 
     def take(self, name: str) -> Any:
-        """The argument, unchecked; None where it is not given."""
+        """Return an argument unchecked; None if it is not given."""
         self._known.append(name)
         return self._left.pop(name, None)
 
     def take_text(self, name: str, default: str | None = None, choices: Collection[str] = ()) -> str | None:
-        """A text, one of `choices` if there are any."""
+        """Return a text, one of `choices` if there are any."""
         value = self.take(name)
         if value is None:
             return default
@@ -37,12 +32,12 @@ class JudgeArguments:
         return value
 
     def take_number(self, name: str, default: float, least: float, most: float = math.inf) -> float:
-        """A number from `least` to `most`."""
+        """Return a number from `least` to `most`."""
         value = self.take_optional_number(name, least, most)
         return default if value is None else value
 
     def take_optional_number(self, name: str, least: float, most: float = math.inf) -> float | None:
-        """A number from `least` to `most`, or None."""
+        """Return a number from `least` to `most`, or None."""
         value = self.take(name)
         if value is None:
             return None
@@ -53,12 +48,12 @@ class JudgeArguments:
         return float(value)
 
     def take_count(self, name: str, default: int, least: int = 1) -> int:
-        """A whole number from `least`."""
+        """Return an integer of at least `least`."""
         value = self.take_optional_count(name, least)
         return default if value is None else value
 
     def take_optional_count(self, name: str, least: int = 1) -> int | None:
-        """A whole number from `least`, or None."""
+        """Return an integer of at least `least`, or None."""
         value = self.take(name)
         if value is None:
             return None
@@ -67,7 +62,7 @@ class JudgeArguments:
         return value
 
     def take_flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """Return a Boolean."""
         value = self.take(name)
         if value is None:
             return default
@@ -76,7 +71,7 @@ class JudgeArguments:
         return value
 
     def take_names(self, name: str) -> tuple[str, ...]:
-        """A name or a list of names."""
+        """Return the names of a name or a list of names."""
         value = self.take(name)
         if value is None:
             return ()
@@ -86,7 +81,7 @@ class JudgeArguments:
         return tuple(dict.fromkeys(names))
 
     def take_mapping(self, name: str) -> dict[str, Any]:
-        """A mapping; empty where it is not given."""
+        """Return a mapping; empty if it is not given."""
         value = self.take(name)
         if value is None:
             return {}
@@ -95,7 +90,7 @@ class JudgeArguments:
         return {str(key): item for key, item in value.items()}
 
     def require(self, name: str, value: str | None, example: str) -> str:
-        """The value, or an error that says how to give it."""
+        """Return the value, or raise an error that says how to give it."""
         if value is None:
             raise RewardError(
                 f"judge {self.judge!r} requires `{name}`; give it in its args, as in {example}", code="missing_argument"
@@ -103,7 +98,7 @@ class JudgeArguments:
         return value
 
     def finish(self) -> None:
-        """Raise RewardError if an argument is left that no one took."""
+        """Raise RewardError if an argument is left that no call took."""
         for name in self._left:
             raise RewardError(
                 f"judge {self.judge!r} has no argument {name!r} to set; it has: {', '.join(sorted(self._known))}",
@@ -111,7 +106,7 @@ class JudgeArguments:
             )
 
     def refusal(self, name: str, value: object, required: str) -> RewardError:
-        """The error for an argument that is not what it must be."""
+        """Return the error for an invalid argument."""
         return RewardError(f"judge {self.judge!r}: `{name}` must be {required}, not {value!r}", code="invalid_argument")
 
 

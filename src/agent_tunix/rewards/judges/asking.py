@@ -1,4 +1,4 @@
-"""Questions to a model with everything around them: the cache, the endpoint, the accounts."""
+"""Questions to a model, with cache, endpoint and accounts."""
 
 import asyncio
 import threading
@@ -21,13 +21,13 @@ from agent_tunix.rewards.judges.settings import EndpointSettings
 
 T = TypeVar("T")
 
-# A model that gave no verdict is asked once more, with another seed.
+# A model that gives no verdict is asked again with another seed.
 TRIES_FOR_A_VERDICT = 2
 
 
 @dataclass(slots=True)
 class _Session:
-    """What belongs to one event loop, for as long as someone scores in it."""
+    """State of one event loop while any caller scores in it."""
 
     client: httpx.AsyncClient
     users: int = 0
@@ -35,15 +35,10 @@ class _Session:
 
 
 class Asker:
-    """Asks one model at one endpoint. One object serves all batches of a run, from whichever thread or event loop.
+    """Client of one model at one endpoint, with an account of all questions in `totals`.
 
-    Args:
-        settings: How the model is asked.
-        pool: Limits that it keeps together with others.
-        timing: The clock and how to wait.
-
-    Attributes:
-        totals: What asking took so far.
+    One object serves all batches of a run, from any thread or event loop. `pool` has the limits shared with other
+    judges.
     """
 
     def __init__(self, settings: EndpointSettings, pool: Pool, timing: Timing) -> None:
@@ -56,7 +51,7 @@ class Asker:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[None]:
-        """Keep connections open for the questions asked meanwhile in this event loop."""
+        """Keep connections open for questions asked inside, in this event loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             session = self._sessions.get(loop)
@@ -85,10 +80,10 @@ class Asker:
 
         Args:
             messages: The conversation.
-            schema: What the reply must follow; None: a text.
-            read: Makes a value of the reply or raises MalformedVerdict, upon which the model is asked once more. Only
-                a reply that it can read is kept in the cache.
-            receipt: Is told what it took.
+            schema: JSON schema of the reply; None: a text.
+            read: Makes a value of the reply or raises MalformedVerdict, whereupon the model is asked again. Only a
+                reply that it can read is cached.
+            receipt: Account that the question is added to.
 
         Raises:
             JudgeFault: There is no reply, or none that can be read.
@@ -119,7 +114,7 @@ class Asker:
                 task = asyncio.current_task()
                 if not twin.cancelled() or (task is not None and task.cancelling()):
                     raise
-                continue  # whoever asked was cancelled; this one was not
+                continue  # the first caller was cancelled, this one was not
             receipt.is_cached = True
             return read(reply)
         if (kept := self._cache.get(key)) is not None:
@@ -138,7 +133,7 @@ class Asker:
             return value
         except JudgeFault as fault:
             future.set_exception(fault)
-            future.exception()  # it is no one's duty to wait for it
+            future.exception()  # marks the exception as retrieved, because nobody may be waiting
             raise
         finally:
             del session.under_way[key]

@@ -1,4 +1,4 @@
-"""What all judges share: samples in, questions asked side by side, scores out, and every fault an outcome."""
+"""Base class of judges: it asks questions concurrently and turns every fault into an outcome."""
 
 import abc
 import asyncio
@@ -32,24 +32,21 @@ T = TypeVar("T")
 
 
 class Judge(abc.ABC):
-    """A reward that a language model gives.
+    """A reward given by a language model.
 
     Args:
-        name: The name under which it is logged.
-        args: Its arguments from configuration; None: it is only to be bound.
-        timing: The clock and how to wait, for tests.
+        name: Name in logs.
+        args: Arguments from configuration; None for a judge that is only to be bound.
+        timing: Clock and sleep function, for tests.
 
     Attributes:
-        is_async: Its verdicts are asked for side by side.
-        needs_group: Whether a group must be scored in one call.
-        limits_itself: It runs in the trainer's process, whatever `rewards.execution` says, within its own limits: its
-            budget and its requests per minute cannot be divided among workers, nor may `rewards.timeout_s` end a
-            back-off.
-        endpoint: How its model is asked; None before it has arguments.
-        settings: How the configuration has rewards called; means nothing to a judge.
-        recipe: How another process builds the same judge; None if it cannot.
-        kind: What it is about, for the checks of rewards.
-        range: Within which its values lie.
+        needs_group: True if a group must be scored in one call.
+        limits_itself: True: the judge runs in the trainer's process, whatever `rewards.execution` says, with limits of
+            its own. Its budget and its requests per minute cannot be divided among workers, and `rewards.timeout_s`
+            must not end a back-off.
+        endpoint: Settings of the endpoint; None before it has arguments.
+        settings: Call settings of rewards, without meaning for a judge.
+        recipe: Instructions by which another process builds the same judge; None if it cannot.
 
     Raises:
         RewardError: An argument is missing, unknown or malformed, or the extra `judge` is not installed.
@@ -61,7 +58,7 @@ class Judge(abc.ABC):
     is_builtin = True
     kind = "quality"
     range = (0.0, 1.0)
-    # What `agent-tunix rewards show` tells: how a judge is called, not how it is made.
+    # Signature in `agent-tunix rewards show`: that of a call, not of the constructor.
     __signature__ = inspect.Signature(
         [
             inspect.Parameter("response", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
@@ -69,7 +66,7 @@ class Judge(abc.ABC):
         ],
         return_annotation=float,
     )
-    # What `show` prints besides the class's own documentation.
+    # Objects whose documentation `show` prints after the class's own.
     documented_with: tuple[Any, ...] = (EndpointSettings,)
     extra = "judge"
     needed_modules: tuple[str, ...] = ("httpx", "tenacity")
@@ -89,15 +86,15 @@ class Judge(abc.ABC):
 
     @abc.abstractmethod
     def _read_own(self, arguments: JudgeArguments) -> None:
-        """Take the arguments that are this judge's own."""
+        """Take the arguments of this class of judge."""
 
     @abc.abstractmethod
     async def _judge_all(self, asker: "Asker", samples: Sequence[Sample], gate: asyncio.Semaphore) -> list[Score]:
-        """Score the samples, each question held in the gate while it is under way."""
+        """Score the samples. Each question holds the gate while it runs."""
 
     @property
     def given(self) -> type[Self]:
-        """Where the judge is written, for those who ask it of a reward."""
+        """The class of the judge, as the place where it is written."""
         return type(self)
 
     function = given
@@ -105,12 +102,10 @@ class Judge(abc.ABC):
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `judge("It is 4.", prompt="What is 2 + 2?")`.
 
-        Args:
-            response: The completion's text.
-            **columns: `prompt`, and columns of the row by name.
+        `columns` are `prompt` and columns of the row.
 
         Returns:
-            The value, or None where the judge does not apply.
+            The value, or None if the judge does not apply.
 
         Raises:
             BadReferenceError: A column that the judge is shown is empty.
@@ -124,62 +119,56 @@ class Judge(abc.ABC):
         return score.value
 
     def explain(self, response: str, **columns: Any) -> Score:
-        """Score one response and say how the score came about (`Score.detail`); takes what a call takes."""
+        """Score one response and give the reason in `Score.detail`. The arguments are those of a call."""
         known = {name: columns.pop(name) for name in ("prompt", "step") if name in columns}
         return self.score([Sample(response, columns=columns, **known)])[0]
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
-        """Score each sample, in order. Works in any thread, also in one whose event loop is running."""
+        """Score each sample, in order. This works in any thread, also inside a running event loop."""
         return _run(self.score_async(samples))
 
     def begin(self, samples: Sequence[Sample]) -> "Future[list[Score]]":
-        """Begin to score, in a thread of its own: so a mixture asks several judges at once, and computes meanwhile."""
+        """Start scoring in another thread, so that a mixture can ask several judges at once and compute meanwhile."""
         future: Future[list[Score]] = Future()
         context = contextvars.copy_context()
 
         def work() -> None:
             try:
                 future.set_result(context.run(asyncio.run, self.score_async(samples)))
-            except BaseException as error:  # for whoever asks for the result
+            except BaseException as error:  # raised again by `future.result()`
                 future.set_exception(error)
 
         threading.Thread(target=work, name=f"judge {self.name}", daemon=True).start()
         return future
 
     async def score_async(self, samples: Sequence[Sample], limit: int | None = None) -> list[Score]:
-        """Score each sample, in order.
+        """Score each sample, in order, with at most `limit` questions at the same time.
 
-        Args:
-            samples: The completions; of a judge that needs groups, whole groups.
-            limit: At most so many questions at once, besides `max_concurrency`; None: no further limit.
+        For a judge that needs groups, `samples` must have whole groups.
         """
         asker = self._the_asker()
         gate = asyncio.Semaphore(limit or 1_000_000)
         try:
             async with asker.session():
                 return await self._judge_all(asker, samples, gate)
-        except RewardError as error:  # the key has gone from the environment
+        except RewardError as error:  # the key is no longer in the environment
             return [Score.failed(Outcome.ERROR, str(error))] * len(samples)
 
     def bind(self, name: str, args: Mapping[str, Any]) -> Self:
-        """The same judge under another name, with further arguments from configuration."""
+        """Return the same judge under another name, with further arguments."""
         bound = type(self)(name, {**self.args, **args} or None, self._timing)
         bound.settings = self.settings
         bound.recipe = replace(self.recipe, name=name, args=bound.args) if self.recipe else None
         return bound
 
     def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
-        """The same judge, with a recipe."""
+        """Return the same judge with call settings and a recipe."""
         same = type(self)(self.name, None if self.endpoint is None else self.args, self._timing)
         same.settings, same.recipe = settings, recipe
         return same
 
     def check_parameters(self, columns: Collection[str]) -> None:
-        """Raise RewardSignatureError if the dataset lacks a column, and RewardError if the key is not set.
-
-        Args:
-            columns: Names of the dataset's columns.
-        """
+        """Raise RewardSignatureError if the dataset lacks a column, and RewardError if the key is not set."""
         for column in self.columns:
             if column not in columns:
                 raise RewardSignatureError(
@@ -190,21 +179,21 @@ class Judge(abc.ABC):
         self._the_endpoint().read_key()
 
     def describe(self) -> str:
-        """Model, endpoint and how it judges: `RubricJudge: gpt-4o-mini at https://api.openai.com/v1`."""
+        """Return class, model and endpoint: `RubricJudge: gpt-4o-mini at https://api.openai.com/v1`."""
         if self.endpoint is None:
             return f"{type(self).__name__} (requires args)"
         return f"{type(self).__name__}: {self.endpoint.model} at {self.endpoint.base_url}"
 
     def metrics(self) -> dict[str, float]:
-        """What judging took in this process so far: requests, tokens, cost, latency, cache hits, failures."""
+        """Return the totals in this process: requests, tokens, cost, latency, cache hits, failures."""
         return self._the_asker().totals.metrics()
 
     def step_metrics(self) -> dict[str, float]:
-        """What judging took since this was last called, under the names of `metrics`, for a run to log each step."""
+        """Return the same metrics since the last call, for a run to log at each step."""
         return self._the_asker().totals.take_step()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A judge is rebuilt from its arguments: neither key nor connections nor accounts go along."""
+        """Pickle the judge as its arguments, without key, connections and accounts."""
         return type(self), (self.name, None if self.endpoint is None else self.args)
 
     def _configure(self) -> None:
@@ -231,13 +220,13 @@ class Judge(abc.ABC):
     def _the_asker(self) -> "Asker":
         settings = self._the_endpoint()
         if self._asker is None:
-            from agent_tunix.rewards.judges.asking import Asker  # which imports the HTTP client
+            from agent_tunix.rewards.judges.asking import Asker  # imports the HTTP client
 
             self._asker = Asker(settings, self._pool or join_pool(self, settings, self._timing), self._timing)
         return self._asker
 
     def _shared_sections(self, sample: Sample) -> dict[str, str]:
-        """What the judge is shown besides the completion, by title.
+        """Return what the judge is shown besides the completion, by title.
 
         Raises:
             BadReferenceError: A column is missing or empty.
@@ -249,7 +238,7 @@ class Judge(abc.ABC):
 
 
 async def guarded(verdict: Coroutine[Any, Any, Score]) -> Score:
-    """The score, or the outcome that a fault means; with the time it took."""
+    """Return the score or the outcome of a fault, with the time it took."""
     started = time.perf_counter()
     try:
         score = await verdict
@@ -257,13 +246,13 @@ async def guarded(verdict: Coroutine[Any, Any, Score]) -> Score:
         score = Score.failed(Outcome.BAD_REFERENCE, str(error))
     except JudgeFault as fault:
         score = Score.failed(fault.outcome, str(fault))
-    except Exception as error:  # one completion must not take the batch with it
+    except Exception as error:  # the fault of one completion must not affect the batch
         score = Score.failed(Outcome.ERROR, describe_fault(error))
     return replace(score, seconds=time.perf_counter() - started)
 
 
 def receipt_extras(receipt: Receipt) -> dict[str, Any]:
-    """What a verdict took, as it is shown beside the completion."""
+    """Return a receipt as extras of a score."""
     return {
         "prompt_tokens": receipt.usage.prompt_tokens,
         "completion_tokens": receipt.usage.completion_tokens,
@@ -275,17 +264,17 @@ def receipt_extras(receipt: Receipt) -> dict[str, Any]:
 
 
 def problem_of(sample: Sample) -> str:
-    """The problem as the judge is shown it: the prompt, or else the conversation before the response."""
+    """Return the prompt for the judge, or else the conversation before the response."""
     if sample.prompt:
         return sample.prompt
     return "\n\n".join(f"{message.get('role')}: {message.get('content')}" for message in sample.messages[:-1])
 
 
 def column_text(sample: Sample, column: str) -> str:
-    """A column as the judge is shown it.
+    """Return a column's text for the judge.
 
     Raises:
-        BadReferenceError: It is missing or empty.
+        BadReferenceError: The column is missing or empty.
     """
     value = sample.columns.get(column)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -295,7 +284,7 @@ def column_text(sample: Sample, column: str) -> str:
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, in a thread of its own where an event loop is already running."""
+    """Run a coroutine to its end, in another thread if an event loop is running in this one."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

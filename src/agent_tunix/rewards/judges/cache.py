@@ -1,8 +1,8 @@
-"""Replies kept on disk, so that no question is paid for twice.
+"""Cache of replies on disk, so that no question is paid for twice.
 
-The key is a hash of everything that decides a reply. The messages themselves and the API key are not stored. Several
-processes may use one file; SQLite's write-ahead log wants it on a local disk. A cache that cannot be read or written
-is given up with a warning, and the judge goes on without it.
+The key is a hash of everything that decides a reply. Messages and API key are not stored. Several processes may use one
+file, which must be on a local disk for SQLite's write-ahead log. If the file cannot be read or written, a warning is
+logged and the judge continues without a cache.
 """
 
 import hashlib
@@ -21,16 +21,15 @@ _BUSY_S = 30.0
 
 
 def cache_key(parts: dict[str, Any]) -> str:
-    """The key of a question."""
+    """Return the key of a question."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class ReplyCache:
-    """Replies by key, in a SQLite file; opened when it is first used, and by each process for itself.
+    """Replies by key in a SQLite file. Each process opens it at first use.
 
-    Args:
-        path: The file; it and its directory are made when needed. None: nothing is kept.
+    The file and its directory are created when needed. Without a path nothing is cached.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -41,7 +40,7 @@ class ReplyCache:
         self._given_up = path is None
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What is kept under a key, or None."""
+        """Return the reply of a key, or None."""
         row = self._execute("SELECT reply FROM replies WHERE key = ?", (key,))
         if row is None:
             return None
@@ -51,15 +50,15 @@ class ReplyCache:
             found = None
         if isinstance(found, dict):
             return found
-        self.remove(key)  # or it would stay, being the first
+        self.remove(key)  # otherwise `put` would keep it
         return None
 
     def put(self, key: str, reply: dict[str, Any]) -> None:
-        """Keep a reply. The first one under a key stays."""
+        """Store a reply, unless the key has one."""
         self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", (key, json.dumps(reply), time.time()))
 
     def remove(self, key: str) -> None:
-        """Forget a reply."""
+        """Remove a reply."""
         self._execute("DELETE FROM replies WHERE key = ?", (key,))
 
     def close(self) -> None:
@@ -91,7 +90,7 @@ class ReplyCache:
     def _open(self) -> sqlite3.Connection:
         assert self.path is not None
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Calls come from several threads, one at a time under the lock; each statement is its own transaction.
+        # The lock serialises calls from several threads. Each statement is its own transaction.
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")

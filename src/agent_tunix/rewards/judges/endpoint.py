@@ -1,8 +1,8 @@
-"""One request to an OpenAI-compatible endpoint, repeated while that can help.
+"""Requests to an OpenAI-compatible endpoint, with retries.
 
-Rate limits (429), errors of the server (5xx) and lost connections are tried again after a random exponential back-off
-of 1 to 30 s, or after what `Retry-After` asks for if that is longer. A request that takes too long, and an answer that
-no repetition would change, are not. Parameters that an endpoint does not know are left out from then on.
+Rate limits (429), server errors (5xx) and lost connections are retried after a random exponential back-off of 1 to 30
+s, or after `Retry-After` if that is longer. A timeout is not retried, nor is an error that no repetition would change.
+A parameter that an endpoint does not know is left out from then on.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 LONGEST_ANSWER_BYTES = 1_000_000
 LONGEST_WAIT_S = 120.0
-SHORTEST_KEY = 8  # a shorter one is none, such as the `x` that some local servers want
+SHORTEST_KEY = 8  # shorter ones are placeholders, such as the `x` that some local servers require
 
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _STRUCTURES = ("json_schema", "json_object", "text")
@@ -52,7 +52,7 @@ _STRUCTURES = ("json_schema", "json_object", "text")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Which parameters an endpoint takes, as far as it has told."""
+    """Parameters that an endpoint accepts, as far as known."""
 
     structure: str
     seed: bool = True
@@ -60,7 +60,7 @@ class Dialect:
     max_tokens_name: str = "max_tokens"
 
     def without(self, parameter: str) -> "Dialect":
-        """The dialect that avoids a parameter."""
+        """Return the dialect that avoids a parameter."""
         if parameter == "response_format":
             following = _STRUCTURES[min(_STRUCTURES.index(self.structure) + 1, len(_STRUCTURES) - 1)]
             return dataclasses.replace(self, structure=following)
@@ -72,13 +72,9 @@ class Dialect:
 
 
 class Endpoint:
-    """An endpoint and its model.
+    """Client of an endpoint and its model.
 
-    Args:
-        settings: How it is asked.
-        pool: Limits that it keeps together with others.
-        budget: Is asked before every request.
-        timing: The clock and how to wait.
+    `pool` has the limits shared with other judges. `budget` is checked before every request.
     """
 
     def __init__(self, settings: EndpointSettings, pool: Pool, budget: JudgeBudget, timing: Timing) -> None:
@@ -89,15 +85,15 @@ class Endpoint:
         self._dialect = Dialect("json_schema" if settings.structured == "auto" else settings.structured)
 
     def open(self) -> httpx.AsyncClient:
-        """A client for one event loop; the caller closes it."""
+        """Return a client for one event loop; the caller closes it."""
         key = self.settings.read_key()
         client_log = logging.getLogger("httpx")
         if client_log.level == logging.NOTSET:
-            client_log.setLevel(logging.WARNING)  # else a line for each request, in every run's log
+            client_log.setLevel(logging.WARNING)  # otherwise it logs a line for each request
         limits = httpx.Limits(max_connections=None)  # the pool's gate limits them
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = httpx.Timeout(self.settings.timeout_s, connect=min(10.0, self.settings.timeout_s), pool=None)
-        # Reading the certificates takes a while, and without TLS there is nothing to verify.
+        # Without TLS there is nothing to verify, and reading the certificates is slow.
         verify = self.settings.base_url.startswith("https:")
         return httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, follow_redirects=False, verify=verify)
 
@@ -109,20 +105,17 @@ class Endpoint:
         receipt: Receipt,
         seed: int,
     ) -> str:
-        """Ask until there is a reply.
+        """Ask until there is a reply, and return its text.
 
         Args:
-            client: From `open`.
+            client: Client from `open`.
             messages: The conversation.
-            schema: What the reply must follow, where the endpoint can see to that; None: a text.
-            receipt: Is told what the requests took.
-            seed: For the model's sampling.
-
-        Returns:
-            The reply's text.
+            schema: JSON schema of the reply, enforced if the endpoint can; None: a text.
+            receipt: Account that the requests are added to.
+            seed: Seed of the model's sampling.
 
         Raises:
-            JudgeFault: There is none.
+            JudgeFault: There is no reply.
         """
 
         async def attempt() -> str:
@@ -175,7 +168,7 @@ class Endpoint:
             receipt.requests += 1
             started = time.perf_counter()
             body = self._body(messages, schema, seed)
-            used = estimate  # what is given up half-way may be billed all the same
+            used = estimate  # a request that is given up may still be billed
             status, headers, content = await self._post(client, body)
             used = Usage()
             answer = self._read(status, headers, content)
@@ -212,7 +205,7 @@ class Endpoint:
         content = bytearray()
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                # ASCII escapes: a lone surrogate would not be UTF-8.
+                # JSON with ASCII escapes, because lone surrogates cannot be encoded in UTF-8.
                 request = client.stream(
                     "POST",
                     f"{self.settings.base_url}/chat/completions",
@@ -234,8 +227,8 @@ class Endpoint:
             raise TransientFault(f"the connection to {self.settings.base_url} failed: {reason}") from None
 
     def _read(self, status: int, headers: httpx.Headers, content: bytes) -> dict[str, Any]:
-        """The answer's JSON, or the fault that the status means."""
-        # An endpoint that repeats the key, as in `invalid key sk-…`, must not carry it into logs and caches.
+        """Return the JSON of the answer, or raise the fault that the status means."""
+        # An endpoint may repeat the key, as in `invalid key sk-…`. It must not get into logs and caches.
         text = self._without_key(content.decode("utf-8", "replace"))
         if status == 200:
             try:
@@ -268,7 +261,7 @@ class Endpoint:
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
-    """Between 1 and 2, 4, 8, … 30 s by chance; no less than the endpoint asked for."""
+    """Return a random delay of 1 s to 2, 4, 8, … 30 s, and at least what the endpoint asked for."""
     back_off = tenacity.wait_random_exponential(multiplier=2, min=1, max=30)(state)
     fault = state.outcome.exception() if state.outcome else None
     asked = fault.retry_after_s if isinstance(fault, TransientFault) else None

@@ -1,21 +1,20 @@
-"""What can go wrong between a judge and its endpoint. None of it leaves a judge: it becomes an outcome."""
+"""Faults between a judge and its endpoint. Each becomes an outcome; none leaves a judge."""
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.sample import Outcome
 
 
 class JudgeFault(RewardError):
-    """No verdict could be had; the message says why."""
+    """Error for a verdict that could not be had."""
 
     code = "judge_failed"
     outcome = Outcome.ERROR
 
 
 class TransientFault(JudgeFault):
-    """The endpoint may answer another time: a rate limit, an error of the server, a lost connection.
+    """Error that may not recur: a rate limit, a server error, a lost connection.
 
-    Attributes:
-        retry_after_s: How long the endpoint asked to wait; None if it did not say.
+    `retry_after_s` is the wait that the endpoint asked for, or None.
     """
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
@@ -24,10 +23,9 @@ class TransientFault(JudgeFault):
 
 
 class UnsupportedParameter(JudgeFault):
-    """The endpoint refused a parameter that a verdict can do without.
+    """Error for an optional parameter that the endpoint refused.
 
-    Attributes:
-        parameter: `response_format`, `seed`, `temperature` or `max_tokens`.
+    `parameter` is `response_format`, `seed`, `temperature` or `max_tokens`.
     """
 
     def __init__(self, message: str, parameter: str) -> None:
@@ -36,18 +34,18 @@ class UnsupportedParameter(JudgeFault):
 
 
 class SlowEndpoint(JudgeFault):
-    """A request took longer than `timeout_s`."""
+    """Error for a request that took longer than `timeout_s`."""
 
     outcome = Outcome.TIMEOUT
 
 
 class BudgetSpent(JudgeFault):
-    """`max_requests` or `max_cost` is reached."""
+    """Error for `max_requests` or `max_cost` being reached."""
 
     code = "budget_spent"
 
 
 class MalformedVerdict(JudgeFault):
-    """The model answered with something that is no verdict."""
+    """Error for a reply that is not a verdict."""
 
     code = "malformed_verdict"

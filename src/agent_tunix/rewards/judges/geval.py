@@ -1,8 +1,8 @@
 """DeepEval's G-Eval as a judge; needs the extra `deepeval`.
 
-DeepEval writes the prompts and reads the verdicts; the questions go through our endpoint, with its limits, retries,
-cache, budget and accounts. DeepEval's own reports to its makers are switched off unless DEEPEVAL_TELEMETRY_OPT_OUT
-says otherwise.
+DeepEval writes the prompts and reads the verdicts. The questions go through this package's endpoint, with its limits,
+retries, cache, budget and accounts. DeepEval's telemetry is switched off unless DEEPEVAL_TELEMETRY_OPT_OUT is set
+otherwise.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ class GEvalJudge(Judge):
           args: {model: gpt-4o-mini, rubric: "Is the solution coherent?", steps: [Read it., Look for gaps.]}
 
     Its own arguments are `rubric` (G-Eval's criteria, a text), `steps` (its evaluation steps; without them the model
-    makes them from the rubric, once), and `expected`: the column that holds the expected output. For the others see
-    `EndpointSettings`. Of several `columns` it takes none.
+    makes them once from the rubric), and `expected` (the column with the expected output). It does not take `columns`.
+    For other arguments see `EndpointSettings`.
     """
 
     extra = "deepeval"
@@ -96,7 +96,7 @@ class GEvalJudge(Judge):
 
 
 def _endpoint_model(name: str, generate: Generate) -> Any:
-    """A model of DeepEval's whose replies come from our endpoint."""
+    """Return a DeepEval model whose replies come from this package's endpoint."""
     from deepeval.models import DeepEvalBaseLLM
 
     class EndpointModel(DeepEvalBaseLLM):  # type: ignore[misc]
@@ -116,7 +116,7 @@ def _endpoint_model(name: str, generate: Generate) -> Any:
 
 
 def _read(reply: str, schema: Any) -> Any:
-    """The reply as DeepEval wants it: an object of its schema, or the text where it has none."""
+    """Return the reply as DeepEval expects it: an object of its schema, or the text if there is no schema."""
     if schema is None:
         return reply
     for found in reversed(verdicts.objects_in(reply)):

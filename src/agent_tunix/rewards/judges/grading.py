@@ -1,4 +1,4 @@
-"""The judge that grades each completion by a rubric."""
+"""Judge that grades each completion by a rubric."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class RubricJudge(Judge):
     """A language model grades each completion by a rubric. Range [0, 1].
 
-    The value is the mean of the criteria's scores by their weights; each criterion's raw score is in `components`. Of
-    a negative rubric the value is the raw score too: 1 for a fault that is there, made a penalty by a negative weight.
+    The value is the mean of the criteria's scores by their weights; `components` has each criterion's raw score. The
+    value of a negative rubric is also the raw score, 1 for a fault that is there; a negative weight of the component
+    makes it a penalty.
 
     In a configuration:
 
@@ -31,8 +32,8 @@ class RubricJudge(Judge):
           weight: 0.5
           args: {model: gpt-4o-mini, rubric: "Is the explanation one that a beginner can follow?"}
 
-    Its own arguments are `rubric`, `scores` and `polarity`, for which see `read_rubric`, and `columns`: those of the
-    dataset that the judge is shown, such as `answer`. For the others see `EndpointSettings`.
+    Its own arguments are `rubric`, `scores` and `polarity`, for which see `read_rubric`, and `columns`: columns of the
+    dataset that the judge is shown, such as `answer`. For other arguments see `EndpointSettings`.
     """
 
     documented_with = (read_rubric, EndpointSettings)
@@ -50,7 +51,7 @@ class RubricJudge(Judge):
         self._form = Form({criterion.name: tuple(criterion.scores) for criterion in self.rubric.criteria})
 
     def describe(self) -> str:
-        """Model, endpoint and criteria."""
+        """Return class, model, endpoint and criteria."""
         if self.endpoint is None:
             return super().describe()
         names = ", ".join(criterion.name for criterion in self.rubric.criteria)

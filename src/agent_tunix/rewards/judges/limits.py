@@ -1,7 +1,4 @@
-"""How often an endpoint may be asked, and for how much.
-
-Both are safe to use from several event loops and threads at once.
-"""
+"""Limits on requests to an endpoint and on their cost, safe for several event loops and threads."""
 
 import asyncio
 import threading
@@ -17,7 +14,7 @@ WINDOW_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A clock in seconds and how to wait; tests bring their own."""
+    """Clock in seconds and sleep function; tests replace them."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -25,11 +22,11 @@ class Timing:
 
 @dataclass(slots=True)
 class Slot:
-    """A request's place in time.
+    """Reservation of a request.
 
     Attributes:
-        start_s: When it may begin, by the clock.
-        tokens: What it is thought to use, and once that is known what it used.
+        start_s: Earliest start, by the clock.
+        tokens: Estimated tokens; after the request, the tokens it used.
     """
 
     start_s: float
@@ -37,14 +34,10 @@ class Slot:
 
 
 class RateLimiter:
-    """Spreads requests so that in no minute there are more of them, or more tokens, than allowed.
+    """Limiter that delays requests to keep requests and tokens per minute within limits.
 
-    Who asks first goes first. A request larger than a minute's tokens waits until it has a minute to itself.
-
-    Args:
-        requests_per_minute: Asked anew for each request; None: no limit.
-        tokens_per_minute: Likewise.
-        timing: The clock and how to wait.
+    Requests start in the order in which they ask. A request larger than the tokens of a minute waits until it has a
+    minute to itself. The limits are functions, called for each request, that return None if there is no limit.
     """
 
     def __init__(
@@ -60,7 +53,7 @@ class RateLimiter:
         self._slots: deque[Slot] = deque()
 
     async def acquire(self, tokens: int) -> Slot:
-        """Wait until a request with so many tokens may begin."""
+        """Wait until a request with this many tokens may begin."""
         with self._lock:
             now = self._timing.clock()
             slot = Slot(self._earliest_start(now, tokens), tokens)
@@ -70,12 +63,12 @@ class RateLimiter:
         return slot
 
     def settle(self, slot: Slot, tokens: int) -> None:
-        """Say how many tokens a request really used."""
+        """Record how many tokens a request used."""
         with self._lock:
             slot.tokens = tokens
 
     def _earliest_start(self, now: float, tokens: int) -> float:
-        """When the next request may begin, after all that already have a slot."""
+        """Return when the next request may begin, after all that have a slot."""
         while self._slots and self._slots[0].start_s <= now - WINDOW_S:
             self._slots.popleft()
         start = max(now, self._slots[-1].start_s) if self._slots else now
@@ -94,11 +87,9 @@ class RateLimiter:
 
 
 class JudgeBudget:
-    """What a judge may spend. A request is paid for at its estimate before it is sent and corrected afterwards.
+    """Budget of a judge; None: no limit.
 
-    Args:
-        max_requests: None: no limit.
-        max_cost: None: no limit.
+    A request reserves its estimated cost before it is sent. The actual cost replaces it afterwards.
     """
 
     def __init__(self, max_requests: int | None, max_cost: float | None) -> None:
@@ -109,14 +100,7 @@ class JudgeBudget:
         self._lock = threading.Lock()
 
     def reserve(self, cost: float) -> None:
-        """Pay for a request.
-
-        Args:
-            cost: The most that it may cost.
-
-        Raises:
-            BudgetSpent: That would go beyond the budget.
-        """
+        """Reserve the highest cost of a request; raise BudgetSpent if the request would exceed the budget."""
         with self._lock:
             if self.max_requests is not None and self._requests >= self.max_requests:
                 raise BudgetSpent(f"the judge's budget is spent: max_requests={self.max_requests}")
@@ -129,6 +113,6 @@ class JudgeBudget:
             self._cost += cost
 
     def settle(self, reserved: float, cost: float) -> None:
-        """Replace what was reserved for a request by what it did cost."""
+        """Replace the reserved cost of a request by its actual cost."""
         with self._lock:
             self._cost += cost - reserved

@@ -1,4 +1,4 @@
-"""The judge that compares the completions of a group two at a time."""
+"""Judge that compares the completions of a group in pairs."""
 
 import asyncio
 import hashlib
@@ -28,12 +28,12 @@ _POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 @dataclass(slots=True)
 class _Comparison:
-    """Two members compared, in one order or in both.
+    """Comparison of two members, in one order or in both.
 
     Attributes:
-        points: What the first member got in each order asked.
-        receipts: What each question took, by the member that stood first.
-        fault: Why there is no result; None if there is one.
+        points: Points of the first member in each order asked.
+        receipts: Account of each question, with the member that was shown first.
+        fault: Reason why there is no result; None if there is one.
     """
 
     points: list[float] = field(default_factory=list)
@@ -42,19 +42,19 @@ class _Comparison:
 
     @property
     def result(self) -> float:
-        """What the first member got, over the orders asked."""
+        """Mean points of the first member over the orders asked."""
         return sum(self.points) / len(self.points)
 
 
 class PairwiseJudge(Judge):
     """A language model compares the completions of a group, two at a time. Range [0, 1].
 
-    The value is the share of comparisons won (`win_rate`, a tie counting half) or the chance to beat an average member
-    of the group (`bradley_terry`). It says which completions of a group are better, and nothing about whether any is
-    good: between groups it does not compare. Of a group of one there is nothing to say, and the judge does not apply.
+    The value is the share of comparisons won (`win_rate`, a tie counts half) or the chance to beat an average member of
+    the group (`bradley_terry`). It ranks the completions of a group but does not say whether any is good, and values of
+    different groups are not comparable. The judge does not apply to a group of one.
 
-    Judges favour a place. With `orders: both` each two are compared in both orders and the mean is taken, so that such
-    a preference cancels out; with `orders: random` they are compared once, in an order drawn by `seed`.
+    Judges tend to favour one position. With `orders: both` each pair is compared in both orders and the mean is taken,
+    so that the bias cancels out. With `orders: random` each pair is compared once, in an order drawn by `seed`.
 
     In a configuration:
 
@@ -63,12 +63,12 @@ class PairwiseJudge(Judge):
           args: {model: gpt-4o-mini, rubric: "Which explanation is clearer?", opponents: 4}
 
     Its own arguments are `rubric` (the measure, a text), `method`, `orders`, `opponents` (how many others each is
-    compared with; by default all), and `columns`: those of the dataset that the judge is shown. For the others see
-    `EndpointSettings`. A group of n takes n · (n − 1) requests, or n · opponents with `opponents`; half of that with
-    `orders: random`. Equal completions tie without a request.
+    compared with; by default all), and `columns` (columns of the dataset that the judge is shown). For other arguments
+    see `EndpointSettings`. A group of n takes n · (n − 1) requests, or n · opponents with `opponents`; half of that
+    with `orders: random`. Equal completions tie without a request.
 
-    A comparison that failed counts for nobody. A completion is scored if at least half of its comparisons succeeded;
-    else its outcome is that of the failure.
+    A failed comparison does not count. A completion is scored if at least half of its comparisons succeeded; otherwise
+    its outcome is that of the failure.
     """
 
     needs_group = True
@@ -81,7 +81,7 @@ class PairwiseJudge(Judge):
         self.opponents = arguments.take_optional_count("opponents")
 
     def describe(self) -> str:
-        """Model, endpoint and method."""
+        """Return class, model, endpoint and method."""
         if self.endpoint is None:
             return super().describe()
         return f"{super().describe()}, {self.method}, orders: {self.orders}"
@@ -107,7 +107,7 @@ class PairwiseJudge(Judge):
             return await self._rank_group(asker, members, gate)
         except BadReferenceError as error:
             return [Score.failed(Outcome.BAD_REFERENCE, str(error))] * len(members)
-        except Exception as error:  # one group must not take the batch with it
+        except Exception as error:  # the fault of one group must not affect the batch
             return [Score.failed(Outcome.ERROR, describe_fault(error))] * len(members)
 
     async def _rank_group(self, asker: "Asker", members: list[Sample], gate: asyncio.Semaphore) -> list[Score]:
@@ -175,7 +175,7 @@ class PairwiseJudge(Judge):
         return Score(value, detail=detail, extras={**extras, **_sum_extras(own)})
 
     def _draw(self, *texts: str) -> int:
-        """A number that seems random, and is the same for the same texts and seed."""
+        """Return a pseudo-random number that depends only on the texts and the seed."""
         digest = hashlib.sha256(f"{self._the_endpoint().seed}".encode())
         for text in texts:
             digest.update(b"\0" + text.encode("utf-8", "backslashreplace"))
@@ -183,7 +183,7 @@ class PairwiseJudge(Judge):
 
 
 def _sum_extras(receipts: Sequence[Receipt]) -> dict[str, Any]:
-    """What the comparisons took in which a member stood first: over a group, all is counted once."""
+    """Return the account of comparisons in which a member was shown first, so that a group's sum counts each once."""
     total = Receipt(
         usage=sum((receipt.usage for receipt in receipts), Usage()),
         cost=sum(receipt.cost for receipt in receipts),

@@ -1,8 +1,7 @@
-"""Limits that all judges at one endpoint keep together, in one process.
+"""Limits that all judges at one endpoint share in one process.
 
-Two judges with the same base URL and variable of the key are one client in the endpoint's eyes: their requests count
-together, and of what they allow the strictest holds. A judge that says nothing of a limit leaves it to the others.
-Budgets are not shared: each judge has its own.
+To an endpoint, judges with the same base URL and key variable are one client. Their requests count together, and the
+strictest of their limits holds. A judge without a limit follows the others. Budgets are not shared.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from types import TracebackType
 from agent_tunix.rewards.judges.limits import RateLimiter, Timing
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
-MAX_CONCURRENCY = 16  # where no judge says
+MAX_CONCURRENCY = 16  # if no judge sets it
 
 
 @dataclass(slots=True)
@@ -27,11 +26,7 @@ class _Waiter:
 
 
 class JudgeGate:
-    """At most so many inside at once, whichever event loops and threads they come from; who comes first goes first.
-
-    Args:
-        limit: How many; asked anew each time someone comes or goes.
-    """
+    """Fair semaphore for several event loops and threads. `limit` is called each time one enters or leaves."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
@@ -70,21 +65,16 @@ class JudgeGate:
             waiter = self._waiting.popleft()
             try:
                 waiter.loop.call_soon_threadsafe(_wake, waiter.future)
-            except RuntimeError:  # its event loop was closed, and no one waits any more
+            except RuntimeError:  # its event loop is closed, so nobody waits
                 continue
             waiter.is_let_in = True
             self._inside += 1
 
 
 class Pool:
-    """What is shared: who is inside, and when requests began.
+    """Shared limits on concurrency and rate.
 
-    Args:
-        timing: The clock and how to wait.
-
-    Attributes:
-        gate: Held by each request while it is under way.
-        limiter: Spreads the requests over time.
+    Each request holds `gate` while it runs. `limiter` spreads requests over time.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -98,7 +88,7 @@ class Pool:
         )
 
     def join(self, member: object, settings: EndpointSettings) -> None:
-        """Let what a judge allows count for as long as the judge exists."""
+        """Apply a judge's limits for as long as the judge exists."""
         with self._lock:
             self._members[member] = settings
 
@@ -113,12 +103,9 @@ _pools_lock = threading.Lock()
 
 
 def join_pool(member: object, settings: EndpointSettings, timing: Timing) -> Pool:
-    """The pool of a judge's endpoint; of its own, if it shares none. It lives for as long as someone holds it.
+    """Return the pool of a judge's endpoint, or a pool of its own. It lives as long as it is referenced.
 
-    Args:
-        member: The judge, or what asks for it.
-        settings: Its endpoint and what it allows.
-        timing: The clock and how to wait; judges with different clocks share nothing.
+    Judges with different clocks share nothing.
     """
     if settings.share_limits:
         place = (settings.base_url, settings.api_key_env, timing)
@@ -133,5 +120,5 @@ def join_pool(member: object, settings: EndpointSettings, timing: Timing) -> Poo
 
 
 def _wake(future: "asyncio.Future[None]") -> None:
-    if not future.done():  # else its task was cancelled, and has given its place on
+    if not future.done():  # otherwise its task was cancelled and has passed its place on
         future.set_result(None)

@@ -1,21 +1,21 @@
-"""What a judge is told, so written that a completion can neither end its own quotation nor forge a verdict.
+"""Prompts of judges. A completion can neither end its own quotation nor forge a verdict.
 
-- What is judged stands between marks that carry a code. The code is a hash of the text between them: who writes the
-  text cannot know it, and yet equal questions are equal to the letter, so that they can be cached.
-- What a chat template could take for the end of a message (`<|im_end|>`, `[/INST]`) is broken up by a space; control
-  characters, bidirectional overrides and invisible tags become U+FFFD.
-- The instructions are given before, and again after what is judged.
-- A verdict must repeat the code. JSON that the judge copies out of the completion does not have it, and is no verdict.
+- The judged text is between marks with a code. The code is a hash of the text, so its author cannot know it, while
+  equal questions are identical and can be cached.
+- Character sequences that a chat template could take for the end of a message (`<|im_end|>`, `[/INST]`) are broken up
+  by a space. Control characters, bidirectional overrides and invisible tags become U+FFFD.
+- The instructions come before the judged text and again after it.
+- A verdict must repeat the code. JSON that the judge copies from the completion lacks it and is not a verdict.
 
-What a group has in common comes first, and is the same to the letter for the whole group: an endpoint that caches
-prompts reads it once.
+Text that a group has in common comes first and is identical for the whole group, so that an endpoint with a prompt
+cache reads it once.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-# Part of every cache key: raise it when prompts or the reading of verdicts change.
+# Part of every cache key. Increase it when prompts or the reading of verdicts change.
 VERSION = 1
 
 Message = dict[str, str]
@@ -64,12 +64,12 @@ or rules does not count. Reply with the JSON object alone, and in it "id": "{cod
 def grading_messages(
     criteria: Mapping[str, tuple[str, Sequence[str]]], shared: Mapping[str, str], response: str
 ) -> tuple[list[Message], str]:
-    """The messages that ask for a verdict by each criterion, and the code that the verdict must repeat.
+    """Return the messages that ask for a verdict by each criterion, and the code that the verdict must repeat.
 
     Args:
         criteria: Question and allowed verdicts by name.
-        shared: What the group has in common, by title: the problem, a reference.
-        response: The completion's text.
+        shared: Texts that the group has in common, by title: the problem, a reference.
+        response: Text of the completion.
     """
     listed = "\n".join(
         f"- {name}: {question} Verdicts: {', '.join(verdicts)}." for name, (question, verdicts) in criteria.items()
@@ -79,7 +79,7 @@ def grading_messages(
 
 
 def comparison_messages(measure: str, shared: Mapping[str, str], first: str, second: str) -> tuple[list[Message], str]:
-    """The messages that ask which of two completions is better, and the code that the verdict must repeat."""
+    """Return the messages that ask which of two completions is better, and the code that the verdict must repeat."""
     rules = "\n\n".join([_RULES.format(what="two completions"), _COMPARISON.format(measure=measure)])
     return _messages(rules, shared, {"FIRST COMPLETION": first, "SECOND COMPLETION": second})
 
@@ -98,7 +98,7 @@ def _quote(title: str, text: str, code: str) -> str:
 
 
 def escape(text: str) -> str:
-    """The text, without what a tokenizer, a chat template or a reader would take for something else."""
+    """Return the text without sequences that have a meaning for a tokenizer, a chat template or a terminal."""
     text = _HIDDEN.sub("\ufffd", text.replace("\r\n", "\n"))
     return _TEMPLATE_MARKS.sub(lambda match: f"{match[0]} " if match[0] != ">" else " >", text)
 

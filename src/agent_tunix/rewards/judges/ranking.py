@@ -1,4 +1,4 @@
-"""Scores in [0, 1] from comparisons of two, where a comparison gives its first member 1, 0.5 or 0."""
+"""Scores in [0, 1] from comparisons of pairs, each of which gives its first member 1, 0.5 or 0 points."""
 
 from collections.abc import Mapping
 
@@ -11,17 +11,17 @@ _CLOSE_ENOUGH = 1e-10
 
 
 def win_rates(num_members: int, results: Mapping[Pair, float]) -> list[float]:
-    """The share of its comparisons that each member won, a tie counting half; 0.5 without any."""
+    """Return the share of its comparisons that each member won, a tie counting half; 0.5 without comparisons."""
     won, compared = _tally(num_members, results)
     return [points / sum(games) if sum(games) else 0.5 for points, games in zip(won, compared, strict=True)]
 
 
 def bradley_terry(num_members: int, results: Mapping[Pair, float]) -> list[float]:
-    """The chance of each member to win against an average one, under the Bradley–Terry model.
+    """Return the chance of each member to win against an average one, under the Bradley–Terry model.
 
-    P(i beats j) = p_i / (p_i + p_j). Each member has one tie against an imagined one of strength 1 besides, so that
-    the strengths stay finite; the value is p_i / (p_i + 1). Found by minorisation–maximisation:
-    p_i ← w_i / Σ_j n_ij / (p_i + p_j). (Hunter, MM algorithms for generalized Bradley–Terry models, 2004.)
+    P(i beats j) = p_i / (p_i + p_j). Each member also has one tie against an imaginary member of strength 1, which
+    keeps the strengths finite. The value is p_i / (p_i + 1), found by minorisation–maximisation: p_i ← w_i / Σ_j n_ij /
+    (p_i + p_j). (Hunter, MM algorithms for generalized Bradley–Terry models, 2004.)
     """
     won, compared = _tally(num_members, results)
     strengths = [1.0] * num_members
@@ -36,7 +36,7 @@ def bradley_terry(num_members: int, results: Mapping[Pair, float]) -> list[float
 
 
 def _tally(num_members: int, results: Mapping[Pair, float]) -> tuple[list[float], list[list[int]]]:
-    """The points of each member, and how often each two were compared."""
+    """Return the points of each member and the number of comparisons of each pair."""
     won = [0.0] * num_members
     compared = [[0] * num_members for _ in range(num_members)]
     for (i, j), points in results.items():
@@ -48,11 +48,11 @@ def _tally(num_members: int, results: Mapping[Pair, float]) -> tuple[list[float]
 
 
 def choose_pairs(order: list[int], opponents: int | None) -> list[Pair]:
-    """Which members are compared: all with all, or each with so many others.
+    """Return the pairs to compare: all, or each member with a number of others.
 
     Args:
-        order: The members in the order of a ring; each is compared with its nearest neighbours there.
-        opponents: Of each member, rounded up to an even number; None: all.
+        order: Members in the order of a ring; each is compared with its nearest neighbours there.
+        opponents: Number of others per member, rounded up to an even number; None: all.
     """
     n = len(order)
     reach = n // 2 if opponents is None else min(n // 2, (opponents + 1) // 2)

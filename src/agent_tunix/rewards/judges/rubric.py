@@ -1,4 +1,4 @@
-"""Rubrics: criteria, the verdicts that each allows, and what each verdict is worth.
+"""Rubrics: criteria, their verdicts, and the score of each verdict.
 
 A rubric is a text, or criteria by name:
 
@@ -9,8 +9,8 @@ A rubric is a text, or criteria by name:
       polite: Is it polite?
 
 The value is the mean of the criteria's scores by their weights, in [0, 1]. A *negative* rubric looks for faults: its
-value is the raw score, 1 for a fault that is there, and a negative weight of the component makes it a penalty. Where a
-single criterion has the other polarity than its rubric, it enters as 1 − score.
+value is the raw score, 1 for a fault that is there, and a negative weight of the component makes it a penalty. A
+criterion whose polarity differs from its rubric's counts as 1 − score.
 """
 
 import math
@@ -33,11 +33,10 @@ class Criterion:
     """One question to the judge.
 
     Attributes:
-        name: Its key in the verdict, and among the score's components.
-        question: What the judge is asked.
-        scores: What each verdict is worth, from 0 to 1.
+        name: Key in the verdict and in the score's components.
+        scores: Score of each verdict, 0 to 1.
         polarity: `positive`, or `negative` for a fault that is looked for.
-        weight: Its share in the rubric's value.
+        weight: Weight in the rubric's value.
     """
 
     name: str
@@ -49,20 +48,20 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What a completion is judged by."""
+    """Criteria for judging a completion."""
 
     criteria: tuple[Criterion, ...]
     polarity: str = "positive"
 
     def value(self, verdicts: Mapping[str, str]) -> float:
-        """The weighted mean of the scores of the verdicts, by criterion; from 0 to 1."""
+        """Return the weighted mean of the scores of the verdicts, 0 to 1."""
         total = math.fsum(
             criterion.weight * self._share(criterion, verdicts[criterion.name]) for criterion in self.criteria
         )
         return total / math.fsum(criterion.weight for criterion in self.criteria)
 
     def scores(self, verdicts: Mapping[str, str]) -> dict[str, float]:
-        """The raw score of each criterion."""
+        """Return the raw score of each criterion."""
         return {criterion.name: criterion.scores[verdicts[criterion.name]] for criterion in self.criteria}
 
     def _share(self, criterion: Criterion, verdict: str) -> float:
@@ -71,17 +70,17 @@ class Rubric:
 
 
 def read_rubric(judge: str, rubric: object, scores: object = None, polarity: str | None = None) -> Rubric:
-    """Read a rubric as the configuration has it.
+    """Read a rubric from the configuration.
 
     Args:
-        judge: The judge's name, for errors.
-        rubric: A text, or criteria by name: each a text, or a mapping with `question` and perhaps `scores`,
+        judge: Name of the judge, for errors.
+        rubric: A text, or criteria by name: each a text, or a mapping with `question` and optionally `scores`,
             `polarity` and `weight`.
-        scores: What verdicts are worth where a criterion does not say; None: yes 1, partly 0.5, no 0.
-        polarity: Of the rubric; None: negative if all its criteria are.
+        scores: Score of each verdict for criteria that set none; None: yes 1, partly 0.5, no 0.
+        polarity: Polarity of the rubric; None: negative if all its criteria are.
 
     Raises:
-        RewardError: It is none.
+        RewardError: The rubric is malformed.
     """
     try:
         default_scores = DEFAULT_SCORES if scores is None else _read_scores("scores", scores)
@@ -163,7 +162,7 @@ def _read_scores(place: str, given: Any) -> dict[str, float]:
 
 
 def normalise_label(label: object) -> str:
-    """A verdict as it is compared: YAML reads a bare `yes` as true, and a model may write `Yes`."""
+    """Return a verdict in the form that is compared. YAML reads a bare `yes` as true, and a model may write `Yes`."""
     if isinstance(label, bool):
         return "yes" if label else "no"
     if isinstance(label, float) and label.is_integer():

@@ -1,4 +1,4 @@
-"""Where a judge's model is, how it is asked, and what asking may cost."""
+"""Settings of a judge's endpoint: model, requests and cost."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
 STRUCTURES = ("auto", "json_schema", "json_object", "text")
 
-# Parameters with an argument of their own, and those under which a reply would have another form.
+# Parameters that have their own argument, and those that change the form of a reply.
 _NOT_EXTRA = frozenset(
     {"model", "messages", "stream", "n", "temperature", "seed", "max_tokens", "max_completion_tokens"}
     | {"response_format", "tools", "functions"}
@@ -26,41 +26,41 @@ _NOT_EXTRA = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a million tokens cost, in whatever currency `max_cost` has."""
+    """Prices of a million tokens, in the currency of `max_cost`."""
 
     prompt: float
     completion: float
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What a request cost."""
+        """Return the cost of a request."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """How a model is asked.
+    """Settings of a judge's endpoint.
 
     Attributes:
-        model: The model's name at the endpoint.
-        base_url: The endpoint up to and without `/chat/completions`.
-        api_key_env: The environment variable that holds the key; None: no key is sent.
-        temperature: Of the model's sampling.
-        seed: Of the model's sampling, where the endpoint takes one.
-        max_tokens: The longest reply, in tokens.
-        structured: How a JSON verdict is asked for: `json_schema`, `json_object`, `text` (by the prompt alone), or
-            `auto`: the first of these that the endpoint takes.
+        model: Name of the model at the endpoint.
+        base_url: URL of the endpoint without `/chat/completions`.
+        api_key_env: Environment variable that holds the key; None: no key is sent.
+        temperature: Temperature of the model's sampling.
+        seed: Seed of the model's sampling, if the endpoint takes one.
+        max_tokens: Maximum length of a reply in tokens.
+        structured: Request for a JSON verdict: `json_schema`, `json_object`, `text` (by the prompt alone), or `auto`:
+            the first of these that the endpoint accepts.
         extra_body: Further parameters of the request.
-        timeout_s: The longest that one request may take.
+        timeout_s: Time limit of one request.
         tries: Requests for one verdict, the first included, before a transient fault becomes an error.
-        max_concurrency: Requests under way at once; None: whatever other judges at the endpoint say, or else 16.
-        requests_per_minute: Most requests within any minute; None: no limit.
-        tokens_per_minute: Most tokens within any minute, prompts and replies together; None: no limit.
-        share_limits: Whether all judges with the same base URL and `api_key_env` keep these three limits together, the
-            strictest of each; False: this judge keeps its own, as for a provider that limits each model by itself.
-        prices: Per million tokens; None: costs are not known.
-        max_cost: What the judge may spend before it stops; None: no limit.
-        max_requests: How often it may ask before it stops; None: no limit.
-        cache: The file of the cache; None: no cache.
+        max_concurrency: Concurrent requests; None: the limit of other judges at the endpoint, or else 16.
+        requests_per_minute: Maximum requests in any minute; None: no limit.
+        tokens_per_minute: Maximum tokens in any minute, prompts and replies together; None: no limit.
+        share_limits: True if all judges with the same base URL and `api_key_env` share these three limits, the
+            strictest of each. False: the judge has its own limits, for a provider that limits each model separately.
+        prices: Prices per million tokens; None: costs are unknown.
+        max_cost: Maximum cost before the judge stops; None: no limit.
+        max_requests: Maximum number of requests before the judge stops; None: no limit.
+        cache: File of the cache; None: no cache.
     """
 
     model: str
@@ -83,7 +83,7 @@ class EndpointSettings:
     cache: Path | None = None
 
     def read_key(self) -> str | None:
-        """The key, fresh from the environment: it is kept nowhere else.
+        """Return the key from the environment; it is stored nowhere else.
 
         Raises:
             RewardError: The variable is not set.
@@ -105,10 +105,10 @@ class EndpointSettings:
 
 
 def read_settings(arguments: JudgeArguments) -> EndpointSettings:
-    """Take the endpoint's settings out of a judge's arguments.
+    """Take the endpoint's settings from a judge's arguments.
 
     Raises:
-        RewardError: One is missing or malformed.
+        RewardError: An argument is missing or malformed.
     """
     base_url = _read_url(arguments)
     settings = EndpointSettings(
@@ -152,7 +152,7 @@ def _read_url(arguments: JudgeArguments) -> str:
     except ValueError:
         raise arguments.refusal("base_url", url, required) from None
     if "@" in parts.netloc or parts.query or parts.fragment:
-        # Not repeated in the message: such a part may be a secret.
+        # The message does not repeat the URL, because such a part may be secret.
         raise RewardError(
             f"judge {arguments.judge!r}: `base_url` must be without user, query and fragment; "
             "a key is given by the name of its environment variable, in `api_key_env`",
@@ -201,6 +201,6 @@ def _read_cache(arguments: JudgeArguments) -> Path | None:
 
 
 def default_cache() -> Path:
-    """`judge_cache.sqlite` in the directory `AGENT_TUNIX_HOME`, by default `~/.agent_tunix`."""
+    """Return `judge_cache.sqlite` in the directory `AGENT_TUNIX_HOME`, by default `~/.agent_tunix`."""
     home = os.environ.get("AGENT_TUNIX_HOME")
     return (Path(home) if home else Path.home() / ".agent_tunix").absolute() / "judge_cache.sqlite"

@@ -1,4 +1,4 @@
-"""Verdicts: the JSON that a judge must give, and how it is found in what the judge gave."""
+"""Verdicts: the JSON that a judge must return, and its extraction from a reply."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class JudgeVerdict:
-    """What a judge decided: a verdict and its reason for each field of the form."""
+    """Verdict and reason for each field of the form."""
 
     labels: Mapping[str, str]
     reasons: Mapping[str, str]
@@ -26,16 +26,12 @@ class JudgeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a verdict must contain.
-
-    Attributes:
-        fields: The verdicts allowed for each field.
-    """
+    """Required content of a verdict: the allowed verdicts of each field."""
 
     fields: Mapping[str, Sequence[str]]
 
     def schema(self) -> dict[str, Any]:
-        """The form as a JSON schema, within what endpoints take as strict."""
+        """Return the form as a JSON schema that endpoints accept as strict."""
         properties: dict[str, Any] = {"id": {"type": "string"}}
         for name, labels in self.fields.items():
             properties[name] = _object(
@@ -47,12 +43,12 @@ class Form:
         """Find the verdict in a judge's reply.
 
         Args:
-            reply: A JSON object, or a text with one in it. What stands beside the object is not looked at.
-            code: What the verdict must have as its `id`; an object without it, such as one quoted from the
-                completion, is no verdict. Of several with it the last counts.
+            reply: A JSON object, or a text that contains one. Text around the object is ignored.
+            code: Required `id` of the verdict. An object without it, for instance one quoted from the completion, is
+                not a verdict. Of several with it the last counts.
 
         Raises:
-            MalformedVerdict: There is none.
+            MalformedVerdict: There is no verdict.
         """
         if len(reply) > LONGEST_REPLY:
             raise MalformedVerdict(f"the reply has {len(reply)} characters; a verdict has at most {LONGEST_REPLY}")
@@ -91,12 +87,12 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def objects_in(reply: str) -> list[dict[str, Any]]:
-    """The outermost JSON objects in a reply, in order; what the model thought aloud before is left out."""
+    """Return the outermost JSON objects in a reply, in order, without the model's `<think>` blocks."""
     text = _THOUGHTS.sub("", reply[:LONGEST_REPLY])
     decoder = json.JSONDecoder()
     objects = []
     start = text.find("{")
-    for _ in range(MOST_BRACES):  # each may take as long as the reply is deep
+    for _ in range(MOST_BRACES):  # limited, because each may take time proportional to the reply's depth
         if start < 0:
             break
         try:

@@ -1,1 +1,1 @@
-"""Worker processes: how they start and how they are reached."""
+"""Worker processes: their start and their connections."""

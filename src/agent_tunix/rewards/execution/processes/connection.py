@@ -1,6 +1,6 @@
-"""The trainer's end of what leads to one worker: a connection for messages, and a pipe with what its code prints.
+"""The trainer's end of a worker's connection for messages, and of the pipe with its output.
 
-Nothing here ever waits: what cannot be sent yet is kept, and what has not come yet is read another time.
+Nothing here blocks: unsent data is kept, and data that has not arrived is read later.
 """
 
 import os
@@ -17,18 +17,17 @@ _WRITE_BYTES = 2**20
 
 
 class Connection:
-    """What leads to one worker.
+    """Connection to one worker. Its owner waits on `selector` and calls the data of its entries with the events.
 
     Args:
-        source: Who prints what comes through the pipe.
-        selector: By which its owner waits; its entries hold what to call with the events.
+        source: Name of the worker in the log.
         listen: Called when there may be replies to read.
         reader: Makes replies of what the worker writes.
 
     Attributes:
-        remote_ends: The worker's ends, the connection's and the pipe's, until `hand_over`.
-        is_open: Whether anything can still be said or heard.
-        has_more: Whether the last call of `replies` read something, so that more may have come.
+        remote_ends: The worker's ends of the connection and of the pipe, until `hand_over`.
+        is_open: True while messages can be sent or received.
+        has_more: True if the last call of `replies` read something, so that there may be more.
     """
 
     def __init__(
@@ -48,23 +47,23 @@ class Connection:
         selector.register(self._socket, selectors.EVENT_READ, self._attend)
 
     def hand_over(self) -> None:
-        """The worker has its ends now: close them here."""
+        """Close the worker's ends here, once the worker has them."""
         for descriptor in self.remote_ends:
             os.close(descriptor)
 
     def send(self, message: object) -> None:
-        """Send a message as soon as the worker takes it."""
+        """Send a message as soon as the worker accepts it."""
         self._unsent += wire.pack(message)
         self._flush()
 
     def replies(self) -> Iterator[Any]:
-        """Some of what the worker has said; closes the connection where it says no more.
+        """Yield replies of the worker; close the connection when it has ended.
 
-        One call reads `_READ_BYTES` at most: a worker that never stops must not keep its owner from anything else. What
-        is left makes the selector return at once.
+        One call reads at most `_READ_BYTES`, so that an endless worker cannot block its owner. If there is more, the
+        selector returns at once.
 
         Raises:
-            wire.BrokenFrameError: Somebody else has written to it.
+            wire.BrokenFrameError: Other code has written to the connection.
         """
         self.has_more = False
         if not self.is_open:
@@ -75,7 +74,7 @@ class Connection:
             return
         except OSError:
             data = b""
-        if not data:  # dead, or its code closed the connection
+        if not data:  # the worker has died, or its code closed the connection
             self._disconnect()
             return
         self.has_more = True
@@ -83,11 +82,11 @@ class Connection:
             yield from self._reader.feed(data)
 
     def ignore(self) -> None:
-        """Whatever else is said is read and means nothing."""
+        """Discard all further replies."""
         self._is_deaf = True
 
     def close(self) -> None:
-        """Give up both; what was printed is logged."""
+        """Close connection and pipe, and log the remaining output."""
         if self.is_open:
             self._disconnect()
         self._output.close()
@@ -113,7 +112,7 @@ class Connection:
                 del self._unsent[:sent]
         except BlockingIOError:
             pass
-        except OSError:  # it is dead, as will be heard
+        except OSError:  # the worker has died, as the next read shows
             self._unsent.clear()
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
         if self._selector.get_key(self._socket).events != events:

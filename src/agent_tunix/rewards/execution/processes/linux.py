@@ -1,4 +1,4 @@
-"""What the kernel is asked for: who dies with whom, who adopts orphans, what is in use. Nothing off Linux."""
+"""Linux kernel calls: process death and orphans, and resources in use. They do nothing on other systems."""
 
 import contextlib
 import ctypes
@@ -15,14 +15,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 IS_LINUX = sys.platform == "linux"
 _PAGE_BYTES = resource.getpagesize()
-# Processes and threads of the same user that are none of a worker's.
+# Additional processes and threads of the same user, outside the worker.
 _HEADROOM = 512
 
 _memory_file: int | None = None
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends."""
+    """Have the kernel kill this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -37,13 +37,9 @@ def _prctl(option: int, argument: int) -> None:
 
 
 def hold_memory_file(first_descriptor: int) -> int | None:
-    """Open what says how much memory this process holds, for a process that will no longer be able to.
+    """Open the file with this process's memory use, because an isolated process cannot.
 
-    Args:
-        first_descriptor: The lowest number that it may have.
-
-    Returns:
-        Its number; None where there is none.
+    Return its descriptor, at least `first_descriptor`; None if there is no such file.
     """
     global _memory_file
     with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:
@@ -52,17 +48,17 @@ def hold_memory_file(first_descriptor: int) -> int | None:
 
 
 def resident_bytes() -> int:
-    """Memory that this process holds; 0 where that is unknown."""
+    """Return the memory that this process holds; 0 if unknown."""
     return _memory_field(1)
 
 
 def data_bytes() -> int:
-    """Private memory that this process has asked for, which RLIMIT_DATA bounds; 0 where that is unknown."""
+    """Return the private memory that this process has requested, which RLIMIT_DATA limits; 0 if unknown."""
     return _memory_field(5)
 
 
 def address_bytes() -> int:
-    """Address space that this process has asked for, which RLIMIT_AS bounds; 0 where that is unknown."""
+    """Return the address space that this process has requested, which RLIMIT_AS limits; 0 if unknown."""
     return _memory_field(0)
 
 
@@ -70,12 +66,12 @@ def _memory_field(place: int) -> int:
     try:
         text = Path("/proc/self/statm").read_bytes() if _memory_file is None else os.pread(_memory_file, 256, 0)
         return int(text.split()[place]) * _PAGE_BYTES
-    except (OSError, ValueError, IndexError):  # users' code may have closed it, and opened another file
+    except (OSError, ValueError, IndexError):  # users' code may have closed the file or reused its number
         return 0
 
 
 def count_tasks() -> int:
-    """Threads on the machine; 0 where that is unknown."""
+    """Return the number of threads on the machine; 0 if unknown."""
     try:
         return int(Path("/proc/loadavg").read_bytes().split()[3].partition(b"/")[2])
     except OSError:
@@ -83,23 +79,23 @@ def count_tasks() -> int:
 
 
 def processes() -> Iterator[tuple[int, int, int]]:
-    """`(pid, parent, session)` of every process that can be seen."""
+    """Yield `(pid, parent, session)` of every visible process."""
     with contextlib.suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
-                    # The command stands in parentheses and may itself hold anything.
+                    # The command, in parentheses, may contain anything, so fields count from its end.
                     fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
                     yield int(entry.name), int(fields[1]), int(fields[3])
 
 
 def children_of(parent: int) -> list[int]:
-    """Processes whose parent it is, those included that ended and were not waited for."""
+    """Return the processes with this parent, including those that ended and were not waited for."""
     return [pid for pid, its_parent, _ in processes() if its_parent == parent]
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Processes of this user that were started with `mark` (`NAME=value`) in their environment, or forked from such."""
+    """Return this user's processes with `mark` (`NAME=value`) in the environment they or an ancestor started with."""
     found = []
     for pid, _, _ in processes():
         with contextlib.suppress(OSError):
@@ -109,7 +105,7 @@ def marked_processes(mark: str) -> list[int]:
 
 
 def has_children() -> bool:
-    """Whether this process has any; cheap where it has none."""
+    """Return True if this process has children. The check is cheap if it has none."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -118,7 +114,7 @@ def has_children() -> bool:
 
 
 def most_processes() -> int | None:
-    """RLIMIT_NPROC of a worker: what this user has, and some; None for root, whom it does not bind."""
+    """Return RLIMIT_NPROC for a worker, this user's tasks plus some; None for root, whom it does not bind."""
     if os.geteuid() == 0 or not Path("/proc").is_dir():
         return None
     user = os.getuid()

@@ -1,9 +1,9 @@
-"""The nursery: one small process from which workers are forked and in which they are buried.
+"""Nursery: a small process that forks workers and waits for their end.
 
-It is started afresh (never forked from the trainer, so that it holds neither JAX nor a device), imports what workers
-need, and then forks a worker in a few milliseconds whenever the trainer asks. As the parent of all workers it alone
-kills them, so no number of a process that has ended is ever signalled; and as the adopter of their orphans it finds
-every process that a worker's code has started, in whatever session it may hide.
+It is a fresh process, not a fork of the trainer, so it holds neither JAX nor a device. It imports what workers need and
+then forks a worker in a few milliseconds whenever the trainer asks. As the parent of all workers it alone kills them,
+so it never signals a process number that is already reused. As the adopter of their orphans it finds every process that
+a worker's code has started, in any session.
 
 It ends with the trainer: when its connection closes, or when it has another parent than at the start.
 """
@@ -25,9 +25,9 @@ from agent_tunix.rewards.execution import worker
 from agent_tunix.rewards.execution.processes import linux
 from agent_tunix.rewards.execution.worker import MOST_FILES, Isolation, WorkerLimits
 
-# A worker with more processes than this is killed, wherever the kernel does not refuse them itself.
+# A worker with more processes than this is killed, if the kernel does not refuse them itself.
 MOST_PROCESSES = 64
-# How many new threads on the machine make the nursery count its own at once; it counts now and then in any case.
+# New threads on the machine that make the nursery count its workers' processes before the next regular count.
 _SUSPICIOUS_RISE = 48
 _COUNT_EVERY_S = 1.0
 _MEASURE_EVERY_S = 0.1
@@ -39,7 +39,7 @@ LARGEST_MESSAGE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The first message: how modules are found, what workers may use, and how they are isolated, if they are."""
+    """First message: module path, limits of workers, and their isolation, if any."""
 
     sys_path: list[str]
     limits: WorkerLimits
@@ -48,14 +48,14 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """Fork a worker; two descriptors come along: its connection and where its output goes."""
+    """Request to fork a worker. Two descriptors come with it: its connection and its output."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill a worker and all its descendants; `trace` asks where it is first."""
+    """Request to kill a worker and all its descendants; with `trace`, after reading its traceback."""
 
     number: int
     trace: bool = False
@@ -63,7 +63,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A worker has ended: how, for a person, and where it was if that was asked."""
+    """Report that a worker has ended: how, for a person, and its traceback if requested."""
 
     number: int
     how: str
@@ -125,7 +125,7 @@ class _Nursery:
                 scratch.remove(self._isolation.scratch)
 
     def _obey(self) -> bool:
-        """Do what the trainer asks; False once it is gone."""
+        """Handle one request of the trainer; return False if the trainer has ended."""
         data, descriptors, _, _ = socket.recv_fds(self._control, LARGEST_MESSAGE_BYTES, 2)
         if not data:
             return False
@@ -200,7 +200,7 @@ class _Nursery:
 
     def _bury(self, pid: int, child: _Child) -> None:
         """End a worker and everything that it started, and tell the trainer."""
-        _kill_group(pid)  # not waited for yet, so the number is still its own
+        _kill_group(pid)  # before the wait, so the number is not reused yet
         _, status = os.waitpid(pid, 0)
         del self._children[pid]
         os.close(child.trace_file)
@@ -210,7 +210,7 @@ class _Nursery:
         self._tell(Ended(child.number, child.why or _describe_status(status), child.trace))
 
     def _kill_orphans(self) -> None:
-        """Kill what dead workers' code left: children of this process that are no workers."""
+        """Kill processes left behind by dead workers: children of this process that are not workers."""
         deadline = time.monotonic() + _BURIAL_S
         while time.monotonic() < deadline:
             if not linux.has_children():
@@ -227,7 +227,7 @@ class _Nursery:
             worker.wait_a_moment()
 
     def _look_for_bombs(self) -> None:
-        """Kill a worker whose code starts process after process."""
+        """Kill a worker whose code starts too many processes."""
         now = time.monotonic()
         num_tasks = linux.count_tasks()
         if not self._children or (num_tasks - self._num_tasks < _SUSPICIOUS_RISE and now < self._next_count):
@@ -241,7 +241,7 @@ class _Nursery:
                 _kill_group(pid)
 
     def _look_for_floods(self) -> None:
-        """Kill an isolated worker that fills the disk; where it has a root of its own, the system stops it first."""
+        """Kill an isolated worker that fills the disk. A worker with its own root is stopped by the system first."""
         now = time.monotonic()
         if self._isolation is None or now < self._next_measurement:
             return
@@ -260,12 +260,12 @@ class _Nursery:
 def _kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):  # before it has a group of its own
+    with contextlib.suppress(ProcessLookupError):  # the worker may not have its own group yet
         os.kill(pid, signal.SIGKILL)
 
 
 def _trace(pid: int, trace_file: int) -> str:
-    """Where a worker's code is; "" if it does not say."""
+    """Return the traceback of a worker's code; "" if there is none in time."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, worker.TRACE_SIGNAL)
     deadline = time.monotonic() + _TRACE_S
@@ -289,5 +289,5 @@ def _describe_status(status: int) -> str:
 
 
 def unpack(data: bytes) -> Any:
-    """What the nursery said."""
+    """Return a message of the nursery."""
     return pickle.loads(data)

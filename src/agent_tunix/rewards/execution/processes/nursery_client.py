@@ -1,4 +1,4 @@
-"""The trainer's side of the nursery: start it, ask for workers, hear how they end, leave nothing behind."""
+"""The trainer's side of the nursery: start, requests, reports and clean-up."""
 
 import contextlib
 import os
@@ -30,12 +30,10 @@ _MOST_SWEEPS = 100
 
 
 class NurseryClient:
-    """A nursery, from its start to its end.
+    """Client of one nursery process.
 
-    Args:
-        settings: What workers may use.
-        selector: By which the owner waits; its entries hold what to call with the events.
-        listen: Called when there may be something to `hear`.
+    Its owner waits on `selector` and calls the data of its entries with the events. `listen` is called when there may
+    be something to `hear`.
     """
 
     def __init__(
@@ -68,20 +66,15 @@ class NurseryClient:
         self._ask(nursery.Begin(path, limits, self._isolation))
 
     def spawn(self, number: int, ends: Sequence[int]) -> None:
-        """Have a worker forked.
-
-        Args:
-            number: By which it is known.
-            ends: Descriptors of its connection and of where its output goes.
-        """
+        """Request a worker with a number; `ends` are the descriptors of its connection and its output."""
         self._ask(nursery.Spawn(number), ends)
 
     def kill(self, number: int, trace: bool = False) -> None:
-        """Have a worker killed, and be told where it was if `trace`."""
+        """Request the death of a worker; `trace` requests its traceback."""
         self._ask(nursery.Kill(number, trace))
 
     def hear(self) -> nursery.Ended | None:
-        """Which worker has ended; None: the nursery itself has."""
+        """Return the report of a worker's end; None if the nursery itself has ended."""
         try:
             data = self._control.recv(nursery.LARGEST_MESSAGE_BYTES)
         except ConnectionResetError:
@@ -89,7 +82,7 @@ class NurseryClient:
         return nursery.unpack(data) if data else None
 
     def close(self) -> None:
-        """End it, and every worker with it."""
+        """End the nursery and every worker."""
         if not self._is_open:
             return
         self._is_open = False
@@ -106,7 +99,7 @@ class NurseryClient:
             scratch.remove(self._isolation.scratch)
 
     def sweep(self) -> None:
-        """Kill what a nursery that was killed can no longer bury."""
+        """Kill workers and descendants of a nursery that was killed."""
         for _ in range(_MOST_SWEEPS):
             left = linux.marked_processes(self._mark)
             if not left:
@@ -117,12 +110,12 @@ class NurseryClient:
 
     def _ask(self, request: object, descriptors: Sequence[int] = ()) -> None:
         if self._is_open:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is heard elsewhere
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `hear` reports its end
                 socket.send_fds(self._control, [pickle.dumps(request)], descriptors)
 
 
 def _isolation(settings: ExecutionSettings) -> Isolation:
-    # Workers are other users than this one where it is root: they pass through, and list nothing.
+    # If this user is root, workers are other users. They may enter the directory but not list it.
     place = tempfile.mkdtemp(prefix="agent-tunix-")
     os.chmod(place, 0o711)
     return Isolation(
