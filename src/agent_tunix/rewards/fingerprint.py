@@ -28,7 +28,13 @@ from agent_tunix.rewards.uploaded import uploaded_imports_of, uploaded_source_of
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Modules of this package that decide what a built-in returns. The package's version stands for the others.
-_CONTENT = ("builtin", "answers", "helpers", "judges", "reward_model", "sandbox")
+_CONTENT = tuple(
+    f"agent_tunix.{name}"
+    for name in (
+        *("rewards.builtin", "rewards.answers", "rewards.helpers", "rewards.judges", "rewards.reward_model"),
+        "execution.sandbox",
+    )
+)
 _HASH_LENGTH = 16
 
 
@@ -226,16 +232,15 @@ def _file_name(file: Path, function: object) -> str:
     module = sys.modules[_definition(function).__module__]
     root = Path(str(module.__file__)).resolve().parent
     if file.is_relative_to(_PACKAGE):
-        root = _PACKAGE / "rewards"
+        root = _PACKAGE / "rewards" if file.is_relative_to(_PACKAGE / "rewards") else _PACKAGE
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
 
 
 def _own_file(module: str) -> Path | None:
     """Return the file of a module of this package that decides what a reward returns; None for other modules."""
-    parts = module.split(".")
-    if parts[:2] != ["agent_tunix", "rewards"] or len(parts) < 3 or parts[2] not in _CONTENT:
+    if not any(module == name or module.startswith(f"{name}.") for name in _CONTENT):
         return None
-    return _as_file(_PACKAGE.joinpath(*parts[1:]))
+    return _as_file(_PACKAGE.joinpath(*module.split(".")[1:]))
 
 
 def _neighbour(file: Path, module: str) -> Path | None:
