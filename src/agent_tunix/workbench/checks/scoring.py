@@ -40,7 +40,6 @@ class HangingRewardError(RewardError):
 
 @dataclass(slots=True)
 class _Progress:
-
     has_scored: bool = False
     lost: list[tuple[CheckProblem, str, Score]] = field(default_factory=list)
 
