@@ -116,7 +116,7 @@ def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
 
 
 def guessing_share(problems: Sequence[CheckProblem]) -> float:
-    """Return the share of problems that the best blind guess solves: the commonest reference or a number of the prompt."""
+    """Return the share of problems that the best blind guess solves: a common reference or a number of the prompt."""
     if len(problems) < 2:
         return 0.0
     commonest = Counter(problem.answer for problem in problems).most_common(1)[0][1]

@@ -262,7 +262,7 @@ class _Tally:
 
 
 def _changed_components(old: Score, new: Score) -> dict[str, tuple[float | None, float | None]]:
-    """Return component → raw value before and after, where value or outcome differ; None for no value or no component."""
+    """Return component → raw value before and after, where value or outcome differ; None if it has no value."""
     changed = {}
     for name in dict.fromkeys([*old.components, *new.components]):
         before, after = old.components.get(name), new.components.get(name)

@@ -116,7 +116,7 @@ def contrast(
     num_generations: int,
     scaling: str = "group",
 ) -> Iterator[ReplayedStep]:
-    """Score stored steps with two rewards, with the arguments of `replay`. The first reward's result becomes `recorded`."""
+    """Score stored steps with two rewards, as `replay` does. The result of the first becomes `recorded`."""
     replays = [
         replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling)
         for mixture, copy in zip((first, second), itertools.tee(steps), strict=True)
