@@ -23,7 +23,7 @@ variance because it is rare, not because of its scale.
 
 
 class Dominance(Detector):
-    """Detector of a component whose scale decides nearly all of the advantage, while others of some weight decide nothing."""
+    """Detector of a component whose scale decides nearly all of the advantage, so that others decide nothing."""
 
     names = ("component_dominance",)
 

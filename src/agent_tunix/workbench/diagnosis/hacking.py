@@ -110,7 +110,7 @@ class _Hacking(Detector):
         return figures
 
     def oracle_edit(self) -> str:
-        """Return the override that gives the oracle a weight, or that adds a reward for the right answer if there is none."""
+        """Return the override that gives the oracle a weight; without an oracle, one that adds the reward `math`."""
         if self.context.oracles:
             return change_component(self.context, self.context.oracles[0].name, weight=1.0)
         return add_component(self.context, "correct", function="math", weight=1.0)

@@ -133,7 +133,7 @@ class RewardCollapse(Detector):
 ENTROPY_STEPS = 3
 """Steps that make the start, and the recent past."""
 ENTROPY_SHARE = 0.1
-"""Share of the entropy at the start. Learning a task with one right answer lowers it as far, hence the next constants."""
+"""Share of the entropy at the start. Learning a task with one right answer lowers it as far, hence the next two."""
 ENTROPY_ATTAINED = 0.75
 """Share of its range that the total must have reached for low entropy to count as knowledge, not collapse."""
 LEARNED = 0.5
