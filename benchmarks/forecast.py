@@ -200,7 +200,6 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     # The same setup as a run.
-
     prepare(DistributedConfig(compilation_cache=None))
     steps = 2 if arguments.quick else arguments.steps
     machine = measure_machine()

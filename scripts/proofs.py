@@ -3,6 +3,9 @@
 `scripts/check --full` runs all of them; `python scripts/proofs.py NAME…` runs some. Results are kept in
 `.check/proofs.json` under a hash of `src/`, `conf/` and this file. A proof that held is not repeated until the code
 changes, so an interrupted call resumes. The exit status is 1 if a proof failed.
+
+A proof returns its figures, or raises ProofFailedError. Proofs of the store and the service run on SQLite, and on
+PostgreSQL if it can be started.
 """
 
 import contextlib
@@ -73,17 +76,9 @@ def _call(arguments: tuple[str, ...], cores: int | None, timeout_s: float) -> su
 
 
 def prove_learning(seed: int, *overrides: str) -> dict[str, Any]:
-    """Train the main job, as a newcomer types it, and prove that it passes the learning bar.
+    """Train the main job, as a newcomer types it, with overrides, and prove that it passes the learning bar.
 
-    Args:
-        seed: Seed of the run.
-        overrides: Changes of the main job.
-
-    Returns:
-        Wall time, mean rewards and accuracies. `prove_main_job` checks the wall time.
-
-    Raises:
-        ProofFailedError: A bar was missed.
+    The result has the wall time, which `prove_main_job` checks, mean rewards and accuracies.
     """
     with tempfile.TemporaryDirectory() as directory:
         seconds, _ = run_program(
@@ -322,14 +317,8 @@ def prove_sick_and_healthy() -> dict[str, Any]:
 def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
     """Kill a process that uploads until 100 uploads are acknowledged; prove that the store has each of them whole.
 
-    On SQLite, and on PostgreSQL if it can be started.
-
-    Args:
-        seed: Determines the moments of the kills.
-        again: Repeat uploads that were not acknowledged; each must be stored once.
-
-    Raises:
-        ProofFailedError: The store holds something else.
+    The seed determines the moments of the kills. With `again`, uploads that were not acknowledged are repeated, and
+    each must be stored once.
     """
     killing = _load("tests.store.killing")
     seen: dict[str, Any] = {}
@@ -355,13 +344,7 @@ def _databases(directory: Path, stack: contextlib.ExitStack, seen: dict[str, Any
 
 
 def prove_killed_server() -> dict[str, Any]:
-    """Kill a server until it has acknowledged 100 uploads, each repeated until then; prove that each is stored once.
-
-    On SQLite, and on PostgreSQL if it can be started.
-
-    Raises:
-        ProofFailedError: The store holds something else.
-    """
+    """Kill a server until it has acknowledged 100 uploads, each repeated until then; prove that each is stored once."""
     killing = _load("tests.service.killing")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
@@ -375,13 +358,7 @@ def prove_killed_server() -> dict[str, Any]:
 
 
 def prove_conformance() -> dict[str, Any]:
-    """Prove that the service answers every request made from its OpenAPI document as documented.
-
-    On SQLite, and on PostgreSQL if it can be started.
-
-    Raises:
-        ProofFailedError: An answer differs, or there were too few requests.
-    """
+    """Prove that the service answers every request made from its OpenAPI document as documented."""
     conformance, support = _load("tests.service.conformance"), _load("tests.service.support")
     service, store = _load("agent_tunix.service"), _load("agent_tunix.store")
     runs = _load("tests.tracking.report.support")
@@ -411,11 +388,7 @@ def prove_conformance() -> dict[str, Any]:
 
 
 def prove_large_run() -> dict[str, Any]:
-    """Prove that the inspector shows a run of a million completions in limited memory.
-
-    Raises:
-        ProofFailedError: It used more memory, or the run was too small.
-    """
+    """Prove that the inspector shows a run of a million completions in limited memory."""
     large_run = _load("scripts.large_run")
     with tempfile.TemporaryDirectory() as directory:
         seen: dict[str, Any] = large_run.look_into_large_run(Path(directory))
@@ -425,13 +398,7 @@ def prove_large_run() -> dict[str, Any]:
 
 
 def prove_abuse() -> dict[str, Any]:
-    """Prove that a server answers every attack of docs/security.md as documented, and that nothing is left behind.
-
-    On SQLite, and on PostgreSQL if it can be started.
-
-    Raises:
-        ProofFailedError: An answer differs, or the page has other attacks than the proof.
-    """
+    """Prove that a server answers every attack of docs/security.md as documented, and that nothing is left behind."""
     table, victims = _load("tests.service.abuse.table"), _load("tests.service.abuse.victim")
     if table.read_table().keys() != table.CASES.keys():
         raise ProofFailedError(f"the page has other attacks: {sorted(table.read_table().keys() ^ table.CASES.keys())}")

@@ -29,11 +29,9 @@ class Forecast:
     """Forecast for one group size at one temperature.
 
     Attributes:
-        temperature: Temperature of the pilot.
-        num_generations: G.
         dead_share: Expected `rewards/dead_groups`, 0 to 1.
         standard_error: Its standard error, from the spread over problems.
-        batch_size: Fewest prompts per step with which `ALIVE_GROUPS` groups are expected to teach; None if no number is
+        batch_size: Fewest prompts per step for which `ALIVE_GROUPS` groups are expected to teach; None if none is
             enough.
     """
 
@@ -54,7 +52,6 @@ class Difficulty:
     """Difficulty of a pilot's problems at one temperature.
 
     Attributes:
-        temperature: Temperature of the pilot.
         mean: Mean total of all scored completions; None if none was scored.
         too_easy: Indices of the problems whose completions all earned the highest total of the pilot.
         too_hard: Problems whose completions all earned the lowest total.
@@ -195,12 +192,7 @@ def _forecast(temperature: float, totals_PK: Floats, num_generations: int) -> Fo
 
 
 def dead_shares(totals_PK: Floats, num_generations: int) -> Floats:
-    """Return [P] unbiased estimates of the probability that a group of each problem is dead.
-
-    Args:
-        totals_PK: K totals of each problem; NaN if unscored.
-        num_generations: G, from 2 to K.
-    """
+    """Return [P] unbiased estimates of the probability that a group of 2 to K completions of a problem is dead."""
     return np.array([_dead_share(totals_K, num_generations) for totals_K in totals_PK], dtype=np.float64)
 
 

@@ -161,7 +161,6 @@ def run_cases(
 
     Most parameters have the meaning of the `rewards.…` settings of the same names.
 
-
     Args:
         cases: A file, or cases.
         reward: Scores the cases that name no reward: any value of `training.reward_function`, or a function.
@@ -222,14 +221,9 @@ def run_case(
 ) -> CaseResult:
     """Score one case.
 
-    Args:
-        case: The case.
-        mixture: The reward.
-        tolerance: Tolerance of a case that gives none; None: 1e-6.
-        timeout_s: Time limit of a call in this process; None for no limit. Workers have their own limit.
-
-    Returns:
-        The result. A case without a column that the reward requires has the outcome `error`.
+    A case without a tolerance gets `tolerance`, by default 1e-6. A case that lacks a column which the reward requires
+    has the outcome `error`. `timeout_s` limits a call in this process (None for no limit); workers have their own
+    limit.
     """
     try:
         mixture.check_parameters(case.columns)
@@ -350,7 +344,6 @@ def _case(entry: Any, number: int, path: Path) -> Case:
         raise RewardError(f"{where}: YAML reads this answer as {columns['answer']}; quote it", code="unquoted_answer")
     if isinstance(columns.get("answer"), int | float):
         columns["answer"] = str(columns["answer"])  # as in a data set
-
     try:
         step = int(entry.get("step") or 0)
     except (TypeError, ValueError):

@@ -116,7 +116,7 @@ def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
 
 
 def guessing_share(problems: Sequence[CheckProblem]) -> float:
-    """Return the share of problems that the best blind guess solves: a common reference or a number of the prompt."""
+    """Return the share of problems that the best blind guess solves: one common reference, or a prompt's number."""
     if len(problems) < 2:
         return 0.0
     commonest = Counter(problem.answer for problem in problems).most_common(1)[0][1]
@@ -178,7 +178,7 @@ class _Pay:
     wrong: float
 
     def share(self, value: float | None) -> float:
-        """Return the share that a value is of the difference between the two, from 0 to 1; 0 if unscored."""
+        """Return the position of a value between wrong (0) and gold (1); 0 if it is None."""
         if value is None:
             return 0.0
         if self.gold <= self.wrong:  # the reward does not tell them apart
@@ -200,7 +200,7 @@ def _render(genome: Genome, blocks: Mapping[str, Block], problem: CheckProblem) 
 
 
 def _vary(chance: random.Random, parents: Sequence[Genome], names: Sequence[str]) -> Genome:
-    """Return a child: a parent with a block added, dropped or exchanged, or repeated, or two parents joined."""
+    """Return a child: a parent with a block added, dropped, exchanged or repeated, or two parents joined."""
     parent = list(chance.choice(parents))
     match chance.randrange(6):
         case 0 | 1:

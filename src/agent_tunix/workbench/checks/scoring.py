@@ -63,11 +63,7 @@ class Scorer:
     _progress: _Progress = field(default_factory=_Progress)
 
     def __call__(self, problem: CheckProblem, response: str) -> Score:
-        """Score one response, as a group of its own.
-
-        Raises:
-            HangingRewardError: The reward has hung or ended its process too often.
-        """
+        """Score one response, as `score_each` does."""
         (score,) = self.score_each([(problem, response)])
         return score
 

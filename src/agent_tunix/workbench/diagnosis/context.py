@@ -93,13 +93,8 @@ class RunContext:
     ) -> Self:
         """Return the context of a run of a mixture.
 
-        Args:
-            mixture: The reward.
-            written: Each component as a mapping of the configuration (`resolve.read_components`).
-            reward_key: Key that holds them.
-            num_steps: Steps of the whole run.
-            warmup_steps: Steps over which the learning rate rises.
-            settings: Values by configuration key; only those in `SETTINGS` are kept.
+        `written` has each component as a mapping of the configuration (`resolve.read_components`). Of `settings`, only
+        the keys of `SETTINGS` are kept.
         """
         return cls(
             tuple(_component(component, written.get(component.name, {})) for component in mixture.components),
@@ -145,11 +140,7 @@ class RunContext:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Return the context that `to_data` stored.
-
-        Raises:
-            ValueError: The data is not a context; the message says why.
-        """
+        """Return the context that `to_data` stored; raise ValueError for any other data."""
         try:
             components = tuple(
                 ComponentContext(**{**c, "range": _pair(c["range"]), "schedule": _pair(c["schedule"])})

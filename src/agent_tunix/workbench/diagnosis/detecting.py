@@ -25,7 +25,6 @@ class Detection:
         measure: Size of the fault, above 0. The finding is repeated once this has grown clearly.
         summary: The fault, in one sentence.
         subject: Component that it concerns, or "".
-        evidence: Figures by name.
         edits: Overrides that may help.
         pick: Chooses the completions of the step that show it.
         tell: Returns what these completions add to the summary; "" for nothing.
@@ -70,11 +69,7 @@ def count_completions(row: Row) -> int:
 
 
 class Window:
-    """Values of a metric at the start of a run and in the recent past.
-
-    Args:
-        size: Number of values of the start, and of the recent past.
-    """
+    """First `size` values of a metric (the start) and its last `size` values (the recent past)."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -21,11 +21,7 @@ def assign(key: str, value: Any) -> str:
 
 
 def write(value: Any) -> str:
-    """Return a value in the grammar of overrides.
-
-    Raises:
-        TypeError: The value is not text, a number, a truth value, None, a sequence or a mapping.
-    """
+    """Return a value in the grammar of overrides; raise TypeError for a value that is not plain data."""
     if value is None:
         return "null"
     if isinstance(value, bool):

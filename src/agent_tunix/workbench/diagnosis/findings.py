@@ -63,11 +63,7 @@ class Finding:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Return the finding that `to_data` stored.
-
-        Raises:
-            ValueError: The data is not a finding; the message says why.
-        """
+        """Return the finding that `to_data` stored; raise ValueError for any other data."""
         try:
             return cls(
                 name=str(data["name"]),

@@ -58,15 +58,10 @@ class ReplayComparison:
     """Comparison of a replay with the stored steps.
 
     Attributes:
-        steps: Number of replayed steps.
-        completions: Number of completions.
-        groups: Number of groups.
         equal_totals: Completions whose total is equal to the last bit. Two unscored totals are equal.
         equal_advantages: Completions whose float32 advantage is equal to the last bit.
-        mean_before: Mean stored total of the scored completions; None if none was scored.
-        mean_after: Mean total in the replay.
-        outcomes_before: Outcome → stored completions.
-        outcomes_after: Outcome → completions in the replay.
+        mean_before: Mean stored total of the scored completions; None if none was scored. `mean_after` is the replay's.
+        outcomes_before: Outcome → stored completions. `outcomes_after` are the replay's.
         sign_flips: Completions whose advantage changed its sign.
         newly_dead: Groups with an advantage before and none in the replay.
         newly_alive: Groups without an advantage before and with one in the replay.
@@ -156,13 +151,7 @@ def _share(count: int, of: int) -> str:
 
 
 def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int = 10) -> ReplayComparison:
-    """Compare replayed steps with the stored ones, one step at a time.
-
-    Args:
-        steps: Steps from `replay`.
-        num_generations: G.
-        num_movers: Number of completions to keep in `movers`.
-    """
+    """Compare replayed steps with the stored ones, step by step. Keep the `num_movers` completions that move most."""
     tally = _Tally(num_generations, num_movers)
     for step in steps:
         tally.add(step)
@@ -292,10 +281,7 @@ def _mean(totals_N: Floats) -> float | None:
 def spearman(first_N: Floats, second_N: Floats) -> float | None:
     """Return Spearman's rank correlation, with mean ranks for ties (C. Spearman, 1904).
 
-    Pairs with a NaN are left out.
-
-    Returns:
-        From -1 to 1; None if fewer than two pairs are left, or if all values of one side are equal.
+    Pairs with a NaN are left out. The result is None if fewer than two pairs are left, or if one side is constant.
     """
     known = ~(np.isnan(first_N) | np.isnan(second_N))
     ranks = [_ranks(values[known]) for values in (first_N, second_N)]

@@ -50,7 +50,6 @@ class Repeats:
 
     Attributes:
         repeats: Number of times that each completion was scored.
-        completions: Number of completions.
         flips: Share of pairs of repeats, over all completions, in which the advantage changed its sign.
     """
 
@@ -105,12 +104,8 @@ def repeat(
 ) -> Repeats:
     """Score each stored completion once with each mixture.
 
-    Args:
-        mixtures: At least two equal mixtures. Each moves along its own schedules, so the object must not be shared.
-        steps: Stored steps, in order.
-        rows: The run's rows of metrics.
-        num_generations: G.
-        scaling: `grpo.advantage_scaling`.
+    There must be at least two mixtures of the same components, in separate objects, because each moves along its own
+    schedules. `rows` are the run's rows of metrics, `scaling` is `grpo.advantage_scaling`.
     """
     if len(mixtures) < 2:
         raise ValueError(f"repeats must be at least 2, not {len(mixtures)}")

@@ -32,7 +32,6 @@ class RecordedStep:
     Attributes:
         step: Number of the step, from 1.
         samples: The N stored completions in whole groups, the members of a group side by side.
-        scores: Scores by the run's reward.
         totals: [N] float64 totals that trained; NaN if unscored.
         advantages: [N] float32 advantages that trained.
         whole: True if every completion of the step is stored.
@@ -48,14 +47,7 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedStep:
-    """A stored step with the scores of the replayed reward.
-
-    Attributes:
-        recorded: The stored step.
-        scores: Scores of the replay.
-        totals: [N] float64 totals of the replay; NaN if unscored.
-        advantages: [N] float32 advantages of the replay.
-    """
+    """A stored step with the replay's scores, [N] float64 totals (NaN if unscored) and [N] float32 advantages."""
 
     recorded: RecordedStep
     scores: Sequence[Score]
@@ -127,11 +119,7 @@ def contrast(
 
 
 def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, scaling: str) -> None:
-    """Raise an error if too little of a step is stored.
-
-    Raises:
-        Unreplayable: The message says what is missing.
-    """
+    """Raise Unreplayable if too little of a step is stored."""
     if len(recorded.samples) % num_generations:
         raise Unreplayable(
             f"step {recorded.step} has {len(recorded.samples)} stored completions, which are no whole groups of"
