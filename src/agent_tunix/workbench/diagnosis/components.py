@@ -94,7 +94,7 @@ class Dominance(Detector):
 GATE_STEPS = 5
 """Steps in which no completion passed."""
 GATE_COMPLETIONS = 192
-"""And completions: a gate that one in sixty passes stays shut for 192 in 4 % of the cases."""
+"""Completions of which none passed: a gate that one in sixty passes stays shut for 192 in 4 % of the cases."""
 
 
 class Gates(Detector):

@@ -72,7 +72,7 @@ class Quality:
         """Return the changes of the available witnesses, the most trustworthy first."""
         found = [self._change(name, window) for name, window in self._oracles.items() if window.is_past_start]
         if self._first is not None and self._last is not None:
-            # Variance of the difference of two independent shares.
+            # Variance of the difference of two shares, treated as independent.
             shares = (self._first * (1 - self._first) + self._last * (1 - self._last)) / self._problems
             found.append(Change("eval/accuracy", self._first, self._last, self._last - self._first, shares**0.5))
         return found + [self._change(name, window) for name, window in self._weighted.items() if window.is_past_start]
@@ -121,7 +121,7 @@ LENGTH_CORRELATION = 0.8
 LENGTH_SURE = 0.98
 """Correlation needed without a witness of quality. A tiny policy whose right answers are the long ones reaches 0.96."""
 LENGTH_DISTINCT = 4
-"""And that many different totals: of two totals, right and wrong, either may happen to be longer."""
+"""Fewest different totals in that case: of two totals, right and wrong, either may happen to be longer."""
 LENGTH_GREW = 1.3
 """Factor by which completions have grown or shrunk."""
 

@@ -78,7 +78,7 @@ class Collapsed(Detector):
 
 
 LOST_STEPS = 3
-"""Steps in a row that must be so low; a batch of hard prompts passes sooner."""
+"""Steps in a row in which the total must be so low; a batch of hard prompts is over sooner."""
 LOST_SHARE = 0.25
 """Largest share that is left of the total at the start, both measured from the least possible total."""
 LOST_FROM = 0.1
@@ -133,7 +133,7 @@ class RewardCollapse(Detector):
 ENTROPY_STEPS = 3
 """Steps that make the start, and the recent past."""
 ENTROPY_SHARE = 0.1
-"""Share of the entropy at the start. Learning a task with one right answer lowers it as far, hence the next two."""
+"""Share of the entropy at the start. A task with one right answer lowers it as far, hence the next two constants."""
 ENTROPY_ATTAINED = 0.75
 """Share of its range that the total must have reached for low entropy to count as knowledge, not collapse."""
 LEARNED = 0.5
@@ -194,7 +194,7 @@ KL_HIGH = 1.0
 Healthy runs stay below 0.1.
 """
 KL_ERROR = 5.0
-"""The policy has hardly a sentence in common with the reference."""
+"""Nats per token at which the policy has hardly a sentence in common with the reference."""
 
 
 class KlRunaway(Detector):

@@ -13,7 +13,7 @@ NOISY_STEPS = 3
 NOISY_SHARE = 0.3
 """Std among equal responses over std of all totals. At 0.3, about a tenth of the variance is noise of the verifier."""
 NOISY_ERROR = 0.8
-"""From here on, nearly all of it is noise, and the reward says next to nothing about the response."""
+"""Ratio at which nearly all of the variance is noise, and the reward says next to nothing about the response."""
 NOISY_DUPLICATES = 0.02
 """Share of completions that must have an equal one before their std is evidence."""
 

@@ -18,7 +18,7 @@ from agent_tunix.workbench.diagnosis.findings import Severity
 CONSTANT_STEPS = 3
 """Steps without any difference before a constant is reported: one batch may be all wrong or all right."""
 CONSTANT_COMPLETIONS = 96
-"""And completions: if one in thirty earns the reward, 96 contain none in 4 % of the cases."""
+"""Completions before a constant is reported: if one in thirty earns the reward, 96 contain none in 4 % of the cases."""
 
 
 class Constant(Detector):
@@ -84,7 +84,7 @@ SPARSE_SHARE = 0.05
 SPARSE_START = 0.15
 """A share that was above this in some step was lost by the policy, not withheld by the reward."""
 SPARSE_DEAD = 0.6
-"""And this share of the groups must be dead, as they are if so few completions earn it."""
+"""Least share of dead groups, which follows if so few completions earn the reward."""
 
 
 class Sparse(Detector):

@@ -12,7 +12,7 @@ from agent_tunix.workbench.diagnosis.views import FAILURES, cut_off, failed, fai
 FAILING_SHARE = 0.05
 """Share of completions without a score that is worth a warning; a flaky endpoint loses fewer."""
 FAILING_ERROR = 0.25
-"""From here on, the scored completions are a biased selection of the sampled ones."""
+"""Share at which the scored completions are a biased selection of the sampled ones."""
 FAILING_COMPLETIONS = 32
 """Completions needed for a share; one step usually has as many."""
 
@@ -74,7 +74,7 @@ TRUNCATED_LATER = 6
 TRUNCATED_SHARE = 0.3
 """Share of completions cut at the limit that is worth a warning: they lack their ends, where answers are."""
 TRUNCATED_ERROR = 0.8
-"""From here on, hardly any completion is whole."""
+"""Share at which hardly any completion is whole."""
 
 
 class Truncated(Detector):
