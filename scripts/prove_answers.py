@@ -70,8 +70,8 @@ ANSWERS = ("4", "-5", "1/2", r"\sqrt{2}", "(1, 2)", "B", "Paris", "")
 def prove_fuzz(strings: int = 200_000, seed_number: int = 0, limit_s: float = LIMIT_S) -> dict[str, Any]:
     """Prove extraction and every built-in that runs in this process on random strings.
 
-    The thorough tier, which belongs into workers, is replaced by a stub. A slow call is repeated twice and its least
-    time counts, so that a busy machine causes no failure.
+    A stub replaces the thorough tier, which belongs in workers. A slow call is repeated twice and its least time
+    counts, so a busy machine causes no failure.
     """
     in_process = [name for name, builtin in BUILTINS.items() if not builtin.isolated]
     return _prove(in_process, strings, seed_number, limit_s)

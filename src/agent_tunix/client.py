@@ -40,8 +40,8 @@ _LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 class Client:
     """Client for the reward functions of a server.
 
-    If the server is overloaded, a request is repeated a few times, after the delay that the server names. If an answer
-    is lost on the way, only requests that a repetition cannot apply twice are repeated.
+    A request that the server refuses with 429 is repeated a few times, after the delay that the server names. After 503
+    or a lost answer, a request is repeated only if it changes nothing, or nothing twice.
 
     Args:
         url: Address of the server, without `/v1`.
@@ -49,7 +49,7 @@ class Client:
         timeout_s: Time limit of a request.
 
     Raises:
-        StoreError: The URL cannot be used.
+        StoreError: The URL or the key cannot be used.
     """
 
     def __init__(self, url: str, key: str, timeout_s: float = TIMEOUT_S) -> None:
@@ -122,7 +122,7 @@ class Client:
             name: Return only functions with this name.
 
         Raises:
-            StoreRequestError: `limit` is out of range, or `after` was never an id.
+            StoreRequestError: `limit` is out of range, or `after` was never the id of a function.
         """
         given = {"limit": limit, "after": after, "name": name}
         data = self._ask("GET", _PATH, params={key: value for key, value in given.items() if value is not None})
