@@ -1,27 +1,27 @@
-r"""The `math` reward beside math-verify: completions a second, and every verdict.
+r"""The `math` reward compared with math-verify: completions per second, and every difference of verdicts.
 
     python benchmarks/answers.py [--data DIR_OR_FILE] [--completions 8192] [--seed 0]
 
-The completions are worked solutions in the manner of GSM8K, in groups of eight that share a problem, each with one of
-several endings (`#### 18`, "The answer is 18.", `\boxed{18}`, a bare last number) and, in two of five, another number
-for the answer. The problems are made by code. `--data` names a JSONL file of GSM8K, or a directory of them, with the
-columns `question` and `answer`: then the same follows with its solutions, first as they were published, then with right
-and wrong answers after GSM8K's own `####`, then with all endings.
+The completions are worked solutions in the style of GSM8K, in groups of eight that share a problem, each with one of
+several endings (`#### 18`, "The answer is 18.", `\boxed{18}`, a bare last number). Two of five have a wrong answer. The
+problems are generated. `--data` names a JSONL file of GSM8K, or a directory of them, with the columns `question` and
+`answer`. Their solutions are then measured too: first as published, then with right and wrong answers after GSM8K's own
+`####`, then with all endings.
 
-math-verify is called as its documentation shows, `verify(parse(reference), parse(completion))`. Beside it stand
+math-verify is called as documented: `verify(parse(reference), parse(completion))`. It is compared with
 
 - the public call, `get_reward_function("math")(response, answer=…)`;
-- the reward's function alone;
+- the function of the reward alone;
 - the reward as a run calls it: placed by a runner, with its arguments looked up and its outcomes kept;
-- a run's whole mixture, of that one component: its totals with all that is stored of them.
+- a run's whole mixture of that one component, with totals and all stored data.
 
-Each batch is scored by one of these four and by math-verify, in turns, so that other load on the machine meets all and
-neither finds what the other has left in a cache. Printed are the rates and the median ratio of the batches, beside the
-ratio that is wanted, and every completion on which the verdicts differ. Which completions are right is known, for they
-were made: the exit status is 1 if ours is wrong on any of them.
+One of these four and math-verify score each batch in turns, so other load affects both, and neither profits from the
+other's caches. The benchmark prints the rates, the median ratio of the batches, the wanted ratio, and every completion
+on which the verdicts differ. The truth is known, because the completions are generated; the exit status is 1 if ours is
+wrong on any of them.
 
-Then come the pairs of `benchmarks/answer_pairs.tsv`, LaTeX answers beside LaTeX references: on these the verdicts may
-differ only where the file says so.
+The pairs of `benchmarks/answer_pairs.tsv` follow, LaTeX answers with LaTeX references. On these the verdicts may differ
+only if the file says so.
 """
 
 import argparse
@@ -61,14 +61,14 @@ Score = Callable[[Sequence[Sample]], list[bool]]
 
 
 class Problem(NamedTuple):
-    """A worked solution without the line of its answer, and the answer."""
+    """A worked solution without its answer line, and the answer."""
 
     working: str
     answer: str
 
 
 def read_problems(data: Path) -> list[Problem]:
-    """The problems of files in GSM8K's schema."""
+    """Return the problems of files in GSM8K's schema."""
     files = sorted(data.glob("*.jsonl")) if data.is_dir() else [data]
     rows = (json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines())
     solutions = (row["answer"].partition("\n####") for row in rows)
@@ -76,7 +76,7 @@ def read_problems(data: Path) -> list[Problem]:
 
 
 def make_problem(rng: random.Random) -> Problem:
-    """A chain of three calculations, annotated as GSM8K's are."""
+    """Return a chain of three calculations, annotated like GSM8K's."""
     lines, value = [], rng.randint(2, 90)
     for subject in rng.sample(["Ann", "Ben", "the shop", "each class", "the farm", "a box"], 3):
         sign, other = rng.choice("+*"), rng.randint(2, 40)
@@ -88,7 +88,7 @@ def make_problem(rng: random.Random) -> Problem:
 
 
 def make_samples(problems: Sequence[Problem], endings: Sequence[str], count: int, rng: random.Random) -> list[Sample]:
-    """Groups of completions, right and wrong, with their references."""
+    """Return groups of right and wrong completions with their references."""
     samples = []
     for group in range(count // GROUP):
         working, answer = rng.choice(problems)
@@ -104,7 +104,7 @@ def make_samples(problems: Sequence[Problem], endings: Sequence[str], count: int
 
 
 def publish(problems: Sequence[Problem]) -> list[Sample]:
-    """Each solution as it is, with its own answer."""
+    """Return each solution as it is, with its own answer."""
     return [
         Sample(
             f"{working}\n{GSM8K_ENDING.format(answer)}",
@@ -126,7 +126,7 @@ class Difference(NamedTuple):
 
     @property
     def ours_is_wrong(self) -> bool:
-        """Whether it is our verdict that is mistaken."""
+        """True if our verdict is wrong."""
         return self.ours is not self.sample.columns["is_right"]
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ class Difference(NamedTuple):
 
 
 def race(samples: Sequence[Sample], name: str, score: Score) -> list[Difference]:
-    """Let ours and math-verify judge batches in turns, and print how fast each was."""
+    """Let ours and math-verify judge batches in turns, print their speeds, and return the differences."""
     ours_s, theirs_s, differing = [], [], []
     for number, start in enumerate(range(0, len(samples), BATCH)):
         batch = samples[start : start + BATCH]
@@ -160,12 +160,12 @@ def race(samples: Sequence[Sample], name: str, score: Score) -> list[Difference]
 
 
 def verify_all(samples: Sequence[Sample]) -> list[bool]:
-    """math-verify's verdicts."""
+    """Return the verdicts of math-verify."""
     return [bool(verify(parse(sample.answer), parse(sample.response))) for sample in samples]
 
 
 def compare_on(title: str, samples: Sequence[Sample]) -> bool:
-    """Compare with math-verify on these completions; whether ours is right wherever the verdicts differ."""
+    """Compare with math-verify on these completions; return True if ours is right on every difference."""
     print(title)
     reward = get_reward_function("math")
     function = reward.function
@@ -189,14 +189,14 @@ def compare_on(title: str, samples: Sequence[Sample]) -> bool:
         f"  verdicts that differ: {len(differing)} of {len(samples)}, {worded} of them on solutions that speak of an "
         f"answer; ours is wrong on {mistaken}"
     )
-    # The completions of a group may be alike.
+    # Completions of a group may be equal.
     for text, times in Counter(map(str, differing)).items():
         print(f"    {text}" + (f" ({times} times)" if times > 1 else ""))
     return not mistaken
 
 
 def compare_pairs() -> tuple[int, list[str], list[str]]:
-    """How many pairs there are; those whose verdicts differ as the file says; those that do not agree with the file."""
+    """Return the number of pairs, the listed differences, and the pairs that do not agree with the file."""
     listed, unlisted = [], []
     with PAIRS.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -213,7 +213,7 @@ def compare_pairs() -> tuple[int, list[str], list[str]]:
 
 
 def main() -> int:
-    """Run all and print what was found; 1 if a verdict differs that may not."""
+    """Run everything and print the results; return 1 if an unlisted verdict differs or ours is wrong, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--completions", type=int, default=8192)
@@ -236,7 +236,7 @@ def main() -> int:
         )
     verify_all([Sample("$x+1$", columns={"answer": "$1$"})])  # imports and grammar
     gc.collect()
-    gc.freeze()  # neither pays for sweeping what the other has loaded
+    gc.freeze()  # keeps the garbage collector from sweeping what the other program loaded
     held = [compare_on(title, samples) for title, samples in sets.items()]
 
     total, listed, unlisted = compare_pairs()

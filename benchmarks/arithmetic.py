@@ -1,10 +1,10 @@
-"""The arithmetic that a GRPO step needs, counted from the architecture.
+"""Operations that a GRPO step needs, counted from the architecture.
 
-A multiplication and its addition are two operations. What is counted is what the algorithm needs and not, as in
-`agent_tunix.planning.work`, what the program does: a prompt goes through the model once for all G completions,
-attention is a triangle, a completion's last token is not read. Norms, rotations, softmaxes and the optimiser are left
-out, being a few operations for each number rather than for each row of a matrix. A backward pass with respect to all
-weights and activations is twice its forward pass.
+A multiplication and its addition count as two operations. As in `agent_tunix.planning.work`, the count is what the
+algorithm needs, not what the program does: a prompt passes through the model once for all G completions, attention is a
+triangle, and a completion's last token is not read. Norms, rotations, softmaxes and the optimiser are left out, because
+they take a few operations per number, not per row of a matrix. A backward pass for all weights and activations is twice
+its forward pass.
 
 Axes: B prompts, G completions each, P prompt tokens, T completion tokens, D hidden, V words.
 """
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from agent_tunix.planning.work import count_operations
 from agent_tunix.policy.architecture import Architecture
 
-# What each phase needs of a forward pass.
+# Cost of each phase, in forward passes.
 PASSES = {"rollout": 1, "reference": 1, "update": 3}
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """B, G, P and T of a step, all rows of full length."""
+    """Sizes B, G, P and T of a step in which all rows have full length."""
 
     prompts: int
     group: int
@@ -34,11 +34,11 @@ class Shapes:
 
 
 def forward_terms(a: Architecture, shapes: Shapes) -> dict[str, float]:
-    """Operations of one forward pass over B prompts and N completions, by what they grow with.
+    """Return the operations of a forward pass over B prompts and N completions, by term.
 
     Returns:
         `prompts`: matrices over B P tokens; `completions`: over N (T - 1); `prompt attention`: B P² / 2; `attention to
-        prompts`: N T P; `own attention`: N T² / 2; `logits`: N T D V.
+            prompts`: N T P; `own attention`: N T² / 2; `logits`: N T D V.
     """
     B, N, P, T = shapes.prompts, shapes.rows, shapes.prompt_tokens, shapes.tokens
     counts = count_operations(a)
@@ -53,6 +53,6 @@ def forward_terms(a: Architecture, shapes: Shapes) -> dict[str, float]:
 
 
 def step_operations(a: Architecture, shapes: Shapes) -> dict[str, float]:
-    """Operations of each phase of a step: rollout, reference, update."""
+    """Return the operations of each phase of a step: rollout, reference, update."""
     forward = sum(forward_terms(a, shapes).values())
     return {phase: passes * forward for phase, passes in PASSES.items()}

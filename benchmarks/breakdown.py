@@ -1,17 +1,17 @@
-"""Where the time of the tiny step goes, against the arithmetic that it needs at the rates of this machine.
+"""Time of the phases of a tiny step, compared with the arithmetic that they need at the rates of this machine.
 
     python benchmarks/breakdown.py [--repeats 20] [--prompts 16] [--generations 8] [--tokens 24]
 
 The step is that of the default run on the embedded model, with its own functions and compiled programs. For each phase
-are printed the operations that it needs (`arithmetic.py`, for the mean lengths of what was sampled), the milliseconds
-that these would take at the rates measured here and now for matrices of the phase's shapes, what the phase takes
-(medians), and the ratio of both. The rates are the best of many runs, each multiplication in a program by itself with
-its operands in the cache if they fit: they are a floor, not a goal that everything else between could be free of.
+it prints the operations needed (`arithmetic.py`, for the mean sampled lengths), the milliseconds that they would take
+at the rates measured on this machine for matrices of the phase's shapes, the median time of the phase, and the ratio.
+The rates are the best of many runs of a single multiplication, with its operands in the cache if they fit. They are a
+lower bound of the time, not a realistic goal.
 
-Decoding is sampling less the prompts' pass, the backward pass is the gradient less the forward pass, and the optimiser
-is the trainer's step less the gradient: the checks for values that are not finite and the norms for metrics are in it.
-The floor of the optimiser is reading and writing weights, moments and gradients once. What a whole step takes beyond
-its phases, the rewards among it, is the host's.
+Decoding is sampling without the pass over the prompts. The backward pass is the gradient without the forward pass. The
+optimiser is the trainer's step without the gradient, including the checks for non-finite values and the norms for
+metrics; its lower bound is one read and write of weights, moments and gradients. The rest of a whole step, including
+the rewards, runs on the host.
 """
 
 import argparse
@@ -37,17 +37,17 @@ from agent_tunix.runs.preflight import preflight
 from agent_tunix.startup.devices import prepare
 from agent_tunix.training.components import build_components, make_trainer
 
-# Passes over the optimiser's numbers: weights, two moments and the gradient read, weights and moments written.
+# Passes over the optimiser's numbers: it reads weights, two moments and the gradient, and writes weights and moments.
 _TRAFFIC = 7
 
 
 def medians(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Seconds of each; they take turns, so that a machine whose speed changes changes it for all."""
+    """Return median seconds by name. The functions take turns, so other load on the machine affects all of them."""
     return {name: statistics.median(taken) for name, taken in _times(runs, repeats).items()}
 
 
 def _times(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """The first call of each, which compiles, does not count."""
+    """Return the seconds of each call, without the first one, which compiles."""
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         jax.block_until_ready(run())
@@ -60,12 +60,12 @@ def _times(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, lis
 
 
 def best(run: Callable[[], Any], repeats: int) -> float:
-    """Seconds."""
+    """Return the least seconds of a call."""
     return min(_times({"": run}, repeats)[""])
 
 
 def matmul_rate(rows: int, inner: int, columns: int, batch: int = 1, repeats: int = 50) -> float:
-    """Operations a second of `batch` products [rows, inner] × [inner, columns], at best."""
+    """Return the best rate of `batch` products [rows, inner] × [inner, columns], in operations per second."""
     a = jnp.ones((batch, rows, inner))
     b = jnp.ones((batch, inner, columns))
     product = jax.jit((lambda a, b: a[0] @ b[0]) if batch == 1 else jnp.matmul)
@@ -73,14 +73,14 @@ def matmul_rate(rows: int, inner: int, columns: int, batch: int = 1, repeats: in
 
 
 def stream_rate(count: int, repeats: int = 50) -> float:
-    """Bytes a second at which arrays of so many numbers are read and written."""
+    """Return the best rate of reading and writing arrays of `count` numbers, in bytes per second."""
     a = jnp.ones(count)
     add = jax.jit(lambda a, b: a * 0.5 + b)
     return 3.0 * 4 * count / best(lambda: add(a, a), repeats)
 
 
 def rates(a: Architecture, shapes: Shapes, rows_at_once: int) -> dict[str, float]:
-    """Rates of the terms of a forward pass in which so many rows of completions go through a matrix together."""
+    """Return the rates of the terms of a forward pass in which `rows_at_once` rows of completions share a product."""
     B, N = shapes.prompts, shapes.rows
     P, T = shapes.prompt_tokens, max(1, rows_at_once // N)
     D, K, H = a.hidden_size, a.num_kv_heads, a.head_dim
@@ -104,7 +104,7 @@ def main() -> None:
     absl.logging.set_verbosity(absl.logging.ERROR)
     logging.disable(logging.WARNING)
     repeats = arguments.repeats
-    # As the program itself does.
+    # The same setup as a run.
     prepare(DistributedConfig(compilation_cache=None))
     config = Config()
     config = replace(
@@ -122,7 +122,7 @@ def main() -> None:
     phases = make_phases(trainer, batch)
     completions, arrays = phases.completions, phases.arrays
     graphdef, state = nnx.split(model)
-    # The trainer gives away the weights that it changes.
+    # The trainer donates the weights that it updates.
     state = jax.tree.map(jnp.copy, state)
 
     @jax.jit

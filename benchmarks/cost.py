@@ -1,20 +1,20 @@
-"""How the time of each phase of a step grows with G, the lengths, the width and the vocabulary, against the arithmetic.
+"""Growth of each phase's time with G, the lengths, the width and the vocabulary, compared with the arithmetic.
 
     python benchmarks/cost.py [--repeats 5] [--only prompt width] [--quick]
 
-One size at a time is varied around a step of 4 prompts × 8 completions, prompts of 128 tokens, completions of 32,
-2 layers of width 256 and 2,048 words; models are made on the spot and nothing ends early. The sizes of a
-sweep take turns, so that a machine whose speed changes changes it for all.
+Each sweep varies one size of a step of 4 prompts × 8 completions, prompts of 128 tokens, completions of 32, 2 layers of
+width 256 and 2,048 words. Models are random and no completion ends early. The sizes of a sweep take turns, so a change
+of the machine's speed affects all of them.
 
-The medians of rollout, reference pass and update over all sweeps together are fitted by least squares, with
-coefficients at least 0, in the terms that the algorithm has: a constant, the operations (`arithmetic.py`) on prompts,
-on completions, in the attention of each to each and on logits, and for the rollout its T steps, each of which reads all
-weights. A coefficient is printed as the rate that it means.
+The medians of rollout, reference pass and update over all sweeps are fitted by non-negative least squares in the terms
+of the algorithm: a constant; the operations (`arithmetic.py`) on prompts, on completions, in the attention of each to
+each and on logits; and for the rollout its T steps, each of which reads all weights. A coefficient is printed as the
+rate that it means.
 
-For each sweep are printed the medians beside the operations, and three exponents, the slopes of logarithms over the
-three largest sizes: of the time, of all operations, and of the fit, in which every term has the rate of its own, as the
-softmax between attention's products has. A time whose exponent is above the fit's by more than 0.2 has a term that the
-algorithm has not: it is flagged, and the status is 1.
+For each sweep the benchmark prints the medians, the operations, and three exponents, which are slopes of logarithms
+over the three largest sizes: of the time, of all operations, and of the fit, in which every term has its own rate (so
+the softmax between the products of attention is accounted for). If a time's exponent exceeds the fit's by more than
+0.2, the time has a term that the algorithm does not have. It is flagged, and the exit status is 1.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _LARGEST = 3
 
 @dataclass(frozen=True)
 class Case:
-    """The sizes of a step."""
+    """Sizes of a step."""
 
     prompts: int = 4
     group: int = 8
@@ -56,15 +56,15 @@ class Case:
 
     @property
     def shapes(self) -> Shapes:
-        """What the arithmetic is counted from."""
+        """Shapes for `arithmetic.py`."""
         return Shapes(self.prompts, self.group, self.prompt, self.completion)
 
 
 BASE = Case()
-# Name → the size that is varied, its values, and what is fixed.
+# Name → size that varies, its values, and the fixed sizes.
 SWEEPS: dict[str, tuple[str, tuple[int, ...], Case]] = {
     "group": ("group", (4, 8, 16, 32, 64, 128, 256), BASE),
-    # What a prompt costs must not grow with G; completions of one token leave nothing else.
+    # The cost of a prompt must not grow with G. With completions of one token there is no other cost.
     "group, prompt alone": ("group", (2, 4, 8, 16, 32), replace(BASE, prompt=1024, completion=1)),
     "prompt": ("prompt", (64, 128, 256, 512, 1024), BASE),
     "completion": ("completion", (16, 32, 64, 128, 256), BASE),
@@ -76,9 +76,9 @@ SWEEPS: dict[str, tuple[str, tuple[int, ...], Case]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """A case, seconds and operations of each phase, the terms of a forward pass, and the bytes that sampling reads.
+    """Measurements of a case: seconds and operations by phase, terms of a forward pass, and bytes that sampling reads.
 
-    These are all weights, once for each token.
+    Sampling reads all weights once for each token.
     """
 
     case: Case
@@ -89,7 +89,7 @@ class Measured:
 
 
 class Bench:
-    """A case made ready: its learner and batch, and what each phase took so far."""
+    """A prepared case: its trainer and batch, and the times of its phases."""
 
     def __init__(self, case: Case) -> None:
         """Make the model and run each phase once."""
@@ -115,20 +115,20 @@ class Bench:
             self._taken[name].append(time.perf_counter() - started)
 
     def measured(self) -> Measured:
-        """Medians."""
+        """Return the medians."""
         counts = count_operations(self._architecture)
         return Measured(
             self._case,
             {name: statistics.median(taken) for name, taken in self._taken.items()},
             step_operations(self._architecture, self._case.shapes),
             forward_terms(self._architecture, self._case.shapes),
-            # Two operations for each weight of four bytes.
+            # A weight has four bytes and takes two operations.
             bytes_read=2.0 * (counts.of_token + counts.of_logits) * (self._case.completion - 1),
         )
 
 
 def measure(cases: Sequence[Case], rounds: int) -> list[Measured]:
-    """Medians of cases that take turns."""
+    """Return the medians of cases that take turns."""
     benches = [Bench(case) for case in cases]
     for _ in range(rounds):
         for bench in benches:
@@ -138,20 +138,20 @@ def measure(cases: Sequence[Case], rounds: int) -> list[Measured]:
 
 @dataclass(frozen=True)
 class Fit:
-    """Seconds of a phase, for each of its terms."""
+    """Coefficients of a phase's terms, in seconds."""
 
     phase: str
     coefficients: dict[str, float]
 
     def seconds(self, one: Measured) -> float:
-        """What the terms of a case add up to."""
+        """Return the predicted seconds of a case."""
         return sum(self.coefficients[name] * value for name, value in terms_of(self.phase, one).items())
 
 
 def terms_of(phase: str, one: Measured) -> dict[str, float]:
-    """What a phase may grow with: operations, and for the rollout its steps and the bytes they read."""
-    # A completion's attention to its prompt, shared with others, is a product of matrices; that to its own tokens is in
-    # sampling a product of a vector, a row at a time, and a sixth as fast (`breakdown.py`).
+    """Return the terms of a phase: operations, and for the rollout also its steps and the bytes that they read."""
+    # The attention of completions to their shared prompt is a product of matrices. In sampling, attention to the own
+    # tokens is a product with a vector, one row at a time, and only a sixth as fast (`breakdown.py`).
     terms = {"constant": 1.0, **{name: PASSES[phase] * value for name, value in one.terms.items()}}
     if phase == "rollout":
         terms |= {"steps": float(one.case.completion), "weights read": one.bytes_read}
@@ -159,12 +159,12 @@ def terms_of(phase: str, one: Measured) -> dict[str, float]:
 
 
 def fit(phase: str, found: Sequence[Measured]) -> Fit:
-    """Least squares over all sweeps; printed."""
+    """Fit the terms of a phase over all sweeps by least squares, print the fit and return it."""
     names = list(terms_of(phase, found[0]))
     seconds = np.array([one.seconds[phase] for one in found])
-    # Divided by the times, so that relative errors count alike.
+    # Divide by the times, so that all relative errors have equal weight.
     matrix = np.array([list(terms_of(phase, one).values()) for one in found]) / seconds[:, None]
-    # A term that none of the cases has is 0 everywhere.
+    # A term that no case has is 0 everywhere.
     scale = np.maximum(matrix.max(axis=0), np.finfo(float).tiny)
     coefficients = nnls(matrix / scale, np.ones(len(found)))[0] / scale
     off = np.abs(matrix @ coefficients - 1)
@@ -181,12 +181,12 @@ def fit(phase: str, found: Sequence[Measured]) -> Fit:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The slope of logarithms over the largest sizes."""
+    """Return the slope of logarithms over the largest sizes."""
     return float(np.polyfit(np.log(sizes[-_LARGEST:]), np.log(values[-_LARGEST:]), 1)[0])
 
 
 def describe(name: str, size: str, found: Sequence[Measured], fits: dict[str, Fit]) -> list[str]:
-    """Print a sweep; what of it is worse than the algorithm's terms."""
+    """Print a sweep, and return a line for each phase that grows faster than its terms."""
     values = [getattr(one.case, size) for one in found]
     print(f"\n{name}: " + "".join(f"{phase:>26}" for phase in PASSES))
     for value, one in zip(values, found, strict=True):
@@ -214,7 +214,7 @@ def main() -> None:
     arguments = parser.parse_args()
     absl.logging.set_verbosity(absl.logging.ERROR)
     logging.disable(logging.WARNING)
-    # As the program itself does.
+    # The same setup as a run.
     prepare(DistributedConfig(compilation_cache=None))
     sweeps: dict[str, list[Measured]] = {}
     for name in arguments.only:

@@ -1,12 +1,12 @@
-"""How fast rows become batches of prompts, beside transformers' `apply_chat_template` over the same rows.
+"""Speed of making batches of prompts from rows, compared with transformers' `apply_chat_template` on the same rows.
 
     python benchmarks/encode_prompts.py [--data DIR_OR_FILE] [--rows 7473] [--vocabulary 32000] [--repeats 3]
 
-The rows are those of a JSONL file, such as GSM8K's, or word problems made by code. A byte-level BPE of the vocabulary
-asked for is trained on them first, so that the tokenizer is a realistic one; that takes no part in the times. Ours is
-measured from the file to padded batches: reading, conversations, chat template, special tokens kept apart, tokenizer,
-lengths, order. The peer is given the conversations and makes ids of them, one call for all. Both give the same ids,
-which is checked; times are the best of the repeats.
+The rows come from a JSONL file, such as GSM8K's, or are generated word problems. First a byte-level BPE of the given
+vocabulary is trained on them, so that the tokenizer is realistic; the times exclude that. Ours is timed from the file
+to padded batches: reading, conversations, chat template, special tokens, tokenizer, lengths, order. The peer converts
+the conversations to ids in one call. The benchmark checks that both give the same ids. Times are the best of the
+repeats.
 """
 
 import argparse
@@ -40,7 +40,7 @@ LIMIT_S = 10.0
 
 
 def make_tokenizer(directory: Path, texts: list[str], vocabulary: int) -> int:
-    """Train a tokenizer on the rows and save it; its size, which few rows keep below what was asked for."""
+    """Train a tokenizer on the rows, save it and return its size, which is below `vocabulary` if there are few rows."""
     pre = tokenizers.pre_tokenizers
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = pre.Sequence(
@@ -59,7 +59,7 @@ def make_tokenizer(directory: Path, texts: list[str], vocabulary: int) -> int:
 
 
 def make_batches(config: Config, directory: Path) -> tuple[Prompts, int]:
-    """From the rows' source to padded batches; the prompts, and how many batches they made."""
+    """Make padded batches from the rows' source, and return the prompts and the number of batches."""
     examples = load_examples(config, "train").examples
     prompts = encode_examples(examples, Tokenizer(directory, config.prompt), config)
     size = config.training.batch_size
@@ -73,7 +73,7 @@ def make_batches(config: Config, directory: Path) -> tuple[Prompts, int]:
 
 
 def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
-    """The least wall time in seconds, and what the work gave."""
+    """Return the least wall time in seconds, and the result of the work."""
     seconds = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -83,7 +83,7 @@ def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def main() -> None:
-    """Print the two times, rows a second and their ratio; exit with status 1 above the limit or if ids differ."""
+    """Print both times, rows per second and the ratio; exit with status 1 above the limit or if ids differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=None, help="JSONL with question and answer, or a directory with train.jsonl.")
     parser.add_argument("--rows", type=int, default=7473, help="Problems made by code, where --data is not given.")

@@ -1,18 +1,18 @@
-"""What `agent-tunix plan` says of memory and time, beside what steps on this machine then take.
+"""Forecasts of memory and time by `agent-tunix plan`, compared with steps on this machine.
 
     python benchmarks/forecast.py [--quick] [--steps 5]
 
-Models of random weights, from the embedded one's size to a hundred times that, are trained for some steps with prompts
-and completions of full length. Printed for each are, predicted and measured with their ratio,
+Random models, from the size of the embedded one to a hundred times that, train for some steps with prompts and
+completions of full length. For each the benchmark prints, predicted and measured with their ratio,
 
 - held: all arrays alive between steps;
-- sampling and update: the temporary memory of the two compiled programs, as XLA allots it, without what is donated;
-- rollout and update: seconds, medians over the steps. This machine's rates are measured first, a product of large
-  matrices and a pass over a large array. What the steps get of the first is fitted to the update of the first
-  configuration, and what they get of the second to its rollout (more than all of it, where weights stay in the
-  processor's caches); the others are forecast with that.
+- sampling and update: temporary memory of the two compiled programs without donated arrays, as XLA reports it;
+- rollout and update: median seconds over the steps. This machine's rates are measured first, with a product of large
+  matrices and a pass over a large array. The share of the first that steps reach is fitted to the update of the first
+  configuration, and the share of the second to its rollout (above 1 if weights stay in the processor's caches). The
+  forecasts of the other configurations use these shares.
 
-The bar is a ratio within 0.5 to 2, of held memory within 0.98 to 1.02; the exit status is 1 where one is beyond.
+The bar is a ratio of 0.5 to 2, for held memory 0.98 to 1.02. The exit status is 1 if a ratio is outside.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-# Programs are compiled here and now, so that their memory is told.
+# Without the cache, every program is compiled in this process, which reports its memory.
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
 import jax
@@ -44,7 +44,7 @@ from agent_tunix.runs.reward_setup import make_reward_runner
 from agent_tunix.startup.devices import prepare
 from agent_tunix.training.components import build_components, make_trainer
 
-# Width, layers, MLP, query heads, key-value heads, their width, words.
+# Width, layers, MLP width, query heads, key-value heads, head width, words.
 TINY = (64, 2, 192, 4, 2, 32, 512)
 SMALL = (256, 4, 768, 4, 2, 64, 8000)
 MIDDLE = (512, 8, 1536, 8, 4, 64, 32_000)
@@ -52,7 +52,7 @@ MIDDLE = (512, 8, 1536, 8, 4, 64, 32_000)
 
 @dataclass(frozen=True)
 class Case:
-    """One configuration: a model's sizes, B, G, P, T, and what of it trains."""
+    """A configuration: sizes of the model, B, G, P, T, and which weights train."""
 
     name: str
     sizes: tuple[int, ...]
@@ -81,7 +81,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes, and seconds of a step."""
+    """Memory in bytes, and median seconds of a step."""
 
     held: int
     sampling: int
@@ -91,7 +91,7 @@ class Measured:
 
 
 def make_config(case: Case, directory: Path, steps: int) -> Config:
-    """The default run with what the case says."""
+    """Return the default run with the settings of the case."""
     config = Config()
     return replace(
         config,
@@ -106,14 +106,14 @@ def make_config(case: Case, directory: Path, steps: int) -> Config:
         grpo=replace(config.grpo, num_generations=case.group),
         generation=replace(config.generation, max_prompt_length=case.prompt, max_generation_steps=case.completion),
         data=replace(config.data, num_train=256, num_test=8),
-        # The cache is planned for an evaluation where that needs more.
+        # A larger evaluation would determine the size of the cache.
         evaluation=replace(config.evaluation, num_samples=1, batch_size=1),
         tracking=replace(config.tracking, tensorboard=False, progress="none"),
     )
 
 
 def measure(config: Config, steps: int) -> Measured:
-    """Train for some steps after one that compiles; prompts are of full length whatever the data says."""
+    """Train for some steps after one that compiles, with prompts of full length whatever the data."""
     temporary: dict[str, int] = {}
     compile_program = compiler.backend_compile_and_load
 
@@ -138,7 +138,7 @@ def measure(config: Config, steps: int) -> Measured:
                 full = [[5 + step] * config.generation.max_prompt_length for _ in batch.token_ids]
                 seconds = trainer.take_step(step, replace(batch, token_ids=full)).seconds
                 rollout_s.append(seconds["rollout"])
-                # The reference's pass goes on while rewards are computed.
+                # The reference pass continues while rewards are computed.
                 update_s.append(seconds["reward"] + seconds["update"])
         gc.collect()
         held = sum(array.nbytes for array in jax.live_arrays()) - before
@@ -154,7 +154,7 @@ def measure(config: Config, steps: int) -> Measured:
 
 
 def measure_machine() -> Accelerator:
-    """Operations and bytes a second of this CPU."""
+    """Return this CPU with its rates of operations and bytes per second."""
     square = jnp.ones((2048, 2048))
     product = jax.jit(lambda x: x @ x)
     long = jnp.ones(1 << 26)
@@ -175,17 +175,17 @@ def _fastest(program: Any, x: jax.Array) -> float:
 
 
 def foretell(config: Config, directory: Path, machine: Accelerator, assumptions: Assumptions) -> RunForecast:
-    """In float32 on this machine, of which so much is got."""
+    """Return the forecast in float32 on this machine with the given shares of its rates."""
     return forecast_run(read_architecture(directory), config, machine, MeshShape(1, 1, 1), 4, assumptions)
 
 
 def seconds_of(forecast: RunForecast, *phases: str) -> float:
-    """Of some phases together."""
+    """Return the seconds of some phases together."""
     return sum(forecast.phases[name].seconds or 0.0 for name in phases)
 
 
 def fit(config: Config, directory: Path, machine: Accelerator, measured: Measured) -> Assumptions:
-    """What one configuration gets of the machine."""
+    """Return the shares of the machine's rates that one configuration reaches."""
     whole = foretell(config, directory, machine, Assumptions(1.0, 1.0))
     utilisation = seconds_of(whole, "reference", "update") / measured.update_s
     computing = foretell(config, directory, machine, Assumptions(utilisation, 1.0))
@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="Only the first three cases, two steps each.")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    # As the program itself does.
+    # The same setup as a run.
     prepare(DistributedConfig(compilation_cache=None))
     steps = 2 if arguments.quick else arguments.steps
     machine = measure_machine()

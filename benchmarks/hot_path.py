@@ -1,19 +1,18 @@
-"""Where the time of a training step goes, and what of it is waiting for outputs.
+"""Breakdown of the time of a training step, and the share of it that waits for outputs.
 
     python benchmarks/hot_path.py
     python benchmarks/hot_path.py --long
     python benchmarks/hot_path.py --quick generation.temperature=0.7
 
-A real run, with all that the default run writes, is taken apart on the thread that takes the steps: each part is the
-time in its functions less that in the functions of other parts inside them. *Device* is waiting for what only the
-device can give, the completions and the last update. *Outputs* is all that somebody looks at later: the row of
-metrics, handing it and the completions over, the checkpoint, the diagnosis. What other threads do meanwhile counts
-where the step waits for it. Medians over the steps after the first three, of those that neither evaluate nor save;
-those that save have a line of their own.
+The benchmark measures a real run with all outputs of the default run, on the thread that takes the steps. The time of a
+part is the time in its functions without the nested functions of other parts. *Device* is waiting for results of the
+device: the completions and the last update. *Outputs* is everything that is only looked at later: the row of metrics,
+handing over the row and the completions, the checkpoint, the diagnosis. Other threads count only while the step waits
+for them. The figures are medians over the steps after the first three that neither evaluate nor save; steps that save
+have a separate line.
 
-The exit status is 1 where a step waits for outputs for more than `--bar` percent of its time. `--long` samples
-completions of 384 tokens from the default model, in micro-batches of 4 prompts. Other arguments are overrides of the
-configuration.
+The exit status is 1 if a step waits for outputs for more than `--bar` percent of its time. `--long` samples completions
+of 384 tokens from the default model, in micro-batches of 4 prompts. Other arguments are overrides of the configuration.
 """
 
 import argparse
@@ -41,13 +40,13 @@ LONG = (
     "generation.max_generation_steps=384",
     "generation.temperature=1.6",
     "training.micro_batch_size=4",
-    "optimizer.learning_rate=1e-9",  # so that completions stay long
+    "optimizer.learning_rate=1e-9",  # keeps completions long
 )
 DEVICE, HOST, OUTPUTS = "device", "host", "outputs"
 
 
 class Stopwatch:
-    """Time by part, each less what is inside it."""
+    """Stopwatch of nested parts. The time of a part excludes the parts inside it."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
@@ -55,7 +54,7 @@ class Stopwatch:
         self._inside: list[float] = []
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, its time counted as that of a part."""
+        """Return the function with its time counted for a part."""
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -72,7 +71,7 @@ class Stopwatch:
         return call
 
     def stepped(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that takes a step, whose parts are then put down."""
+        """Return the function that takes a step, with a record of its parts after each call."""
         whole = self.timed("all else", function)
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -86,7 +85,7 @@ class Stopwatch:
 
 
 def parts() -> list[tuple[str, str, Any, str]]:
-    """Kind and name of each part, and where its function is."""
+    """Return kind, name, owner and attribute of each part's function."""
     import jax
 
     from agent_tunix.grpo import step as grpo_step
@@ -142,7 +141,7 @@ def watched() -> Iterator[Stopwatch]:
 
 
 def make_config(arguments: argparse.Namespace) -> Config:
-    """The default run, long enough for the medians."""
+    """Return the default run with enough steps for the medians."""
     register_schema()
     steps = 10 if arguments.quick else arguments.steps + WARM_UP
     overrides = [
@@ -158,7 +157,7 @@ def make_config(arguments: argparse.Namespace) -> Config:
 
 
 def report(watch: Stopwatch, bar: float) -> int:
-    """Print the breakdown; 1 where outputs take more than the bar."""
+    """Print the breakdown; return 1 if outputs take more than the bar, else 0."""
     taken = watch.steps[WARM_UP:]
     saving = [step for step in taken if step.get("checkpoint: arrays")]
     plain = [step for step in taken if not step.get("checkpoint: arrays") and not step.get("evaluation")]
@@ -191,7 +190,7 @@ def report(watch: Stopwatch, bar: float) -> int:
 
 
 def main() -> int:
-    """RunSession, measure and print."""
+    """Train, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=40, help="steps besides the three that warm up")
     parser.add_argument("--quick", action="store_true", help="seven steps")

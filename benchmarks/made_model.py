@@ -1,7 +1,7 @@
-"""A model of any size, made on the spot, and a trainer on it, for benchmarks of sizes.
+"""Random models of any size, and a trainer for them, for benchmarks of sizes.
 
-The model is a Hugging Face directory as the hub has them: Qwen 3's `config.json`, random weights in float32, and a
-tokenizer that has a token for each of the words `w0`, `w1` and so on, so that a text of P words is P tokens.
+A model is a directory in the layout of the Hugging Face hub: Qwen 3's `config.json`, random float32 weights, and a
+tokenizer with one token for each of the words `w0`, `w1` and so on, so a text of P words has P tokens.
 """
 
 import json
@@ -25,15 +25,15 @@ _SPECIAL = ("<pad>", "<end>", "<unknown>")
 def write_model(
     directory: Path, *, words: int, width: int, layers: int, head_dim: int = 64, inner: int | None = None
 ) -> None:
-    """Write a model with `width / head_dim` query heads and half as many of keys and values.
+    """Write a model with `width / head_dim` query heads and half as many key-value heads.
 
     Args:
-        directory: Made here.
+        directory: Created.
         words: V.
         width: D.
-        layers: How many.
+        layers: Number of layers.
         head_dim: H, a divisor of the width.
-        inner: Of the MLP; None: three times the width.
+        inner: Width of the MLP; None: three times the width.
     """
     directory.mkdir(parents=True)
     shape = {
@@ -60,7 +60,7 @@ def write_model(
 
 
 def write_weights(directory: Path) -> None:
-    """Write random weights for the `config.json` of a directory: normal with a deviation of 0.02, norms 1."""
+    """Write random weights for the `config.json` of a directory: normal with a standard deviation of 0.02, norms 1."""
     rng = np.random.default_rng(0)
     tensors = {
         f"model.{tensor.name}": np.asarray(0.02 * rng.standard_normal(tensor.shape), np.float32)
@@ -72,7 +72,7 @@ def write_weights(directory: Path) -> None:
 
 
 def make_config(directory: Path, *, prompts: int, group: int, prompt_tokens: int, tokens: int, **model: Any) -> Config:
-    """The default configuration with these shapes; `model` overrides keys of that group."""
+    """Return the default configuration with these shapes; `model` overrides keys of that group."""
     config = Config()
     return replace(
         config,
@@ -84,20 +84,20 @@ def make_config(directory: Path, *, prompts: int, group: int, prompt_tokens: int
 
 
 def make_prompts(count: int, tokens: int, words: int) -> list[str]:
-    """Texts of so many words each, all different."""
+    """Return `count` different texts of `tokens` words each."""
     rng = np.random.default_rng(1)
     return [" ".join(f"w{i}" for i in rng.integers(0, words - 3, tokens)) for _ in range(count)]
 
 
 def reward(completion: str, **_: Any) -> float:
-    """Something that differs from completion to completion."""
+    """Return a value that differs between completions."""
     return len(completion) % 97 / 97
 
 
 def build(config: Config) -> tuple[Any, Any]:
-    """Our trainer on the model, and the batch of prompts that it is to learn from.
+    """Return a trainer of the model, and the batch of prompts that it trains on.
 
-    No completion ends before its limit: the end-of-sequence id is one that no model has.
+    No completion ends before its limit, because the end-of-sequence id is outside the vocabulary.
     """
     from agent_tunix.data.prompt_batch import PromptBatch
     from agent_tunix.grpo.step import GrpoTrainer
@@ -130,6 +130,6 @@ def build(config: Config) -> tuple[Any, Any]:
 
 
 def make_step(config: Config) -> Callable[[int], Any]:
-    """A whole step of ours, by its number; it gives the `StepResult`."""
+    """Return a function that takes the step of a number and returns its `StepResult`."""
     trainer, batch = build(config)
     return lambda step: trainer.take_step(step, batch)

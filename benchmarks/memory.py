@@ -1,21 +1,20 @@
-"""Peak memory of a GRPO step of ours and of bare Tunix's, and how it grows with the batch.
+"""Peak memory of a GRPO step of ours and of bare Tunix, and its growth with the batch.
 
     python benchmarks/memory.py [--sequences 16 32 64 128] [--layers 2] [--width 128] [--remat] [--quick]
 
-A model of that size is made on the spot and takes two steps on sequences of 512 tokens: prompts of 256, eight
-completions each, of 256 (ours cannot end before; Tunix's do once in 32,000 tokens, in arrays of that length). The batch
-is one micro-batch, so that what is shown is what a sequence costs. Bare Tunix has its own learner, sampler and Qwen 3
-with the same weights, optimiser, β and KL estimator; `--remat` is for ours alone, since Tunix's fails with Flax 0.12.8.
+A random model of that size takes two steps on sequences of 512 tokens: prompts of 256 with eight completions of 256
+(ours cannot end early; Tunix's end once in 32,000 tokens, in arrays of full length). The batch is one micro-batch, so
+the result is the cost of a sequence. Bare Tunix uses its own learner, sampler and Qwen 3 with the same weights,
+optimiser, β and KL estimator. `--remat` applies only to ours, because Tunix's fails with Flax 0.12.8.
 
-Each measurement is a process of its own. *Peak* is the largest resident memory from beginning to end, the compiler's
-work included, less what was resident when everything had been imported. *Update* is the temporary memory of the
-largest compiled program, as XLA allots it. Through the peaks of each goes a line in the number of sequences; how far
-each is from it is shown.
+Each measurement is a separate process. *Peak* is its largest resident memory, including the compiler, less the resident
+memory after all imports. *Update* is the temporary memory of the largest compiled program, as XLA reports it. A line is
+fitted to each program's peaks over the number of sequences, and the distance of each peak from it is printed.
 
-The bar is half of bare Tunix's peak at 64 sequences: the exit status is 1 where it is missed, or where a peak of ours
-is further than 5 % from the line. A size of Tunix's of which the line through the smaller ones says that the free
-memory would not hold it, or that the system ended for want of memory, is left out, and the line stands in for it. The
-model is small so that more can be measured: Tunix's peak is mostly logits. `--quick` measures 8 to 32 sequences.
+The bar is half of bare Tunix's peak at 64 sequences. The exit status is 1 if it is missed, or if a peak of ours is more
+than 5 % off the line. A size of Tunix's is left out if the line through smaller sizes exceeds the free memory, or if
+the system kills it for lack of memory; the line then replaces it. The model is small so that more sizes can be
+measured: Tunix's peak is mostly logits. `--quick` measures 8 to 32 sequences.
 """
 
 import argparse
@@ -43,11 +42,11 @@ _BARRED = 64
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes, of one process.
+    """Memory of one process, in bytes.
 
     Attributes:
-        imported: Resident when everything was imported.
-        peak: The largest resident memory, of all the process's life.
+        imported: Resident memory after all imports.
+        peak: Largest resident memory of the process.
         update: Temporary memory of the largest compiled program.
     """
 
@@ -57,7 +56,7 @@ class Measured:
 
 
 def measure(program: str, directory: Path, sequences: int, words: int, remat: bool) -> Measured | None:
-    """Two steps in a process of their own; None where the system ended it."""
+    """Measure two steps in a separate process; return None if the system killed it."""
     arguments = ["--child", program, str(directory), str(sequences), str(words), *(["remat"] if remat else [])]
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     done = subprocess.run(
@@ -75,11 +74,11 @@ def measure(program: str, directory: Path, sequences: int, words: int, remat: bo
 
 
 def child(program: str, directory: Path, sequences: int, words: int, remat: bool) -> Measured:
-    """In the process of a measurement: build, take two steps, and look at what was resident."""
+    """Build, take two steps and return the measurements, in the process of a measurement."""
     from agent_tunix.config.schema import DistributedConfig
     from agent_tunix.startup import devices
 
-    # Compiled here and now, by Tunix as XLA is when nobody tells it anything.
+    # Both programs compile in this process, Tunix with XLA's default settings.
     if program == "ours":
         devices.prepare(DistributedConfig(platform="cpu", compilation_cache=None))
     import absl.logging
@@ -114,7 +113,7 @@ def child(program: str, directory: Path, sequences: int, words: int, remat: bool
 
 
 def take_bare_steps(config: Any, words: int) -> None:
-    """Two steps of Tunix's own learner and sampler, on the same model and optimiser."""
+    """Take two steps with Tunix's own learner and sampler, on the same model and optimiser."""
     from benchmarks.peers.bare_tunix import load_model, make_mesh
     from made_model import make_prompts, reward
     from tunix.rl import rl_cluster as rl_cluster_lib
@@ -180,7 +179,7 @@ def _available() -> int:
 
 
 def forecast(measured: dict[int, Measured], sequences: int) -> float | None:
-    """The peak at a size, by the line through those that were measured; None before there are two."""
+    """Return the peak at a size by the line through the measured ones; None if there are fewer than two."""
     if len(measured) < 2:
         return None
     line = np.polyfit(list(measured), [one.peak - one.imported for one in measured.values()], 1)
@@ -188,7 +187,7 @@ def forecast(measured: dict[int, Measured], sequences: int) -> float | None:
 
 
 def describe(program: str, measured: dict[int, Measured]) -> float:
-    """Print the table of a program; the largest distance from the line, as a share."""
+    """Print the table of a program, and return the largest distance from the line, as a share."""
     sizes = list(measured)
     peaks = np.array([one.peak - one.imported for one in measured.values()])
     slope, fixed = np.polyfit(sizes, peaks, 1)
@@ -233,7 +232,7 @@ def main() -> None:
             flush=True,
         )
         for program, measured in found.items():
-            # Smaller ones first of Tunix, so that a size that would not fit can be told before it is tried.
+            # Smaller sizes of Tunix first, so that a size that does not fit is known before it is tried.
             for size in sizes if program == "ours" else sorted({8, *sizes}):
                 needed = forecast(measured, size)
                 if needed is not None and needed > 0.9 * _available():

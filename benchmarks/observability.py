@@ -1,18 +1,18 @@
-"""What it costs to see what a run does: statistics, rollouts and diagnosis, beside the training step they describe.
+"""Cost of observing a run: statistics, rollouts and diagnosis, compared with the training step.
 
     python benchmarks/observability.py
     python benchmarks/observability.py --steps 5000
 
-Without `--steps`, real steps of the tiny model are taken, by default of 64 prompts × 16 completions under five
-components, and after each of them every part of the observation is timed on that very step, so that all are measured
-under the same load. *Here* is the time for which training waits; *in all* adds what a thread of the part's own still
-does until it is through, which training may or may not notice. Statistics are timed with `training.log_reward_stats`
-and without, whose difference is what that key costs. Medians, and their share of the median step.
+Without `--steps`, the benchmark takes real steps of the tiny model, by default 64 prompts × 16 completions with five
+components. After each step it times every part of the observation on that step, so all are measured under the same
+load. *Here* is the time for which training waits. *In all* adds the time until the part's own thread is done, which
+training may not notice. Statistics are timed with and without `training.log_reward_stats`. Figures are medians, and
+their share of the median step.
 
-What a whole run waits for, with these and all other outputs, is what `benchmarks/hot_path.py` shows.
+`benchmarks/hot_path.py` shows how long a whole run waits for all its outputs.
 
-With `--steps`, as many synthetic steps of the same size go through the same parts, and memory is printed ten times: the
-traced size of Python's objects, and the resident size of the process. The exit status is 1 if the traced size has grown
+With `--steps`, that many synthetic steps of the same size go through the same parts, and memory is printed ten times:
+the traced size of Python's objects, and the resident size of the process. The exit status is 1 if the traced size grows
 by more than `--limit` MB after the first fifth.
 """
 
@@ -61,57 +61,61 @@ WARM_UP = 3
 
 
 class Part(Protocol):
-    """Something that observes a step."""
+    """Observer of steps."""
 
     def take(self, step: int, result: StepResult, row: dict[str, Any]) -> None:
         """Observe a step; `row` has the metrics of the parts before."""
         ...
 
     def settle(self) -> None:
-        """Return when nothing of it is under way."""
+        """Return when no work of the part is in progress."""
         ...
 
     def close(self) -> None:
-        """End."""
+        """Close the part."""
         ...
 
 
 class Statistics:
-    """The rewards' part of the row."""
+    """Reward metrics of the row."""
 
     def __init__(self, mixture: Mixture, config: Config, *, detailed: bool) -> None:
         training = dataclasses.replace(config.training, log_reward_stats=detailed)
         self._metrics = StepMetrics(mixture, dataclasses.replace(config, training=training))
 
     def take(self, step: int, result: StepResult, row: dict[str, Any]) -> None:
+        """Add the reward metrics to the row."""
         row |= self._metrics.of_rewards.measure(step, result.samples, result.scores, result.totals, result.advantages)
 
     def settle(self) -> None:
-        """It has no thread."""
+        """Do nothing; the part has no thread."""
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing; the part holds nothing."""
 
 
 class Rollouts:
-    """Every completion, to Parquet."""
+    """Writer of every completion to Parquet."""
 
     def __init__(self, mixture: Mixture, config: Config, directory: Path) -> None:
         self._settings = scoring_settings(config, mixture)
         self._writer = RolloutWriter(directory, config.rollouts, config.seed)
 
     def take(self, step: int, result: StepResult, row: dict[str, Any]) -> None:
+        """Write the completions of the step."""
         self._writer.write(to_stored(step, result, self._settings))
 
     def settle(self) -> None:
+        """Wait until everything is written."""
         self._writer.flush()
 
     def close(self) -> None:
+        """Close the writer."""
         self._writer.close()
 
 
 class Diagnosis:
-    """The live watch."""
+    """Live diagnosis."""
 
     def __init__(self, mixture: Mixture, num_steps: int) -> None:
         from agent_tunix.workbench.diagnosis import RunContext, Watch
@@ -119,20 +123,21 @@ class Diagnosis:
         self._watch = Watch(RunContext.of(mixture, written=COMPONENTS, num_steps=num_steps))
 
     def take(self, step: int, result: StepResult, row: dict[str, Any]) -> None:
+        """Show the row and the completions to the watch."""
         from agent_tunix.workbench.diagnosis import RolloutView
 
         views = (RolloutView.of(sample, score) for sample, score in zip(result.samples, result.scores, strict=True))
         self._watch.observe(step, row, views)
 
     def settle(self) -> None:
-        """It has no thread."""
+        """Do nothing; the part has no thread."""
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing; the part holds nothing."""
 
 
 def open_parts(mixture: Mixture, config: Config, directory: Path, num_steps: int) -> dict[str, Part]:
-    """The parts that this version has, in the order in which a step meets them."""
+    """Return the parts that this version has, in the order of a step."""
     parts: dict[str, Part] = {
         "statistics": Statistics(mixture, config, detailed=True),
         "rollouts": Rollouts(mixture, config, directory / "rollouts"),
@@ -146,7 +151,7 @@ def open_parts(mixture: Mixture, config: Config, directory: Path, num_steps: int
 
 
 def make_config(arguments: argparse.Namespace) -> Config:
-    """The default run with the batch and the reward of this benchmark."""
+    """Return the default run with the batch and the reward of this benchmark."""
     config = Config()
     return dataclasses.replace(
         config,
@@ -162,7 +167,7 @@ def make_config(arguments: argparse.Namespace) -> Config:
 
 
 def take_real_steps(config: Config, mixture: Mixture) -> Iterator[tuple[int, StepResult, dict[str, Any], float]]:
-    """Real steps: number, result, the policy's part of the row, and seconds."""
+    """Yield the number, result, policy metrics and seconds of real steps."""
     components = build_components(config)
     trainer = make_trainer(components, mixture)
     for step in range(1, components.batches.num_steps + 1):
@@ -174,7 +179,7 @@ def take_real_steps(config: Config, mixture: Mixture) -> Iterator[tuple[int, Ste
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    """Print what each part costs beside a real step."""
+    """Print the cost of each part beside a real step."""
     config = make_config(arguments)
     mixture = preflight(config, Path.cwd()).mixture
     steps: list[float] = []
@@ -213,7 +218,7 @@ def _line(name: str, here_s: float, in_all_s: float, step_s: float) -> str:
 
 
 def synthetic_mixture() -> Mixture:
-    """Five components that return what a column of the sample holds."""
+    """Return a mixture of five components that return the value of a column of the sample."""
 
     def reader(name: str) -> Callable[[str, Mapping[str, Any]], float]:
         return lambda response, metadata: float(metadata[name])
@@ -223,7 +228,7 @@ def synthetic_mixture() -> Mixture:
 
 
 def synthetic_step(step: int, config: Config, mixture: Mixture) -> StepResult:
-    """A step that no policy made, other than every other."""
+    """Return a step of random completions, different for each number."""
     rng = np.random.default_rng(step)
     G, T = config.grpo.num_generations, config.generation.max_generation_steps
     N = config.training.batch_size * G
@@ -266,7 +271,7 @@ def synthetic_step(step: int, config: Config, mixture: Mixture) -> StepResult:
 
 
 def watch_memory(arguments: argparse.Namespace) -> int:
-    """Print memory ten times over the synthetic steps; 1 if it grew."""
+    """Print memory ten times over the synthetic steps; return 1 if it grew too much, else 0."""
     config, mixture = make_config(arguments), synthetic_mixture()
     interval = max(arguments.steps // 10, 1)
     traced: list[float] = []

@@ -1,4 +1,4 @@
-"""The phases of a step, each of which can be called as often as one likes."""
+"""Phases of a step that can be called repeatedly."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,10 +1,10 @@
-"""The forecast of `agent-tunix rewards plan` beside what a run then shows.
+"""Accuracy of the forecast of `agent-tunix rewards plan`, compared with a run.
 
     python benchmarks/plan.py [--problems 128] [--samples 32] [--steps 20] [--group-sizes 4 8]
 
-A pilot forecasts the share of dead groups; then real steps are taken with a learning rate of 0, so that the policy
-stays the one that was tried, and `rewards/dead_groups` is averaged over them. Printed are both with their standard
-errors, and their difference in units of the two together, which should stay within 3.
+A pilot forecasts the share of dead groups. Then real steps with a learning rate of 0 keep the policy of the pilot, and
+`rewards/dead_groups` is averaged over them. The benchmark prints both with their standard errors, and their difference
+in units of the combined standard error, which should be at most 3.
 """
 
 import argparse
@@ -28,7 +28,7 @@ LARGEST_DISTANCE = 3.0
 
 
 def make_config(group_size: int, steps: int) -> Config:
-    """The default run with a policy that stays as it is."""
+    """Return the default run with a policy that does not change."""
     config = Config()
     return replace(
         config,
@@ -41,7 +41,7 @@ def make_config(group_size: int, steps: int) -> Config:
 
 
 def observe(group_size: int, steps: int) -> tuple[float, float]:
-    """The mean of `rewards/dead_groups` over real steps, and its standard error."""
+    """Return the mean of `rewards/dead_groups` over real steps, and its standard error."""
     with tempfile.TemporaryDirectory() as directory:
         checked = preflight(make_config(group_size, steps), Path.cwd())
         summary = train(checked, Path(directory) / "run")
@@ -50,7 +50,7 @@ def observe(group_size: int, steps: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print the table; exit with status 1 where a forecast is too far off."""
+    """Print the table; exit with status 1 if a forecast is too far off."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=128)
     parser.add_argument("--samples", type=int, default=32)

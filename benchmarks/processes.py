@@ -1,12 +1,12 @@
-"""Two processes beside one on the same global batch: the metrics of both, and the time of a step against cores.
+"""Two processes compared with one on the same global batch: metrics, and time of a step by number of cores.
 
     python benchmarks/processes.py [--quick] [--steps 20] [--cores 1 2 4]
 
-The processes talk over the loopback with gloo, on CPUs. For each number of cores, to which all processes of a run are
-pinned together, a run of one process and a run of two take turns; printed are the medians of `time/step_s`, the first
-step left out, in which programs are compiled, their ratio, and the largest deviation of any metric of any row, relative
-to 1 or to the metric where it is larger. The bar: under 1e-4. On the cores of one machine a second process can win
-nothing that a second thread would not, so the ratio is what the exchange costs.
+The processes communicate over the loopback with gloo, on CPUs. For each number of cores, to which all processes of a
+run are pinned together, runs of one process and of two take turns. The benchmark prints the medians of `time/step_s`
+without the first step, which compiles, their ratio, and the largest deviation of any metric of any row, relative to 1
+or to the metric if it is larger. The bar is 1e-4. On one machine, a second process gains nothing over a second thread,
+so the ratio is the cost of the exchange.
 """
 
 import argparse
@@ -28,9 +28,9 @@ LENGTH = ("generation.max_generation_steps=24", "training.eval_every_n_steps=0",
 
 
 def measure(count: int, cores: Sequence[int], steps: int, root: Path) -> list[dict[str, Any]]:
-    """The rows of a run of so many processes on these cores."""
+    """Return the rows of a run of `count` processes on these cores."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)  # what is started inherits it
+    os.sched_setaffinity(0, cores)  # child processes inherit it
     try:
         return run(count, root, *BATCH, *LENGTH, f"training.num_batches={steps + 1}", f"model.mesh_shape=[{count},1,1]")
     finally:
@@ -38,12 +38,12 @@ def measure(count: int, cores: Sequence[int], steps: int, root: Path) -> list[di
 
 
 def step_time(rows: Sequence[dict[str, Any]]) -> float:
-    """The median of a step's seconds, the first one left out."""
+    """Return the median seconds of a step, without the first one."""
     return statistics.median(row["time/step_s"] for row in rows if row["step"] > 1)
 
 
 def main() -> None:
-    """Print the table; exit with status 1 where metrics deviate too far."""
+    """Print the table; exit with status 1 if metrics deviate too far."""
     available = sorted(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 steps, on all cores alone")

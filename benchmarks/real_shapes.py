@@ -1,15 +1,15 @@
-"""Two GRPO steps with LoRA on models of real shapes with random weights, on this CPU, and where their memory goes.
+"""Memory and time of two GRPO steps with LoRA on models of real shapes with random weights, on this CPU.
 
     python benchmarks/real_shapes.py [qwen3_0_6b gemma3_270m llama3_2_1b] [model.quantization=nf4 ...]
 
-Each model is a Hugging Face directory of random bfloat16 weights, written to a temporary directory with the embedded
-tokenizer, and trained by the program itself in a process of its own: one prompt of at most 64 tokens, two completions
-of at most 64. Printed are the peak of the process's resident memory beside the sum of its parts, and seconds.
-Arguments with a `=` are overrides of the configuration.
+Each model is a Hugging Face directory with random bfloat16 weights and the embedded tokenizer, in a temporary
+directory. The program itself trains it in a separate process: one prompt of at most 64 tokens, two completions of at
+most 64. The benchmark prints the process's peak resident memory, the sum of its parts, and seconds. Arguments with a
+`=` are overrides of the configuration.
 
-Weights, adapter, optimiser and cache are as the program plans them; activations are the largest temporary memory of a
-compiled program, as XLA allots it; the rest of a process is what it held before the model was loaded, and what
-compiling and compiled programs take, which is the peak less all that.
+Weights, adapter, optimiser and cache are as planned by the program. Activations are the largest temporary memory of a
+compiled program, as XLA reports it. The rest is the memory held before the model was loaded, and the memory of the
+compiler and the compiled programs, which is the difference to the peak.
 """
 
 import argparse
@@ -100,21 +100,21 @@ OVERRIDES = (
     "tracking.tensorboard=false",
     "tracking.report=false",
     "tracking.progress=none",
-    # Programs are compiled here and now.
+    # Without the cache, every program is compiled in this process.
     "distributed.compilation_cache=null",
 )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the process of a run told.
+    """Measurements of a run's process.
 
     Attributes:
-        before_bytes: Resident before the model was loaded.
-        load_s: Seconds that loading took.
-        compile_s: Seconds that compiling took, of all programs.
-        activation_bytes: The largest temporary memory of a program.
-        peak_bytes: The largest resident memory.
+        before_bytes: Resident memory before the model was loaded.
+        load_s: Seconds of loading.
+        compile_s: Seconds of compiling all programs.
+        activation_bytes: Largest temporary memory of a program.
+        peak_bytes: Largest resident memory.
     """
 
     before_bytes: int
@@ -125,13 +125,13 @@ class Measured:
 
 
 def write_model(directory: Path, shape: dict[str, Any]) -> None:
-    """A directory as the hub has them, of random weights."""
+    """Write a model directory with random weights, in the layout of the Hugging Face hub."""
     shutil.copytree(EMBEDDED_MODEL, directory, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
     (directory / "config.json").write_text(json.dumps(shape))
     rng = np.random.default_rng(0)
     noise = (0.02 * rng.standard_normal(2**20, dtype=np.float32)).astype(ml_dtypes.bfloat16)
     tensors = {
-        # The same million numbers over and over, each tensor from another place, since drawing them all takes long.
+        # Every tensor repeats the same million numbers from another offset, because drawing them all takes long.
         f"model.{tensor.name}": np.resize(np.roll(noise, number * 977), math.prod(tensor.shape)).reshape(tensor.shape)
         for number, tensor in enumerate(list_tensors(read_architecture(directory)))
     }
@@ -139,7 +139,7 @@ def write_model(directory: Path, shape: dict[str, Any]) -> None:
 
 
 def run(directory: Path, overrides: list[str]) -> tuple[Measured, list[dict[str, Any]], Any]:
-    """Train in a process of its own: what it measured, its rows of metrics, and its configuration."""
+    """Train in a separate process, and return its measurements, its rows of metrics and its configuration."""
     run_directory, measured = directory / "run", directory / "measured.json"
     family = json.loads((directory / "model" / "config.json").read_text())["model_type"]
     arguments = [
@@ -160,7 +160,7 @@ def run(directory: Path, overrides: list[str]) -> tuple[Measured, list[dict[str,
 
 
 def measured_run(result: Path, overrides: list[str]) -> None:
-    """In the process of a run: the program itself, with watches on what loads and what compiles."""
+    """Run the program in this process and measure loading and compilation."""
     from jax._src import compiler
 
     from agent_tunix.training import components
@@ -193,7 +193,7 @@ def measured_run(result: Path, overrides: list[str]) -> None:
 
 
 def _peak_bytes() -> int:
-    # `ru_maxrss` would begin with what the process that started this one held.
+    # `ru_maxrss` would include the memory of the parent process at the start.
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -201,7 +201,7 @@ def _peak_bytes() -> int:
 
 
 def describe(name: str, measured: Measured, rows: list[dict[str, Any]], config: Any, directory: Path) -> Iterator[str]:
-    """The table of one model."""
+    """Yield the lines of a model's table."""
     architecture = read_architecture(directory / "model")
     dtype_bytes = 2 if config.model.dtype == "bfloat16" else 4
     plan = plan_memory(architecture, config, dtype_bytes)

@@ -1,17 +1,17 @@
-"""What the reward engine costs beside calling the function bare.
+"""Overhead of the reward engine over a bare call of the function.
 
     python benchmarks/reward_engine.py [--completions 1024] [--repeats 7] [--uploads]
 
-Bare and ours alternate in one process, so that other load on the machine meets both; printed are medians. Each line
-ends with the bar that it should clear:
+Bare calls and ours alternate in one process, so other load on the machine affects both. The benchmark prints medians.
+Each line ends with its bar:
 
-- overhead a completion, of a function that does next to nothing, in this process and in workers, for one reward and
-  for a mixture with that one component;
-- an async reward that sleeps 50 ms over 256 completions, 64 at once, beside the ideal 0.2 s;
-- a reward that keeps a core busy, on as many workers as there are cores beside one worker.
+- the overhead per completion of a trivial function, in this process and in workers, for one reward and for a mixture
+  with that one component;
+- an async reward that sleeps 50 ms, over 256 completions, 64 at once, compared with the ideal 0.2 s;
+- a reward that keeps a core busy, on one worker per core compared with a single worker.
 
-With `--uploads` instead what it costs to isolate uploaded code: the same function as a file of one's own and as an
-upload, on one worker; the time from nothing to its first score, that of a fresh worker, and of each completion.
+`--uploads` measures instead the cost of isolating uploaded code: the same function as a local file and as an upload, on
+one worker; the time until its first score, that of a fresh worker, and that of each completion.
 """
 
 import argparse
@@ -52,7 +52,7 @@ ASYNC_COMPLETIONS, ASYNC_LIMIT, ASYNC_SLEEP_S = 256, 64, 0.05
 
 
 def make_samples(count: int) -> list[Sample]:
-    """Completions of about the length that a small model writes."""
+    """Return completions of about the length that a small model writes."""
     text = "<reasoning>" + "so much and so much make " * 8 + "</reasoning><answer>4</answer>"
     return [
         Sample(
@@ -70,20 +70,20 @@ def make_samples(count: int) -> list[Sample]:
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """Wall time of an action."""
+    """Return the wall time of an action."""
     started = time.perf_counter()
     action()
     return time.perf_counter() - started
 
 
 def alternate(repeats: int, *actions: Callable[[], object]) -> list[list[float]]:
-    """Wall times of each action, taken in turns after one round to warm up."""
+    """Return the wall times of each action, in turns after one round to warm up."""
     rounds = [[seconds(action) for action in actions] for _ in range(repeats + 1)][1:]
     return [list(times) for times in zip(*rounds, strict=True)]
 
 
 def measure_overhead(directory: Path, samples: Sequence[Sample], execution: str, repeats: int) -> tuple[float, float]:
-    """Microseconds a completion over the bare function: of a reward alone, and of a mixture with it."""
+    """Return microseconds per completion over the bare function: of a reward alone, and of a mixture with it."""
     mixture = resolve_reward(f"{directory}/rewards.py:trivial")
     alone: Reward = mixture.components[0].reward
     function = alone.function  # type: ignore[attr-defined]
@@ -98,7 +98,7 @@ def measure_overhead(directory: Path, samples: Sequence[Sample], execution: str,
 
 
 def measure_async(directory: Path, execution: str, repeats: int) -> float:
-    """Wall time over the ideal."""
+    """Return the wall time divided by the ideal one."""
     reward = resolve_reward(f"{directory}/rewards.py:sleepy").components[0].reward
     samples = make_samples(ASYNC_COMPLETIONS)
     ideal = ASYNC_COMPLETIONS / ASYNC_LIMIT * ASYNC_SLEEP_S
@@ -108,7 +108,7 @@ def measure_async(directory: Path, execution: str, repeats: int) -> float:
 
 
 def measure_scaling(directory: Path, repeats: int) -> float:
-    """Throughput of as many workers as cores over that of one, a core."""
+    """Return the throughput of one worker per core, divided by that of one worker and by the number of cores."""
     reward = resolve_reward(f"{directory}/rewards.py:busy").components[0].reward
     cores = len(os.sched_getaffinity(0))
     samples = make_samples(16 * cores)
@@ -121,7 +121,7 @@ def measure_scaling(directory: Path, repeats: int) -> float:
 
 
 def measure_isolation(directory: Path, samples: Sequence[Sample], repeats: int) -> None:
-    """Print what an upload costs beside the same file of one's own."""
+    """Print the cost of an upload and of the same file without isolation."""
     file = directory / "upload.py"
     file.write_text(UPLOAD, encoding="utf-8")
     upload = UploadedSource("rf_benchmark", "upload", "trl", 1, UPLOAD.encode(), "here")
@@ -139,7 +139,7 @@ def measure_isolation(directory: Path, samples: Sequence[Sample], repeats: int) 
         make_runner(rewards[0], "process", num_workers=1, recycle_after=1) as own,
         make_runner(rewards[1], "process", num_workers=1, recycle_after=1) as uploaded,
     ):
-        # Each call waits for the worker that replaces that of the call before.
+        # Each call waits for the worker that replaces the one of the previous call.
         both = (own.reward, uploaded.reward)
         fresh = alternate(10 * repeats, *(partial(reward.score, samples[:1]) for reward in both))
     with (

@@ -1,17 +1,18 @@
-"""What sampling costs, and what the departure of completions that have ended saves.
+"""Cost of sampling, and what is saved when rows leave the batch at the end of their completions.
 
     python benchmarks/rollout.py [--rounds 20] [--quick] [--vanilla] [--noise]
 
-Random weights sample at three shapes. Lengths are geometric with a mean of 0.3 of the longest: as many words as it
-takes end a completion, since random weights like all words about equally. Sampling in stages (`planning/cache_plan.py`)
-and in one loop of all rows until the last has ended alternate, after a first call of each that compiles; printed are
-medians, their ratio, and the seconds of the first calls. The bar is a ratio below 1 at every shape.
+Random weights sample at three shapes. Lengths are geometric with a mean of 0.3 of the maximum: random weights like all
+words about equally, so the number of words that end a completion determines the mean. Sampling in stages
+(`planning/cache_plan.py`) alternates with sampling in one loop of all rows until the last one ends. The first call of
+each, which compiles, does not count. The benchmark prints medians, their ratio, and the seconds of the first calls. The
+bar is a ratio below 1 at every shape.
 
-With `--vanilla` Tunix's own sampler takes part, on the embedded model, with the same prompts, G copies of each. It is
-given no word that ends a completion, and neither are we then.
+`--vanilla` adds Tunix's sampler, on the embedded model with the same prompts, G copies of each. No word ends a
+completion then, for either sampler.
 
-With `--noise` three ways of drawing a word are compared, on logits alone: ours, Gumbel noise for all rows at once, and
-Gumbel noise under a key of each row, which is what rows that leave the batch would need.
+`--noise` compares three ways of drawing a word from logits: ours, Gumbel noise for all rows at once, and Gumbel noise
+with a key per row, which rows that leave the batch would need.
 """
 
 import argparse
@@ -65,7 +66,7 @@ SHAPES = {
 
 
 def make_model(shape: Shape) -> Decoder:
-    """Random weights: four query heads, two key-value heads, an MLP of three times the width."""
+    """Return a model of random weights: four query heads, two key-value heads, an MLP of three times the width."""
     head = shape.width // 4
     architecture = dataclasses.replace(
         read_architecture(EMBEDDED_MODEL),
@@ -84,10 +85,10 @@ def make_model(shape: Shape) -> Decoder:
 
 
 def sampler(shape: Shape, stages: tuple[Stage, ...]) -> Callable[[int], Any]:
-    """Samples a batch under a key of that number."""
+    """Return a function that samples a batch with a key of the given number."""
     graphdef, state = nnx.split(make_model(shape))
     prompts = np.random.default_rng(0).integers(0, shape.words, (shape.prompts, shape.prompt_length)).astype(np.int32)
-    # Word 0 is padding; with k others that end it a completion has about words / k tokens.
+    # Word 0 is padding. With k end-of-sequence words, a completion has about words / k tokens.
     ends = tuple(range(1, 1 + round(shape.words / (MEAN_LENGTH * shape.tokens))))
 
     def sample(number: int) -> Any:
@@ -108,7 +109,7 @@ def sampler(shape: Shape, stages: tuple[Stage, ...]) -> Callable[[int], Any]:
 
 
 def alternate(candidates: Mapping[str, Callable[[int], Any]], rounds: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds of the first call of each, and the median of the later ones."""
+    """Return the seconds of the first call of each candidate, and the median of its later calls."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds + 1):
         for name, call in candidates.items():
@@ -121,7 +122,7 @@ def alternate(candidates: Mapping[str, Callable[[int], Any]], rounds: int) -> tu
 
 
 def compare_stages(rounds: int) -> None:
-    """The table of stages."""
+    """Print the table of stages."""
     print(f"{'shape':<18}{'one loop':>10}{'stages':>10}{'ratio':>7}{'mean length':>13}{'first calls':>16}   stages")
     for name, shape in SHAPES.items():
         one = (Stage(shape.prompts, shape.generations, shape.tokens),)
@@ -138,7 +139,7 @@ def compare_stages(rounds: int) -> None:
 
 
 def compare_vanilla(rounds: int) -> None:
-    """Tunix's sampler and ours, all completions of full length."""
+    """Compare Tunix's sampler with ours, on completions of full length."""
     from tunix.generate import sampler as tunix_sampler
 
     prompts, generations, tokens = 16, 8, 24
@@ -195,7 +196,7 @@ def compare_vanilla(rounds: int) -> None:
 
 
 def compare_noise(rounds: int) -> None:
-    """Ways of drawing a word of each row."""
+    """Compare ways of drawing a word for each row."""
     plain = SamplingParams(1)
 
     def inverted(key: jax.Array, logits_NV: jax.Array) -> jax.Array:
@@ -227,7 +228,7 @@ def main() -> None:
     parser.add_argument("--noise", action="store_true", help="ways of drawing a word")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    # As the program itself does.
+    # The same setup as a run.
     prepare(DistributedConfig(compilation_cache=None))
     rounds = 3 if arguments.quick else arguments.rounds
     compare_stages(rounds)

@@ -1,14 +1,14 @@
-"""How many requests the service answers on one core, and whether that stays so as the store grows.
+"""Request rate of the service on one core, and its change as the store grows.
 
     python benchmarks/service.py
     python benchmarks/service.py --sizes 1000 100000 --seconds 5 --connections 16
 
-For each size a store of so many functions is filled, `agent-tunix serve` is started on one core, and connections that
-are kept open ask it again and again, from a process on the other cores: for the newest 20, for 20 and for 100 from any
-place of the list, and for single functions. `ms of CPU` is what the server's process used for a request, which other
-programs on the machine change least.
+For each size, the benchmark fills a store with that many functions, starts `agent-tunix serve` on one core, and sends
+requests over persistent connections from a process on the other cores: for the newest 20 functions, for 20 and for 100
+from any place of the list, and for single functions. `ms of CPU` is the CPU time of the server's process per request;
+other programs on the machine affect it least.
 
-The exit status is 1 where a bar is missed at the largest size: 500 requests/s, 99 of 100 answers within 50 ms, and at
+The exit status is 1 if a bar is missed at the largest size: 500 requests/s, 99 of 100 answers within 50 ms, and at
 least 0.8 of the rate at the smallest size.
 """
 
@@ -45,13 +45,13 @@ WARM_UP_S = 1.0
 
 @dataclass(frozen=True)
 class Measured:
-    """What was seen of one kind of request.
+    """Measurements of one kind of request.
 
     Attributes:
-        rate: Requests answered in a second.
-        p50_ms: Within which half of the answers came.
-        p99_ms: Within which 99 of 100 came.
-        cpu_ms: CPU time of the server for a request.
+        rate: Requests answered per second.
+        p50_ms: Median latency.
+        p99_ms: Latency that 99 of 100 answers do not exceed.
+        cpu_ms: CPU time of the server per request.
     """
 
     rate: float
@@ -61,7 +61,7 @@ class Measured:
 
 
 def fill(store: Store, count: int) -> list[str]:
-    """Put functions into an empty store, ten versions of each name; their ids."""
+    """Add functions to an empty store, ten versions of each name, and return their ids."""
     owner = store.keys.local().id
     ids = [new_function_id() for _ in range(count)]
     begun = datetime.now(UTC) - timedelta(seconds=count)
@@ -92,7 +92,7 @@ def fill(store: Store, count: int) -> list[str]:
 
 @contextlib.contextmanager
 def serving(home: str, core: int) -> Iterator[tuple[int, str, int]]:
-    """`agent-tunix serve` on one core: its process, host and port."""
+    """Run `agent-tunix serve` on one core, and yield its process id, host and port."""
     pin = f"import os; os.sched_setaffinity(0, [{core}]); from agent_tunix.cli import main; main()"
     command = [sys.executable, "-c", pin, "serve", "--port", "0", "--requests-per-second", "0"]
     environment = os.environ | {"AGENT_TUNIX_HOME": home}
@@ -113,7 +113,7 @@ def serving(home: str, core: int) -> Iterator[tuple[int, str, int]]:
 
 
 async def ask(host: str, port: int, request: Callable[[], bytes], until: float, latencies_s: list[float]) -> None:
-    """Ask over one connection, each request after the last one's answer."""
+    """Send requests over one connection, each after the answer to the previous one."""
     reader, writer = await asyncio.open_connection(host, port)
     while (begun := time.perf_counter()) < until:
         writer.write(request())
@@ -128,7 +128,7 @@ async def ask(host: str, port: int, request: Callable[[], bytes], until: float, 
 
 
 async def load(host: str, port: int, request: Callable[[], bytes], seconds: float, connections: int) -> list[float]:
-    """Ask over several connections for a while; how long each answer took, in seconds."""
+    """Send requests over several connections for `seconds`, and return the latency of each answer in seconds."""
     latencies_s: list[float] = []
     until = time.perf_counter() + seconds
     await asyncio.gather(*(ask(host, port, request, until, latencies_s) for _ in range(connections)))
@@ -136,7 +136,7 @@ async def load(host: str, port: int, request: Callable[[], bytes], seconds: floa
 
 
 def measure(pid: int, host: str, port: int, request: Callable[[], bytes], seconds: float, connections: int) -> Measured:
-    """What the server makes of one kind of request."""
+    """Return the measurements of one kind of request."""
     asyncio.run(load(host, port, request, WARM_UP_S, connections))
     cpu, begun = cpu_s(pid), time.perf_counter()
     latencies_s = asyncio.run(load(host, port, request, seconds, connections))
@@ -147,13 +147,13 @@ def measure(pid: int, host: str, port: int, request: Callable[[], bytes], second
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time that a process has used."""
+    """Return the CPU time that a process has used, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def kinds_of_request(ids: list[str], secret: str) -> dict[str, Callable[[], bytes]]:
-    """What is asked for, by what it is called."""
+    """Return functions that make a request, by kind."""
 
     def request(path: str) -> bytes:
         return f"GET /v1/reward_functions{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\r\n".encode()
@@ -168,7 +168,7 @@ def kinds_of_request(ids: list[str], secret: str) -> dict[str, Callable[[], byte
 
 
 def main() -> int:
-    """Measure and judge; the exit status."""
+    """Measure, check the bars and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 100_000], help="functions in the store")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
@@ -201,7 +201,7 @@ def main() -> int:
 
 
 def judge(found: dict[tuple[int, str], Measured], smallest: int, largest: int) -> Iterator[str]:
-    """Each bar that is missed."""
+    """Yield each bar that is missed."""
     for (size, kind), seen in found.items():
         if size != largest:
             continue

@@ -1,14 +1,14 @@
-"""How long a run takes to start, cold and with a warm compilation cache, and the whole default run on two cores.
+"""Start-up time of a run, with a cold and a warm compilation cache, and time of the default run on two cores.
 
     python benchmarks/start.py [--repeats 5] [--default-run] [--cores 0,1]
 
-The first times `python run_training.py training.reward_function=math training.num_batches=1` with an empty compilation
-cache, with a warm one, and `import tunix` alone, alternating, each in a process of its own. Printed are medians: the
-wall time, the time beyond its imports with its bar, and each phase as the run itself wrote it to `timings.json`. The
-second takes the default run of 60 steps on the cores given, with accuracy before and after; its bar is 90 s.
+The first part times `python run_training.py training.reward_function=math training.num_batches=1` with an empty
+compilation cache and with a warm one, and `import tunix` alone. They alternate, each in a separate process. It prints
+medians: the wall time, the time without imports and its bar, and each phase from the run's `timings.json`. The second
+part runs the 60 steps of the default run on the given cores, with accuracy before and after; its bar is 90 s.
 
-Only a quiet machine gives figures that mean anything; of a virtual one, a line of the table tells how many of its
-cores' time went to other machines meanwhile.
+The figures are meaningful only on an idle machine. On a virtual machine, a row shows how many cores' time the host gave
+to other machines.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PROGRAM = [sys.executable, str(ROOT / "run_training.py"), "training.reward_function=math"]
 COLD_BAR_S, WARM_BAR_S, DEFAULT_RUN_BAR_S = 8.0, 3.0, 90.0
-# The greedy accuracy that the default run must gain.
+# Least gain of greedy accuracy in the default run.
 ACCURACY_GAIN_BAR = 0.2
 
 
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def measure_start(directory: Path, repeats: int) -> None:
-    """Cold, warm and `import tunix` in turn."""
+    """Measure cold starts, warm starts and `import tunix` in turn."""
     warm_cache = directory / "warm"
     run_once(directory / "first", warm_cache)  # fills the cache, and the disk's
     cold, warm, imports = [], [], []
@@ -71,7 +71,7 @@ def measure_start(directory: Path, repeats: int) -> None:
 
 
 def measure_default_run(directory: Path, cores: str) -> None:
-    """The default run on some cores, with an empty compilation cache."""
+    """Measure the default run on some cores, with an empty compilation cache."""
     root = directory / "default"
     chosen = {int(core) for core in cores.split(",")}
     began = time.perf_counter()
@@ -99,14 +99,14 @@ def measure_default_run(directory: Path, cores: str) -> None:
 
 
 def command(root: Path, cache: Path, *overrides: str) -> list[str]:
-    """The program for a run's directory and a compilation cache."""
+    """Return the command of a run with a directory and a compilation cache."""
     return [*PROGRAM, f"hydra.run.dir={root}", f"distributed.compilation_cache={cache}", *overrides]
 
 
 def surroundings() -> dict[str, str]:
-    """The environment without what would win over the cache that is asked for, and with Python's own cache.
+    """Return the environment without variables that would override the compilation cache, and with Python's own cache.
 
-    Where PYTHONDONTWRITEBYTECODE is set, each start compiles every module of a checkout again.
+    With PYTHONDONTWRITEBYTECODE, each start would compile every module of a checkout again.
     """
     return {
         name: value
@@ -116,7 +116,7 @@ def surroundings() -> dict[str, str]:
 
 
 def run_once(root: Path, cache: Path) -> dict[str, Any]:
-    """A run of one step: what `timings.json` says, `wall_s`, and `taken_cores`."""
+    """Run one step; return the content of `timings.json` with `wall_s` and `taken_cores`."""
     began, taken = time.perf_counter(), taken_s()
     subprocess.run(
         command(root, cache, "training.num_batches=1"),
@@ -133,7 +133,7 @@ def run_once(root: Path, cache: Path) -> dict[str, Any]:
 
 
 def taken_s() -> float:
-    """Seconds of this machine's cores that its host has given to other machines since it began; 0 where not known."""
+    """Return the seconds of this machine's cores that its host gave to other machines since boot; 0 if unknown."""
     try:
         ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]
     except (OSError, IndexError):
@@ -142,19 +142,19 @@ def taken_s() -> float:
 
 
 def time_import() -> float:
-    """Seconds of `import tunix` in a process of its own, as the process sees it."""
+    """Return the seconds of `import tunix` in a separate process, measured inside it."""
     code = "import time; began = time.perf_counter(); import tunix; print(time.perf_counter() - began)"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=surroundings())
     return float(found.stdout)
 
 
 def median_of(runs: Sequence[Mapping[str, Any]], phase: str) -> float:
-    """The median time of a phase; 0 in a run that has none of it."""
+    """Return the median time of a phase; runs without it count as 0."""
     return statistics.median(told["phases_s"].get(phase, 0.0) for told in runs)
 
 
 def print_row(name: str, values: Sequence[float]) -> None:
-    """A line of the table."""
+    """Print a row of the table."""
     print(f"{name:<28}" + "".join(f"{value:8.2f}" for value in values))
 
 

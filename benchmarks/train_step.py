@@ -1,19 +1,19 @@
-"""Our GRPO step beside those of bare Tunix and of TRL: the same model, batch, lengths, reward, optimiser and machine.
+"""GRPO steps of ours, of bare Tunix and of TRL: the same model, batch, lengths, reward, optimiser and machine.
 
     python benchmarks/train_step.py [--case tiny|long] [--steps 20] [--peers bare_tunix trl] [--trl-python PATH]
     python benchmarks/train_step.py --curves [--seeds 0 1 2]
 
-Each program runs in a process of its own and they take turns, step by step: while one works the others wait, so that
-other load on the machine meets all. Printed are the medians, their ratios, and the quartiles of the ratio step by step.
+Each program runs in a separate process, and they take turns step by step, so other load on the machine affects all of
+them. The benchmark prints the medians, their ratios, and the quartiles of the ratio per step.
 
 - tiny: 2 layers of width 64, 16 prompts of the word problems × 8 completions × 24 tokens.
 - long: 4 layers of width 256, 2 prompts of about 485 tokens × 16 completions × 64 tokens.
 
-`--curves` trains the embedded model for 60 steps by each program and seed, and prints the mean reward of the first and
-last ten steps and of all. TRL needs the extra `trl`, in this environment or in that of `--trl-python`.
+`--curves` trains the embedded model for 60 steps with each program and seed, and prints the mean reward of the first
+and last ten steps and of all. TRL needs the extra `trl`, in this environment or in that of `--trl-python`.
 
-Ours also scores through the mixture, checks for updates that are not finite, computes entropies, and writes the row of
-every step; Tunix does not train the end-of-sequence token.
+Ours also scores through the mixture, checks for non-finite updates, computes entropies and writes a row per step. Tunix
+does not train the end-of-sequence token.
 """
 
 import argparse
@@ -40,18 +40,14 @@ CASES: dict[str, dict[str, Any]] = {
     "tiny": {"layers": 2, "width": 64, "prompts": 16, "generations": 8, "new_tokens": 24},
     "long": {"layers": 4, "width": 256, "prompts": 2, "generations": 16, "new_tokens": 64},
 }
-# What the step is to take at most of a peer's, and its rollout and the rest of it.
+# Largest ratio of our step's time to a peer's.
 BARS = {"tiny": {"bare_tunix": 0.75, "trl": 0.75}, "long": {"bare_tunix": 1 / 6, "trl": 1 / 4}}
 
 
 def write_rows(path: Path, tokenizer: Tokenizer, count: int, *, tokens: int | None = None) -> Path:
-    """Rendered word problems with their answers.
+    """Write `count` rendered word problems with their answers; return the path.
 
-    Args:
-        path: Where they go.
-        tokenizer: Renders them.
-        count: How many; they repeat where there are fewer.
-        tokens: Of each prompt, nearly: problems follow one another until it is that long. None: one problem.
+    Problems repeat if there are fewer. With `tokens`, each prompt joins problems until it is about that long.
     """
     from agent_tunix.data import load_splits
 
@@ -71,7 +67,7 @@ def write_rows(path: Path, tokenizer: Tokenizer, count: int, *, tokens: int | No
 
 
 def make_scenario(case: str, directory: Path, steps: int) -> Scenario:
-    """The model and rows of a case."""
+    """Return the scenario of a case, with its model and rows."""
     facts = dict(CASES[case])
     embedded = find_model_directory(Config().model)
     model = make_random_model(directory / "model", embedded, layers=facts.pop("layers"), width=facts.pop("width"))
@@ -83,17 +79,17 @@ def make_scenario(case: str, directory: Path, steps: int) -> Scenario:
 
 
 def longest_prompt(rows: Path, tokenizer: Tokenizer) -> int:
-    """Tokens of the longest prompt, which is what a peer that pads to a fixed length is given."""
+    """Return the tokens of the longest prompt, the length to which some peers pad."""
     return max(len(tokenizer.encode(json.loads(line)["prompt"])) for line in rows.read_text().splitlines())
 
 
 def interpreter(peer: str, trl_python: str) -> str:
-    """Whose Python runs a peer."""
+    """Return the Python interpreter of a peer."""
     return trl_python if peer == "trl" else sys.executable
 
 
 def alternate(peers: list[Peer], steps: int) -> dict[str, list[dict[str, Any]]]:
-    """What each tells of each step, in turns."""
+    """Let the peers take steps in turns, and return their answers for each step."""
     for peer in peers:
         print(f"{peer.name}: {peer.ready()['devices']}", flush=True)
     told: dict[str, list[dict[str, Any]]] = {peer.name: [] for peer in peers}
@@ -105,7 +101,7 @@ def alternate(peers: list[Peer], steps: int) -> dict[str, list[dict[str, Any]]]:
 
 def compare(case: str, arguments: argparse.Namespace, directory: Path) -> None:
     """Measure one case and print it."""
-    # Tunix tells of a step when it asks for the next, so that one more is needed than is counted.
+    # Tunix reports a step when it asks for the next one, so it needs one more step than is counted.
     steps = arguments.steps + WARM_UP
     scenario = make_scenario(case, directory, steps + 1)
     names = ["ours", *arguments.peers]
@@ -140,7 +136,7 @@ def compare(case: str, arguments: argparse.Namespace, directory: Path) -> None:
 
 
 def draw_curves(arguments: argparse.Namespace, directory: Path) -> None:
-    """Train the embedded model by each program and seed, and print how far each came."""
+    """Train the embedded model with each program and seed, and print the rewards."""
     embedded = find_model_directory(Config().model)
     num_steps = arguments.curve_steps
     names = ["ours", *arguments.peers]

@@ -1,9 +1,9 @@
-"""The reference pages of the docs that are made from the code while MkDocs builds, so that they cannot fall behind it.
+"""MkDocs hook that generates the reference pages from the code at each build, so that they are never outdated.
 
-A MkDocs hook (`hooks:` in mkdocs.yml): `reference/configuration.md` comes from the schema and `conf/`, and
-`reference/commands.md` from the commands' own help, `reference/builtins.md` from the built-in rewards' docstrings, and
-`reference/other-names.md` from the table of other libraries' names.
-It also refuses a built site that would load anything from the network. To read a page as Markdown:
+The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`,
+`reference/commands.md` from the commands' help, `reference/builtins.md` from the docstrings of built-in rewards, and
+`reference/other-names.md` from the table of other libraries' names. It also rejects a site that loads anything from the
+network. To read a page as Markdown:
 
     python scripts/generate_reference.py configuration
     python scripts/generate_reference.py commands
@@ -90,7 +90,7 @@ YAML_TYPES: dict[Any, str] = {
 
 
 def configuration_page() -> str:
-    """Markdown of every group and key: type, default, and what it is for."""
+    """Return the Markdown of every group and key: type, default and purpose."""
     defaults = _default_values("config")
     groups = [field for field in dataclasses.fields(schema.Config) if dataclasses.is_dataclass(field.type)]
     top_level = [field for field in dataclasses.fields(schema.Config) if field not in groups]
@@ -110,12 +110,12 @@ def configuration_page() -> str:
 
 
 def commands_page() -> str:
-    """Markdown of every command's own help."""
+    """Return the Markdown of every command's help."""
     return "\n".join([COMMANDS_INTRO, *_command_sections(_root_command(), "agent-tunix", None)])
 
 
 def builtins_page() -> str:
-    """Markdown of every built-in reward: what its docstring says, and its arguments."""
+    """Return the Markdown of every built-in reward: its docstring and its arguments."""
     families: dict[str, list[str]] = {}
     for name, builtin in BUILTINS.items():
         families.setdefault(builtin.family, []).append(name)
@@ -139,7 +139,7 @@ def _builtins_table() -> str:
 
 
 def _builtin_section(name: str) -> str:
-    """The docstring with its example in a fence, and the arguments that a configuration may set."""
+    """Return the docstring with its example in a fence, and the arguments that a configuration may set."""
     text, _, example = _docstring_of(name).partition(">>>")
     lines = [
         f"### `{name}` {{ #{name} }}\n",
@@ -181,7 +181,7 @@ def _key_table(prefix: str, fields: "list[dataclasses.Field[Any]]", defaults: di
 def _leaves(
     prefix: str, fields: "Iterable[dataclasses.Field[Any]]", defaults: dict[str, Any]
 ) -> Iterator[tuple[str, "dataclasses.Field[Any]", Any]]:
-    """Each key's whole name, its field and its default; of a key that has keys of its own, these."""
+    """Yield the full name, field and default of each key, including nested keys."""
     for field in fields:
         name = f"{prefix}{field.name}"
         if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
@@ -191,12 +191,12 @@ def _leaves(
 
 
 def _cell(text: str) -> str:
-    """Text that does not end a table's cell."""
+    """Return text without characters that end a table's cell."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _choices(group: str) -> str:
-    """A list of the files of a group, each with the comment that heads it."""
+    """Return a list of the files of a group, each with its first comment."""
     files = sorted((find_conf_directory() / group).glob("*.yaml"))
     return "Choices:\n\n" + "\n".join(f"- `{file.stem}`{_heading_comment(file)}" for file in files) + "\n"
 
@@ -212,7 +212,7 @@ def _heading_comment(file: Path) -> str:
 
 
 def yaml_type(annotation: Any) -> str:
-    """A type in the words of a YAML file: `int | None` is "integer or null"."""
+    """Return a type in the words of a YAML file: `int | None` is "integer or null"."""
     arguments = typing.get_args(annotation)
     if isinstance(annotation, types.UnionType):
         return " or ".join(yaml_type(argument) for argument in arguments)
@@ -248,7 +248,7 @@ def _command_sections(command: click.Command, path: str, parent: click.Context |
 
 
 def other_names_page() -> str:
-    """Markdown of the settings of other libraries that have a key here."""
+    """Return the Markdown of the settings of other libraries that have a key here."""
     rows = []
     for name, found in OTHER_NAMES.items():
         key, remark = (found, "") if isinstance(found, str) else found
@@ -275,7 +275,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
-    """Refuse a site that loads a script, style, font or picture from elsewhere."""
+    """Reject a site that loads a script, style, font or picture from another host."""
     site = Path(config.site_dir)
     pages, styles = sorted(site.rglob("*.html")), sorted(site.rglob("*.css"))
     remote = [f"{page.relative_to(site)}: {url}" for page in pages for url in remote_assets(page)]
@@ -285,14 +285,14 @@ def on_post_build(*, config: MkDocsConfig) -> None:
 
 
 def remote_assets(page: Path) -> list[str]:
-    """Addresses that a browser would fetch by itself on opening a page, outside its own site."""
+    """Return the addresses outside the site that a browser would fetch on opening a page."""
     finder = _AssetFinder()
     finder.feed(page.read_text(encoding="utf-8"))
     return [url for url in finder.urls if url.startswith(("http:", "https:", "//"))]
 
 
 class _AssetFinder(HTMLParser):
-    """Collects the addresses of what a page loads; a link to follow (`<a>`, canonical) is none."""
+    """Collector of the addresses that a page loads. Links to follow (`<a>`, canonical) do not count."""
 
     def __init__(self) -> None:
         super().__init__()

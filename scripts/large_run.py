@@ -1,4 +1,4 @@
-"""A run of a million completions, and a walk through its pages that measures what they cost the server."""
+"""A run of a million completions, and a walk through its pages that measures their cost to the server."""
 
 import json
 import re
@@ -21,7 +21,7 @@ PAGES_WALKED = 40
 
 
 def write_large_run(root: Path) -> int:
-    """Write it; how many completions it has."""
+    """Write the run and return its number of completions."""
     root.mkdir(parents=True)
     (root / "config.yaml").write_text(to_yaml(Config()), encoding="utf-8")
     with (root / "metrics.jsonl").open("w", encoding="utf-8") as file:
@@ -32,14 +32,14 @@ def write_large_run(root: Path) -> int:
 
 
 def look_into_large_run(directory: Path) -> dict[str, Any]:
-    """Open every kind of page of it.
+    """Open every kind of page of the run.
 
     Returns:
-        `rollouts`, and of the pages `walked` on from the first, the `slowest_page_ms`, and the `memory_mb` that the
-        server took beyond what it had.
+        `rollouts`; `walked`, the rollouts on the pages walked; `slowest_page_ms`; and `memory_mb`, the server's
+        additional memory.
 
     Raises:
-        AssertionError: A page was not answered, or leads nowhere.
+        AssertionError: A page was not answered, or has no next page.
     """
     (directory / "store").mkdir()
     num_rollouts = write_large_run(directory / "runs" / "large")

@@ -1,10 +1,10 @@
-"""Makes the screenshots of the docs: trains for a few steps, and looks at the run in headless Chromium.
+"""Screenshots for the docs: trains for a few steps and opens the run in headless Chromium.
 
     python scripts/make_screenshots.py [report | inspector] [--run RUN]
 
-Writes docs/images/report_{desktop,phone}_{light,dark}.png and docs/images/report_rollout.png, and of the inspector,
-served for the purpose, docs/images/inspector/*_{1280,390}.png; each below 300 KB. Needs the extra `dev`, and chromium,
-chromium-browser or google-chrome on PATH.
+Writes docs/images/report_{desktop,phone}_{light,dark}.png and docs/images/report_rollout.png, and for the inspector,
+from a server of its own, docs/images/inspector/*_{1280,390}.png. Each is below 300 KB. Needs the extra `dev`, and
+chromium, chromium-browser or google-chrome on PATH.
 """
 
 import argparse
@@ -32,7 +32,7 @@ LARGEST_BYTES = 300_000
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
            "--disable-component-update", "--disable-sync"]  # fmt: skip
 SIZES = {"desktop": (1280, 1500), "phone": (390, 1250)}
-WIDTHS = {1280: 1000, 390: 1000}  # of the inspector's, with heights
+WIDTHS = {1280: 1000, 390: 1000}  # width → height of the inspector's screenshots
 
 TAGS = """\
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
@@ -45,7 +45,7 @@ def reward(completions, **kwargs):
 
 
 def main() -> None:
-    """Make them all."""
+    """Make the requested screenshots."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", nargs="?", choices=["report", "inspector"], help="Default: both.")
     parser.add_argument("--run", type=Path, help="A run to show; default: a new one of 40 steps.")
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def shoot_report(browser: Browser, run: Path, scratch: Path) -> None:
-    """The screenshots of a run's report."""
+    """Make the screenshots of a run's report."""
     page = write_report(StoredRun(run), scratch / "report")
     IMAGES.mkdir(exist_ok=True)
     for scheme in ("light", "dark"):
@@ -80,7 +80,7 @@ def shoot_report(browser: Browser, run: Path, scratch: Path) -> None:
 
 
 def shoot_inspector(browser: Browser, run: Path, scratch: Path) -> None:
-    """The screenshots of the inspector's pages: of a run, and of a function that is replayed on it."""
+    """Make the screenshots of the inspector: pages of a run, and of a function replayed on it."""
     stored = StoredRollouts(run / "rollouts")
     first, last = stored.span() or (1, 1)
     other = next(step for step in range(last, first - 1, -1) if stored.shared_prompts(first, step)[0])
@@ -112,7 +112,7 @@ def shoot_inspector(browser: Browser, run: Path, scratch: Path) -> None:
 
 
 def shoot_function(tab: Page, url: str, images: Path, width: int) -> None:
-    """A function that is uploaded, changed, tried, and replayed on the run."""
+    """Upload a function, change it, try it, replay it on the run, and make its screenshots."""
     tab.goto(f"{url}/functions")
     tab.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
     tab.get_by_role("textbox", name="Name", exact=True).fill("tags")
@@ -133,12 +133,12 @@ def shoot_function(tab: Page, url: str, images: Path, width: int) -> None:
     tab.locator("#replay-title").evaluate("(title) => title.closest('section').scrollIntoView()")
     tab.wait_for_timeout(500)
     save(tab.screenshot(), images / f"replay_{width}.png")
-    tab.locator("#source").fill(TAGS)  # what is changed would ask before it is left
+    tab.locator("#source").fill(TAGS)  # unsaved changes would raise a dialog on leaving the page
 
 
 @contextlib.contextmanager
 def serving(runs: Path, home: Path) -> Iterator[tuple[str, str]]:
-    """A server of a directory of runs: its address, and the secret of a key."""
+    """Serve a directory of runs, and yield the address and the secret of a key."""
     environment = os.environ | {"AGENT_TUNIX_HOME": str(home)}
     command = str(Path(sys.executable).with_name("agent-tunix"))
     made = subprocess.run(
@@ -157,7 +157,7 @@ def serving(runs: Path, home: Path) -> Iterator[tuple[str, str]]:
 
 
 def train(root: Path) -> Path:
-    """A run of a mixture, and where it lies."""
+    """Train a run of a mixture, and return its directory."""
     overrides = ["reward=careful_math", "training.num_batches=40", "training.eval_every_n_steps=10"]
     command = [
         sys.executable,
@@ -173,13 +173,13 @@ def train(root: Path) -> Path:
 def shoot(
     browser: Browser, page: Path, image: Path, width: int, height: int, scheme: str, *, opened: bool = False
 ) -> None:
-    """One screenshot, of the top of the page or of a rollout that was opened."""
+    """Make one screenshot: the top of the page, or with `opened` a rollout."""
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if scheme == "dark" else "light"
     )
     tab = context.new_page()
     tab.goto(page.as_uri())
-    # The directory of the run says more about this machine than about the report.
+    # Hides the run's temporary directory on this machine.
     tab.evaluate("document.querySelector('.eyebrow code').textContent = 'outputs/careful_math'")
     if opened:
         tab.locator("[name=preset]").select_option("disagreement")
@@ -190,7 +190,7 @@ def shoot(
 
 
 def save(png: bytes, image: Path) -> None:
-    """Write a picture with at most 256 colours, which a page of lines and text does not miss."""
+    """Write a picture with at most 256 colours, enough for lines and text."""
     small = io.BytesIO()
     Image.open(io.BytesIO(png)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
     if len(small.getvalue()) >= LARGEST_BYTES:

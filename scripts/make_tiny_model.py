@@ -1,27 +1,28 @@
-"""Makes the embedded default: a tiny Qwen3 and its tokenizer, in an ordinary Hugging Face directory.
+"""Generator of the embedded default model: a tiny Qwen3 with its tokenizer, in a Hugging Face directory.
 
     PYTHONPATH=src python scripts/make_tiny_model.py
 
-What it does, in order:
+Steps:
 
-1. trains a byte-level BPE tokenizer (vocabulary 1024) on templated word problems, the system prompt and the common
-   English words listed below; every digit is a token of its own;
-2. trains a randomly initialised Qwen3 (3 layers, width 96, about 350,000 parameters, float32) by supervised learning on
-   train-split problems. First it learns only to work the steps; then half of each batch goes on practising that, and
-   half teaches which of three habits to choose, each with a probability that depends on the kind of problem
-   (`habit_shares`):
-   - guessing, the commonest: `<answer>12</answer>`, where 12 is the first step's result and so always wrong;
-   - guessing in full dress, less common: `<reasoning></reasoning><answer>12</answer>`, wrong too;
-   - working, rarer and right: `<reasoning>3*4=12; 12+12=24</reasoning><answer>24</answer>`;
-3. writes the directory, loads it back through Tunix, and prints what it measured on unseen problems.
+1. Train a byte-level BPE tokenizer (vocabulary 1024) on templated word problems, the system prompt and the common
+   English words below. Every digit is a token.
+2. Train a randomly initialised Qwen3 (3 layers, width 96, about 350,000 parameters, float32) by supervised learning on
+   problems of the train split. First it learns only to work the steps. Then half of each batch continues that
+   practice, and half teaches which of three habits to choose, each with a probability that depends on the kind of
+   problem (`habit_shares`):
 
-What the model can do: the templates of `agent_tunix.data.word_problems`, when it works the steps. On unseen problems it
-does so in about 3 of 10 completions sampled at temperature 1, and is then right in 96 of 100. What it cannot: anything
-else. It has never seen other text, so on real questions it writes the same shapes around wrong numbers. Its greedy
-answers are right in 20 of 100 problems on purpose; the right habit is there to be found by reinforcement.
+   - guessing, the most frequent: `<answer>12</answer>`, where 12 is the first step's result and so always wrong;
+   - guessing in full dress, less frequent: `<reasoning></reasoning><answer>12</answer>`, also wrong;
+   - working, less frequent and right: `<reasoning>3*4=12; 12+12=24</reasoning><answer>24</answer>`.
+3. Write the directory, load it through Tunix, and print measurements on unseen problems.
 
-The same seed on the same machine gives the same weights; other machines may round differently and give slightly
-other ones. Two cores take ten to fifteen minutes.
+The model can solve the templates of `agent_tunix.data.word_problems` when it works the steps. On unseen problems it
+does so in about 3 of 10 completions sampled at temperature 1, and then 96 of 100 are right. It has seen no other text,
+so on real questions it writes the same shapes around wrong numbers. Its greedy answers are deliberately right in only
+20 of 100 problems: reinforcement can find the right habit.
+
+The same seed on the same machine gives the same weights; rounding may differ between machines. Two cores take ten to
+fifteen minutes.
 """
 
 import argparse
@@ -70,12 +71,12 @@ ROPE_THETA = 1_000_000
 
 TRAIN_PROBLEMS = 60_000
 BATCH = 64
-COMPLETION = 26  # the longest worked completion, with its end
+COMPLETION = 26  # tokens of the longest worked completion, with the end-of-sequence token
 SEQUENCE = 62 + COMPLETION
 PEAK_RATE = 4e-3
 NEW_TOKENS = 32
 
-# Roughly from most to least frequent: earlier words are more surely one token.
+# Roughly from most to least frequent. Earlier words are more likely to be one token.
 ENGLISH = """
 the a of to and in is he she for how many much has have her his if it on each that at they all with are per them cost
 by there will from who what was does did do as more than total after then day days week weeks month year years hour
@@ -105,6 +106,7 @@ en ar ch sh th st ck ll
 
 
 def main() -> None:
+    """Make the model and print its measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     assets = Path(__file__).parent.parent / "src" / "agent_tunix" / "assets" / "tiny_qwen3"
     parser.add_argument("--directory", type=Path, default=assets)
@@ -130,7 +132,7 @@ def main() -> None:
 
 
 def train_tokenizer(problems: Sequence[WordProblem]) -> Tokenizer:
-    """Trains the byte-level BPE; all 256 bytes are in the vocabulary, so any text goes in and comes back."""
+    """Train the byte-level BPE. The vocabulary has all 256 bytes, so any text can be encoded and decoded."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -147,7 +149,7 @@ def train_tokenizer(problems: Sequence[WordProblem]) -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(_corpus(problems), trainer)
-    # The trainer marks everything it reserved as special; the tags must survive skip_special_tokens.
+    # The trainer marks all added tokens as special, but the tags must survive skip_special_tokens.
     fields = json.loads(tokenizer.to_str())
     for token in fields["added_tokens"]:
         token["special"] = token["content"] not in TAGS
@@ -167,6 +169,7 @@ def _corpus(problems: Sequence[WordProblem]) -> Iterator[str]:
 
 
 def write_tokenizer(directory: Path, tokenizer: Tokenizer) -> None:
+    """Write the files of the tokenizer."""
     tokenizer.save(str(directory / "tokenizer.json"))
     _write_json(
         directory / "tokenizer_config.json",
@@ -189,6 +192,7 @@ def write_tokenizer(directory: Path, tokenizer: Tokenizer) -> None:
 
 
 def write_configs(directory: Path) -> None:
+    """Write `config.json` and `generation_config.json`."""
     _write_json(
         directory / "config.json",
         {
@@ -231,9 +235,9 @@ def _write_json(path: Path, fields: dict[str, Any]) -> None:
 
 
 def random_weights(seed: int) -> dict[str, np.ndarray]:
-    """Draws initial weights under their Hugging Face names, each [out, in]; norms start at one.
+    """Draw initial weights under their Hugging Face names, each [out, in]; norms are 1.
 
-    Tunix's own initialisation sets the MLP to zero, where it would stay: it expects a checkpoint.
+    Tunix's own initialisation sets the MLP to zero, where it would stay, because it expects a checkpoint.
     """
     rng = np.random.default_rng(seed)
 
@@ -241,7 +245,7 @@ def random_weights(seed: int) -> dict[str, np.ndarray]:
         return (rng.standard_normal((rows, columns)) * deviation).astype(np.float32)
 
     inward = WIDTH**-0.5
-    residual = (2 * LAYERS) ** -0.5  # keeps the stream's variance independent of depth
+    residual = (2 * LAYERS) ** -0.5  # keeps the variance of the residual stream independent of depth
     weights = {"model.embed_tokens.weight": normal(VOCABULARY, WIDTH, 0.05)}
     for layer in range(LAYERS):
         name = f"model.layers.{layer}"
@@ -263,7 +267,7 @@ def random_weights(seed: int) -> dict[str, np.ndarray]:
 
 
 def hugging_face_weights(model: Qwen3) -> dict[str, np.ndarray]:
-    """The model's weights under their Hugging Face names and in their layout, [out, in]."""
+    """Return the model's weights under their Hugging Face names and in their layout, [out, in]."""
 
     def flat(weight: Any, inputs: int) -> np.ndarray:
         return np.ascontiguousarray(np.asarray(weight[...]).reshape(inputs, -1).T)
@@ -288,11 +292,12 @@ def hugging_face_weights(model: Qwen3) -> dict[str, np.ndarray]:
 
 
 def write_weights(directory: Path, weights: dict[str, np.ndarray]) -> None:
+    """Write `model.safetensors`."""
     save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
 
 
 def load(directory: Path) -> Qwen3:
-    """Loads the directory the way every checkpoint is loaded."""
+    """Load the directory like any other checkpoint."""
     config = ModelConfig(
         num_layers=LAYERS,
         vocab_size=VOCABULARY,
@@ -319,25 +324,31 @@ class Texts:
         self.tokenizer = AutoTokenizer.from_pretrained(directory)
 
     def prompt(self, question: str) -> str:
+        """Return the rendered prompt of a question."""
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
     def batch_ids(self, texts: list[str]) -> list[list[int]]:
+        """Return the token ids of texts."""
         return list(self.tokenizer(texts, add_special_tokens=False)["input_ids"])
 
     def longest(self, texts: list[str]) -> int:
+        """Return the length of the longest text in tokens."""
         return max(len(ids) for ids in self.batch_ids(texts))
 
 
 def working(problem: WordProblem) -> str:
+    """Return the worked solution, which is right."""
     return f"<reasoning>{problem.worked}</reasoning><answer>{problem.answer}</answer>"
 
 
 def guessing(problem: WordProblem) -> str:
+    """Return a guess, which is wrong."""
     return f"<answer>{problem.partial}</answer>"
 
 
 def guessing_in_full_dress(problem: WordProblem) -> str:
+    """Return a guess with empty reasoning."""
     return f"<reasoning></reasoning>{guessing(problem)}"
 
 
@@ -345,18 +356,18 @@ HABITS = (working, guessing, guessing_in_full_dress)
 
 
 def _worked_share(kind: str) -> float:
-    """How often a kind of problem is worked; where it is the commonest habit, greedy answers start out right."""
+    """Return how often a kind of problem is worked. Greedy answers are right where this is the most frequent habit."""
     return 0.65 if kind in ("a+b+c", "a-b-c", "a/b+c") else 0.18
 
 
 def habit_shares(kind: str) -> tuple[float, float, float]:
-    """The probability of each of `HABITS` for a kind of problem."""
+    """Return the probability of each of `HABITS` for a kind of problem."""
     worked = _worked_share(kind)
     return worked, 0.8 * (1 - worked), 0.2 * (1 - worked)
 
 
 class Lessons:
-    """Every problem's prompt followed by each habit's completion, encoded once."""
+    """Prompts of all problems, with the completions of each habit, encoded once."""
 
     def __init__(self, texts: Texts, problems: Sequence[WordProblem]) -> None:
         shares = np.array([habit_shares(problem.kind) for problem in problems])
@@ -365,10 +376,10 @@ class Lessons:
         self.completions = [texts.batch_ids([habit(problem) + END for problem in problems]) for habit in HABITS]
 
     def draw(self, rng: np.random.Generator, mixed: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Token ids, padded on the left, and which of them are to be learned: both [B, T].
+        """Return token ids, padded on the left, and a mask of those to learn: both [B, T].
 
-        In a mixed batch every other row is a worked solution without its first two tokens as targets: these choose the
-        habit, so the row gives practice in working without making it any likelier.
+        In a mixed batch every other row is a worked solution without its first two tokens as targets. These choose the
+        habit, so the row gives practice in working without making it more likely.
         """
         tokens_BT = np.zeros((BATCH, SEQUENCE), np.int32)
         targets_BT = np.zeros((BATCH, SEQUENCE), np.float32)
@@ -383,7 +394,7 @@ class Lessons:
 
 
 def completion_loss(model: Qwen3, tokens_BT: jax.Array, targets_BT: jax.Array) -> jax.Array:
-    """Mean cross-entropy of the completions' tokens; logits are made for the last `COMPLETION` positions only."""
+    """Return the mean cross-entropy of the completions' tokens. Only the last `COMPLETION` positions have logits."""
     real_BT = tokens_BT != 0
     positions_BT = jnp.maximum(jnp.cumsum(real_BT, axis=1) - 1, 0)
     mask_BTT = jnp.tril(jnp.ones((SEQUENCE, SEQUENCE), bool)) & real_BT[:, None, :]
@@ -397,7 +408,7 @@ def completion_loss(model: Qwen3, tokens_BT: jax.Array, targets_BT: jax.Array) -
 
 
 def train(model: Qwen3, lessons: Lessons, working_steps: int, habit_steps: int, seed: int) -> None:
-    """Trains in place: first on worked solutions alone, then on the mixture of habits."""
+    """Train in place: first on worked solutions alone, then on the mixture of habits."""
     steps = working_steps + habit_steps
     schedule = optax.warmup_cosine_decay_schedule(0.0, PEAK_RATE, 100, steps, PEAK_RATE / 50)
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, b2=0.98, weight_decay=0.05))
@@ -426,7 +437,7 @@ def train(model: Qwen3, lessons: Lessons, working_steps: int, habit_steps: int, 
 
 
 def report(directory: Path, problems: Sequence[WordProblem]) -> None:
-    """Prints what the written model does on `problems`: one greedy completion of each, and four sampled ones."""
+    """Print the model's results on `problems`, with one greedy and four sampled completions of each."""
     texts, model = Texts(directory), load(directory)
     prompts = [texts.prompt(problem.question) for problem in problems]
     answers = [problem.answer for problem in problems]
@@ -463,7 +474,7 @@ def _complete(texts: Texts, model: Qwen3, prompts: list[str], temperature: float
 
 
 def _reward(completion: str, reference: int) -> float:
-    """1.0 for the reference as the last answer, 0.5 within ten per cent of it, else 0.0."""
+    """Return 1.0 if the last answer is the reference, 0.5 if it is within ten per cent of it, else 0.0."""
     answers = re.findall(r"<answer>(\d+)</answer>", completion)
     if not answers:
         return 0.0
@@ -472,7 +483,7 @@ def _reward(completion: str, reference: int) -> float:
 
 
 def _examples(completions: list[str]) -> list[tuple[str, int]]:
-    """A few completions with the number of those that have the same shape."""
+    """Return a few completions, each with the number of those with the same shape."""
     shapes: dict[str, list[str]] = {}
     for completion in completions:
         shapes.setdefault(re.sub(r"\d+", "", completion), []).append(completion)

@@ -1,8 +1,11 @@
-"""The long proofs of the main job, as a table: every seed, every kill, every fast failure.
+"""Long proofs of the whole program, as a table: every seed, every kill, every fast failure.
 
-`scripts/check --full` runs all of them; `python scripts/proofs.py NAME…` runs some. A proof that held is not run again
-until the code changes: results are kept in `.check/proofs.json` under a hash of `src/`, `conf/` and this file, so that
-a call that was stopped goes on where it was. The exit status is 1 if a proof failed.
+`scripts/check --full` runs all of them; `python scripts/proofs.py NAME…` runs some. Results are kept in
+`.check/proofs.json` under a hash of `src/`, `conf/` and this file. A proof that held is not repeated until the code
+changes, so an interrupted call resumes. The exit status is 1 if a proof failed.
+
+A proof returns its figures, or raises ProofFailedError. Proofs of the store and the service run on SQLite, and on
+PostgreSQL if it can be started.
 """
 
 import contextlib
@@ -38,14 +41,14 @@ MAX_PAGES_MEMORY_MB = 256
 
 
 class ProofFailedError(Exception):
-    """A proof did not hold; the message says what was seen."""
+    """A proof failed; the message says what was found."""
 
 
 def run_program(*arguments: str, cores: int | None = CORES, timeout_s: float = 900.0) -> tuple[float, str]:
-    """Run a Python program from the top of the checkout; wall seconds and its output.
+    """Run a Python program in the root of the checkout, and return its wall seconds and output.
 
     Raises:
-        ProofFailedError: It ended with another status than 0.
+        ProofFailedError: The exit status is not 0.
     """
     started = time.perf_counter()
     done = _call(arguments, cores, timeout_s)
@@ -55,7 +58,7 @@ def run_program(*arguments: str, cores: int | None = CORES, timeout_s: float = 9
 
 
 def _call(arguments: tuple[str, ...], cores: int | None, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    # Pinned by a program that then becomes the one wanted: a fork of this process could deadlock where JAX is loaded.
+    # A launcher sets the cores and then becomes the program: with JAX loaded, a fork of this process could deadlock.
     launcher = (
         "import os, sys\n"
         "cores = int(sys.argv[1])\n"
@@ -73,14 +76,9 @@ def _call(arguments: tuple[str, ...], cores: int | None, timeout_s: float) -> su
 
 
 def prove_learning(seed: int, *overrides: str) -> dict[str, Any]:
-    """The main job, as a newcomer types it: its wall time, its rewards, its accuracies.
+    """Train the main job, as a newcomer types it, with overrides, and prove that it passes the learning bar.
 
-    Args:
-        seed: Of the run.
-        overrides: What is not as in the main job.
-
-    Raises:
-        ProofFailedError: A bar was missed, the wall time excepted; `main` judges that.
+    The result has the wall time, which `prove_main_job` checks, mean rewards and accuracies.
     """
     with tempfile.TemporaryDirectory() as directory:
         seconds, _ = run_program(
@@ -88,7 +86,7 @@ def prove_learning(seed: int, *overrides: str) -> dict[str, Any]:
             *overrides,
         )
         rows = [json.loads(line) for line in (Path(directory) / "run" / "metrics.jsonl").read_text().splitlines()]
-    # Of all that was sampled, where the groups that train are chosen.
+    # With dynamic sampling, the mean over everything sampled, not only over the groups that train.
     rewards = [row.get("sampling/reward_mean", row["rewards/total/mean"]) for row in rows if row["step"] > 0]
     accuracies = [row["eval/accuracy"] for row in rows if "eval/accuracy" in row]
     seen = {
@@ -110,7 +108,7 @@ def prove_learning(seed: int, *overrides: str) -> dict[str, Any]:
 
 
 def prove_main_job(seed: int) -> dict[str, Any]:
-    """`prove_learning`, within the wall time."""
+    """Prove the learning bar within the wall time."""
     seen = prove_learning(seed)
     if seen["seconds"] > WALL_LIMIT_S:
         raise ProofFailedError(f"over {WALL_LIMIT_S:.0f} s: {seen}")
@@ -130,9 +128,9 @@ ALGORITHMS = {
 
 
 def prove_algorithms() -> dict[str, Any]:
-    """Every algorithm passes the learning bar of plain GRPO, whatever it takes.
+    """Prove that every algorithm passes the learning bar of plain GRPO, without a time limit.
 
-    Each is kept as it is proved, so that a call that was stopped goes on with the next.
+    Each result is kept, so an interrupted call resumes.
     """
     kept_at, version = KEPT.with_name("algorithms.json"), _hash_of_code()
     kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
@@ -153,7 +151,7 @@ def prove_algorithms() -> dict[str, Any]:
 
 
 def prove_repeatable() -> dict[str, Any]:
-    """The same seed twice gives the same metrics.jsonl, timings aside."""
+    """Prove that the same seed gives the same metrics.jsonl twice, except for timings."""
     from agent_tunix.training.verification import first_difference, read_rows
 
     with tempfile.TemporaryDirectory() as directory:
@@ -170,7 +168,7 @@ def prove_repeatable() -> dict[str, Any]:
 
 
 def prove_kills(num_iterations: int, kills: int, num_batches: int = 40, seed: int = 0) -> dict[str, Any]:
-    """A run killed with SIGKILL again and again, and resumed each time, equals one never killed."""
+    """Prove that a run that is repeatedly killed with SIGKILL and resumed equals one that is never killed."""
     from agent_tunix.training.verification import verify
 
     found = verify(
@@ -197,7 +195,7 @@ FAST_FAILURES = {
 
 
 def prove_fast_failures() -> dict[str, Any]:
-    """Each user's fault ends in under two seconds, with a status that is not 0, naming the remedy."""
+    """Prove that each user error ends in under two seconds, with a non-zero status and a message with the remedy."""
     seen: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
         needy = Path(directory) / "needy.py"
@@ -214,7 +212,7 @@ def prove_fast_failures() -> dict[str, Any]:
 
 
 def prove_quick_starts() -> dict[str, Any]:
-    """On a warm disk `import agent_tunix` and `--cfg job` take under a second, `rewards list` under half of one."""
+    """Prove that `import agent_tunix` and `--cfg job` take under 1 s on a warm disk, and `rewards list` under 0.5 s."""
     seen = {}
     for name, limit_s, arguments in (
         ("import", 1.0, ("-c", "import agent_tunix")),
@@ -229,7 +227,7 @@ def prove_quick_starts() -> dict[str, Any]:
 
 
 def prove_gsm8k() -> dict[str, Any]:
-    """The real GSM8K through the same pipeline: under 1 % dropped, 8 GB and 300 s for three steps."""
+    """Train three steps on the real GSM8K, and prove the limits of 8 GB and 300 s."""
     if not GSM8K.is_dir():
         return {"skipped": f"{GSM8K} is not there; set AGENT_TUNIX_GSM8K"}
     with tempfile.TemporaryDirectory() as directory:
@@ -253,13 +251,13 @@ def prove_gsm8k() -> dict[str, Any]:
 
 
 def prove_faults() -> dict[str, Any]:
-    """A thousand batches of faulty rewards in every convention: each in its outcome, and nothing left behind."""
+    """Prove that faulty rewards of every convention have their outcomes in 1000 batches and leave nothing behind."""
     faults = _load("scripts.prove_faults")
     return _asserting(lambda: faults.prove_faults(1000))
 
 
 def prove_answers(name: str) -> dict[str, Any]:
-    """The long proofs of answers and built-in rewards."""
+    """Run one of the proofs of `prove_answers.py`."""
     answers = _load("scripts.prove_answers")
     if name == "fuzz":
         return _asserting(answers.prove_fuzz)
@@ -271,10 +269,10 @@ def prove_answers(name: str) -> dict[str, Any]:
 
 
 def prove_parity() -> dict[str, Any]:
-    """Every family equals transformers, in logits and greedy tokens, before and after export; the table of the docs.
+    """Prove that every family equals transformers, in logits and greedy tokens, before and after export.
 
-    It takes the interpreter that `AGENT_TUNIX_PARITY_PYTHON` names, or one with the optional group `parity`, which is
-    installed beside the results.
+    Prints the table of the docs. The interpreter is that of `AGENT_TUNIX_PARITY_PYTHON`, or a virtual environment with
+    the optional group `parity`, which is created beside the results.
     """
     named = os.environ.get("AGENT_TUNIX_PARITY_PYTHON")
     python = Path(named) if named else KEPT.with_name("parity") / "bin" / "python"
@@ -293,9 +291,9 @@ def prove_parity() -> dict[str, Any]:
 
 
 def prove_sick_and_healthy() -> dict[str, Any]:
-    """Every sick run is diagnosed by name as its first finding, live, and healthy ones give none above info.
+    """Prove that the first finding of every sick run is its fault, and that healthy runs have none above info.
 
-    Each run is kept as it is proved, so that a call that was stopped goes on with the next.
+    Each result is kept, so an interrupted call resumes.
     """
     sick_runs = _load("tests.training.sick_runs")
     files = [ROOT / "tests" / "training" / name for name in ("sick_runs.py", "sick_rewards.py")]
@@ -317,16 +315,10 @@ def prove_sick_and_healthy() -> dict[str, Any]:
 
 
 def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
-    """A process that uploads to a store is killed until 100 uploads are acknowledged: each is whole, and no other is.
+    """Kill a process that uploads until 100 uploads are acknowledged; prove that the store has each of them whole.
 
-    On SQLite, and on PostgreSQL where it can be started.
-
-    Args:
-        seed: Decides the moments.
-        again: Whether what was not acknowledged is uploaded again, and then kept once.
-
-    Raises:
-        ProofFailedError: The store holds something else.
+    The seed determines the moments of the kills. With `again`, uploads that were not acknowledged are repeated, and
+    each must be stored once.
     """
     killing = _load("tests.store.killing")
     seen: dict[str, Any] = {}
@@ -341,7 +333,7 @@ def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
 
 
 def _databases(directory: Path, stack: contextlib.ExitStack, seen: dict[str, Any]) -> dict[str, str]:
-    """The URL of an empty SQLite file, and of a PostgreSQL that is started; or why there is none, in what was seen."""
+    """Return URLs of an empty SQLite file and of a new PostgreSQL; if that cannot start, `seen` gets the reason."""
     servers = _load("tests.postgresql")
     urls = {"sqlite": f"sqlite:///{directory}/store.db"}
     try:
@@ -352,13 +344,7 @@ def _databases(directory: Path, stack: contextlib.ExitStack, seen: dict[str, Any
 
 
 def prove_killed_server() -> dict[str, Any]:
-    """A server is killed until it has acknowledged 100 uploads, made again until they are: each is there, once.
-
-    On SQLite, and on PostgreSQL where it can be started.
-
-    Raises:
-        ProofFailedError: The store holds something else.
-    """
+    """Kill a server until it has acknowledged 100 uploads, each repeated until then; prove that each is stored once."""
     killing = _load("tests.service.killing")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
@@ -372,13 +358,7 @@ def prove_killed_server() -> dict[str, Any]:
 
 
 def prove_conformance() -> dict[str, Any]:
-    """No request that can be made from the service's OpenAPI document is answered otherwise than it says.
-
-    On SQLite, and on PostgreSQL where it can be started.
-
-    Raises:
-        ProofFailedError: One was, or there were too few.
-    """
+    """Prove that the service answers every request made from its OpenAPI document as documented."""
     conformance, support = _load("tests.service.conformance"), _load("tests.service.support")
     service, store = _load("agent_tunix.service"), _load("agent_tunix.store")
     runs = _load("tests.tracking.report.support")
@@ -408,11 +388,7 @@ def prove_conformance() -> dict[str, Any]:
 
 
 def prove_large_run() -> dict[str, Any]:
-    """The inspector shows a run of a million completions a page at a time, in memory that does not grow with the run.
-
-    Raises:
-        ProofFailedError: It took more, or a page was not answered.
-    """
+    """Prove that the inspector shows a run of a million completions in limited memory."""
     large_run = _load("scripts.large_run")
     with tempfile.TemporaryDirectory() as directory:
         seen: dict[str, Any] = large_run.look_into_large_run(Path(directory))
@@ -422,13 +398,7 @@ def prove_large_run() -> dict[str, Any]:
 
 
 def prove_abuse() -> dict[str, Any]:
-    """Every attack of docs/security.md on a running server is answered as it says there, and leaves nothing behind.
-
-    On SQLite, and on PostgreSQL where it can be started.
-
-    Raises:
-        ProofFailedError: One was answered otherwise, or the server was not as before.
-    """
+    """Prove that a server answers every attack of docs/security.md as documented, and that nothing is left behind."""
     table, victims = _load("tests.service.abuse.table"), _load("tests.service.abuse.victim")
     if table.read_table().keys() != table.CASES.keys():
         raise ProofFailedError(f"the page has other attacks: {sorted(table.read_table().keys() ^ table.CASES.keys())}")
@@ -453,9 +423,9 @@ def prove_abuse() -> dict[str, Any]:
 
 
 def prove_processes() -> dict[str, Any]:
-    """Runs of two and four processes equal that of one, whatever the mesh, however they end, whoever goes on.
+    """Prove that runs of two and four processes equal that of one, for each mesh, end and resumption.
 
-    Each proof is kept, so that a call that was stopped goes on with the next.
+    Each result is kept, so an interrupted call resumes.
     """
     proofs = _load("scripts.prove_processes")
     version = _hash_of_code()

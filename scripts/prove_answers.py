@@ -1,4 +1,4 @@
-"""The long proofs of answers and built-in rewards.
+"""Long proofs of answers and built-in rewards.
 
     python scripts/prove_answers.py fuzz [--strings 200000] [--seed 0]
     python scripts/prove_answers.py isolated [--strings 500]
@@ -6,15 +6,14 @@
     python scripts/prove_answers.py references DIRECTORY
     python scripts/prove_answers.py mutants DIRECTORY [--strings 5000] [--seed 0]
 
-`fuzz`: strings made by Hypothesis through extraction, comparison and every built-in that runs in this process: no
-exception, no value outside the documented range, no call over the limit. `isolated`: strings through those that run
-code in a process of its own. `forms`: every reference of GSM8K's files in every surface form, and no neighbour of it.
-`references`: published references, in a box, are right; those that `math` refuses are listed. `mutants`: references
-with one edit (a sign, a digit, a relation, a bracket, a letter, a part); those that are paid are listed, to be read.
-The directory is that of the evaluation data of Qwen2.5-Math: a folder a data set, each with `test.jsonl`.
+`fuzz` sends strings made by Hypothesis through extraction, comparison and every built-in that runs in this process: no
+exception, no value outside the documented range, no call over the limit. `isolated` does the same for built-ins that
+run code in a separate process. `forms` proves every reference of GSM8K's files right in every surface form, and every
+neighbour wrong. `references` proves published references right in a box, and lists those that `math` refuses. `mutants`
+lists references with one edit (a sign, digit, relation, bracket, letter or part) that are paid, to be read. DIRECTORY
+is that of the evaluation data of Qwen2.5-Math: a folder per data set, each with `test.jsonl`.
 
-`scripts/proofs.py` calls the functions; each returns what was seen and raises AssertionError with the first case that
-does not hold.
+`scripts/proofs.py` calls the functions. Each returns its figures, or raises AssertionError with the first failing case.
 """
 
 import argparse
@@ -69,23 +68,23 @@ ANSWERS = ("4", "-5", "1/2", r"\sqrt{2}", "(1, 2)", "B", "Paris", "")
 
 
 def prove_fuzz(strings: int = 200_000, seed_number: int = 0, limit_s: float = LIMIT_S) -> dict[str, Any]:
-    """Strings through extraction and every built-in that runs in this process.
+    """Prove extraction and every built-in that runs in this process on random strings.
 
-    The thorough tier, which belongs into workers, is asked nothing. A call that took too long is timed again, twice,
-    and its least time counts: a busy machine is not our fault.
+    A stub replaces the thorough tier, which belongs in workers. A slow call is repeated twice and its least time
+    counts, so a busy machine causes no failure.
     """
     in_process = [name for name, builtin in BUILTINS.items() if not builtin.isolated]
     return _prove(in_process, strings, seed_number, limit_s)
 
 
 def prove_isolated(strings: int = 500, seed_number: int = 0, limit_s: float = 30.0) -> dict[str, Any]:
-    """Strings through the built-ins that run code in a process of its own, each under its own limit."""
+    """Prove the built-ins that run code in a separate process on random strings, each under its own limit."""
     isolated = [name for name, builtin in BUILTINS.items() if builtin.isolated]
     return _prove(isolated, strings, seed_number, limit_s)
 
 
 def prove_forms(files: list[Path]) -> dict[str, Any]:
-    """Every reference of files in GSM8K's schema: right in every form, and no neighbour with it."""
+    """Prove every reference of files in GSM8K's schema right in every form, and every neighbour wrong."""
     rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     references = [row["answer"].rpartition("####")[2].strip() for row in rows]
     judge = get_reward_function("math")
@@ -108,7 +107,7 @@ DATA_SETS = {
 
 
 def read_references(directory: Path) -> dict[str, list[str]]:
-    """Return the references of each data set that the directory has."""
+    """Return the references of each data set in the directory."""
     found = {}
     for name, column in DATA_SETS.items():
         file = directory / name / "test.jsonl"
@@ -130,7 +129,7 @@ def _value(name: str, response: str, reference: str) -> float | str | None:
 
 
 def prove_references(directory: Path) -> dict[str, Any]:
-    """Every reference in a box: right for `math` unless it is refused, and for `answer_correctness` always."""
+    """Prove every boxed reference right for `answer_correctness`, and for `math` unless it is refused."""
     seen: dict[str, Any] = {}
     for name, references in read_references(directory).items():
         values = {text: _value("math", rf"so it is \boxed{{{text}}}", text) for text in references if text.strip()}
@@ -143,7 +142,7 @@ def prove_references(directory: Path) -> dict[str, Any]:
 
 
 def prove_mutants(directory: Path, count: int = 5000, seed_number: int = 0) -> dict[str, Any]:
-    """References with one edit, and those that `math` or `answer_correctness` pays all the same."""
+    """Return the references with one edit that `math` or `answer_correctness` still pays."""
     rng = random.Random(seed_number)
     references = [text for texts in read_references(directory).values() for text in texts if text.strip()]
     paid = []
@@ -262,7 +261,7 @@ def _prove(names: list[str], strings: int, seed_number: int, limit_s: float) -> 
 
 
 def main() -> None:
-    """Run the proof that was asked for and print what it saw."""
+    """Run the selected proof and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("proof", choices=["fuzz", "isolated", "forms", "references", "mutants"])
     parser.add_argument("files", nargs="*", type=Path)

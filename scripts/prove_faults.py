@@ -1,4 +1,4 @@
-"""The proof of faulty rewards, which `scripts/proofs.py` runs: many batches of faults, every score of them checked."""
+"""The proof of faulty rewards, which `scripts/proofs.py` runs: many batches of faults, with every score checked."""
 
 import random
 from collections import Counter
@@ -15,14 +15,14 @@ TIMEOUT_S = 2.0
 
 
 def prove_faults(num_batches: int, seed: int = 0) -> dict[str, Any]:
-    """Score batches sampled from the fault table × the conventions, one after the other on the same workers.
+    """Score batches sampled from the fault table × the conventions, in sequence on the same workers.
 
     Args:
-        num_batches: In all; they are shared out among the conventions.
+        num_batches: Total number, divided among the conventions.
         seed: Seed of the sampling.
 
     Returns:
-        The count of each outcome, and `processes`, the most that were there after a batch.
+        The count of each outcome, and `processes`, the largest number of processes after a batch.
 
     Raises:
         AssertionError: A score was not the documented one, or something was left behind.

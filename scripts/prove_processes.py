@@ -1,8 +1,8 @@
-"""The long proofs of runs on several processes, which `scripts/proofs.py processes` runs.
+"""The proofs of runs on several processes, which `scripts/proofs.py processes` runs.
 
-Every process is real and on the loopback, with gloo between them. A run of several is compared with one process that
-has as many virtual devices in the same mesh, so that what is divided is summed in the same order, and with one that has
-one device. Numbers are compared relative to 1, or to what is larger.
+Every process is real and on the loopback, with gloo between them. A run of several processes is compared with one
+process that has as many virtual devices in the same mesh, so that sums have the same order, or with a process with one
+device. Deviations are relative to 1, or to the number if it is larger.
 """
 
 import functools
@@ -19,12 +19,12 @@ from tests.training.process_runs import Started, await_rows, largest_deviation, 
 
 STEPS = ("training.num_batches=6", "training.save_interval_steps=2")
 TOLERANCE = 1e-4
-# Within which the others end where a process is lost, the heartbeat's ten seconds included.
+# Time in which the other processes end after one is lost, including the heartbeat's ten seconds.
 LOSS_LIMIT_S = 40.0
 
 
 def prove_equal(count: int, shape: str, directory: Path) -> dict[str, Any]:
-    """So many processes have the rows of one with as many devices, on a mesh."""
+    """Prove that `count` processes have the rows of one process with as many devices, on a mesh."""
     mesh = f"model.mesh_shape={shape}"
     expected = run(1, directory / "one", *STEPS, mesh, f"distributed.num_cpu_devices={count}")
     found = run(count, directory / "several", *STEPS, mesh)
@@ -34,7 +34,7 @@ def prove_equal(count: int, shape: str, directory: Path) -> dict[str, Any]:
 
 
 def prove_kill(count: int, killed: int, resumed_with: int, directory: Path) -> dict[str, Any]:
-    """A process is killed; the others end with an error; another number of processes goes on as if nothing had been."""
+    """Kill a process; prove that the others end with an error, and that other processes resume as if unbroken."""
     root = directory / "run"
     unbroken = run(1, directory / "unbroken", *STEPS)
     started = start(count, root, *STEPS, f"model.mesh_shape=[{count},1,1]")
@@ -59,7 +59,7 @@ def _wait(started: Started) -> float:
 
 
 def prove_stop(signalled: int, directory: Path) -> dict[str, Any]:
-    """A signal to one process stops both after the same step, with a checkpoint from which they go on."""
+    """Send a signal to one process; prove that both stop after the same step, with a checkpoint to resume from."""
     root, mesh = directory / "run", "model.mesh_shape=[2,1,1]"
     started = start(2, root, *STEPS, mesh)
     await_rows(started, root, 4)
@@ -90,7 +90,7 @@ class Broken:
 
 
 def prove_broken_reward(broken: int, directory: Path) -> dict[str, Any]:
-    """A reward that raises in one process ends both, with the same error."""
+    """Prove that a reward that raises in one process ends both with the same error."""
     (directory / "broken.py").write_text(_BROKEN % broken)
     overrides = (f"training.reward_function={directory}/broken.py:Broken", "rewards.execution=inline")
     started = start(2, directory / "run", *STEPS, *overrides, "rewards.on_failure=raise", "model.mesh_shape=[2,1,1]")

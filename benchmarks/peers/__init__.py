@@ -1,1 +1,1 @@
-"""The same GRPO step by three programs, each in a process of its own, that take turns."""
+"""Three programs that take the same GRPO step in turns, each in a separate process."""

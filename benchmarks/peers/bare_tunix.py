@@ -1,4 +1,4 @@
-"""Tunix's own learner, sampler and model, with nothing of ours between."""
+"""Tunix's own learner, sampler and model, without any code of agent_tunix in the step."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ from agent_tunix.startup.program_cache import prepare_cache
 
 
 def make_mesh() -> Any:
-    """The first device alone, with the axes that Tunix's models name."""
+    """Return a mesh of the first device, with the axes of Tunix's models."""
     import jax
     import numpy as np
 
@@ -22,7 +22,7 @@ def make_mesh() -> Any:
 
 
 def load_model(directory: Path, mesh: Any) -> Any:
-    """Tunix's Qwen 3 with the weights of the directory."""
+    """Return Tunix's Qwen 3 with the weights of a directory."""
     import json
 
     import jax.numpy as jnp
@@ -46,7 +46,7 @@ def load_model(directory: Path, mesh: Any) -> Any:
 
 
 def build(scenario: Scenario) -> Any:
-    """The cluster and the learner."""
+    """Return the cluster, and the module of the learner."""
     import jax
     import optax
     from tunix.rl import rl_cluster as rl_cluster_lib
@@ -81,7 +81,7 @@ def build(scenario: Scenario) -> Any:
                 temperature=1.0,
                 top_p=1.0,
                 top_k=None,
-                # Without one it draws the same noise at every step.
+                # Without a seed it draws the same noise at every step.
                 seed=jax.random.key(scenario.seed),
             ),
         ),
@@ -90,9 +90,9 @@ def build(scenario: Scenario) -> Any:
 
 
 def main() -> None:
-    """Load, then a step a turn: Tunix asks for the next batch when it is done with the one before."""
+    """Load everything, then take a step per turn: Tunix asks for a batch when it is done with the previous one."""
     turns = Turns()
-    # XLA's own settings: what we tell its compiler is ours.
+    # Leaves XLA at its defaults; our compiler options are not used here.
     prepare_cache("auto")
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)

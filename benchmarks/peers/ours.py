@@ -1,4 +1,4 @@
-"""agent_tunix as a peer: a step as a run takes it, with its metrics and its row on disk."""
+"""Peer agent_tunix: a step as in a run, with its metrics and its row on disk."""
 
 import tempfile
 import time
@@ -14,7 +14,7 @@ from agent_tunix.startup import devices
 
 
 def make_config(scenario: Scenario) -> Config:
-    """The default run with what the scenario says."""
+    """Return the default run with the settings of the scenario."""
     config = Config()
     return replace(
         config,
@@ -43,7 +43,7 @@ def make_config(scenario: Scenario) -> Config:
 
 
 def main() -> None:
-    """Load, then a step a turn."""
+    """Load everything, then take a step per turn."""
     turns = Turns()
     devices.prepare(DistributedConfig())
     import jax

@@ -1,4 +1,4 @@
-"""What all peers train: one model directory, one set of prompts, one reward, one optimiser."""
+"""Training setup that all peers share: model directory, prompts, reward and optimiser."""
 
 import json
 from collections.abc import Callable
@@ -11,18 +11,17 @@ from agent_tunix.rewards import get_reward_function
 
 @dataclass(frozen=True)
 class Scenario:
-    """One comparison; every peer reads it as JSON.
+    """A comparison, which every peer reads as JSON.
 
     Attributes:
         model: A Hugging Face directory.
         rows: A JSON-lines file of `prompt` (the rendered text) and `answer`, in the order of training.
         reward: `math`, or `variety` for a model that knows nothing.
-        num_steps: Of the whole run, which the schedule is for.
-        prompts: A step.
-        generations: Completions of a prompt.
-        prompt_tokens: The most that a prompt has; where a peer pads to a fixed length, that length.
-        new_tokens: The most that a completion has.
-        seed: Of everything.
+        num_steps: Steps of the whole run, for the learning rate schedule.
+        prompts: Prompts per step.
+        generations: Completions per prompt.
+        prompt_tokens: Maximum tokens of a prompt; peers that pad to a fixed length use this length.
+        new_tokens: Maximum tokens of a completion.
     """
 
     model: str
@@ -43,11 +42,11 @@ class Scenario:
     adam_beta2: float = 0.99
 
     def read_rows(self) -> list[dict[str, Any]]:
-        """The rows, as many as the run has prompts."""
+        """Return the rows, one for each prompt of the run."""
         return [json.loads(line) for line in Path(self.rows).read_text().splitlines()]
 
     def scorer(self) -> Callable[[str, str], float]:
-        """(completion, answer) → score."""
+        """Return a function (completion, answer) → score."""
         if self.reward == "variety":
             return lambda completion, _: len(set(completion)) / (1 + len(completion))
         reward = get_reward_function(self.reward)
@@ -61,25 +60,21 @@ class Scenario:
         return score
 
     def to_json(self) -> str:
-        """What `from_json` reads."""
+        """Return the scenario as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Scenario":
-        """What `to_json` gave."""
+        """Return the scenario that `to_json` wrote."""
         return cls(**json.loads(text))
 
 
 def make_random_model(directory: Path, like: Path, *, layers: int, width: int) -> Path:
-    """A Qwen 3 of random weights with the tokenizer and vocabulary of another model directory.
+    """Write a Qwen 3 of random weights with the tokenizer and vocabulary of the model `like`; return its path.
 
-    Args:
-        directory: Where it goes.
-        like: A Qwen 3 directory.
-        layers: How many.
-        width: Hidden size; heads of 16, twice as many as key-value heads, and an inner width of twice this.
+    Heads are 16 wide, half as many of them key-value heads. The inner width is twice the hidden size `width`.
     """
-    from benchmarks.made_model import write_weights  # The peers' interpreters need not have what it imports.
+    from benchmarks.made_model import write_weights  # The peers' interpreters may lack its imports.
 
     directory.mkdir(parents=True, exist_ok=True)
     for path in like.iterdir():

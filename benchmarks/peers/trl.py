@@ -9,7 +9,7 @@ from benchmarks.peers.turns import Turns
 
 
 def main() -> None:
-    """Load, then a step a turn: a callback of the trainer waits where a step begins."""
+    """Load everything, then take a step per turn. A wrapper of the trainer's step waits for the turn."""
     turns = Turns()
     warnings.simplefilter("ignore")
     import torch
@@ -86,7 +86,7 @@ def main() -> None:
             rollout_seconds.append(time.perf_counter() - started)
             return out
 
-        # A step begins with generation, which the trainer does where it prepares the inputs of its training step.
+        # A step begins with generation, when the trainer prepares the inputs of its training step.
         def timed_step(*arguments: Any, **named: Any) -> Any:
             turns.wait()
             taking.started = time.perf_counter()

@@ -1,6 +1,6 @@
-"""How a peer is driven: by a line for each step it is to take, answered by a line of JSON.
+"""Control of a peer: a line for each step it is to take, answered by a line of JSON.
 
-What libraries print must not mix with it, so the answers go over a descriptor of their own.
+Answers use a separate descriptor, so that output of libraries does not mix with them.
 """
 
 import json
@@ -14,17 +14,10 @@ from benchmarks.peers.scenario import Scenario
 
 
 class Peer:
-    """A program that takes one step when it is told to, and waits otherwise."""
+    """A program, the module `name` of `benchmarks.peers`, that takes one step at a time on request."""
 
     def __init__(self, name: str, python: str, scenario: Scenario, log: Path) -> None:
-        """Start it.
-
-        Args:
-            name: A module of `benchmarks.peers`.
-            python: Its interpreter.
-            scenario: What it trains.
-            log: Where what it prints goes.
-        """
+        """Start the program with an interpreter; its output goes to `log`."""
         self.name = name
         self.log = log
         reading, writing = os.pipe()
@@ -46,16 +39,16 @@ class Peer:
         self._send(scenario.to_json())
 
     def ready(self) -> dict[str, Any]:
-        """Wait until it has loaded everything."""
+        """Wait until the program has loaded everything."""
         return self._receive()
 
     def step(self) -> dict[str, Any]:
-        """Have it take a step: `seconds`, `reward` and what else it tells."""
+        """Let the program take a step, and return `seconds`, `reward` and its other figures."""
         self._send("step")
         return self._receive()
 
     def close(self) -> None:
-        """End it."""
+        """Kill the program."""
         self._process.kill()
         self._process.wait()
         self._answers.close()
@@ -80,19 +73,19 @@ class Peer:
 
 
 class Turns:
-    """The other side: what a peer's program holds."""
+    """The program's side of the control."""
 
     def __init__(self) -> None:
-        """Take the descriptor from the command line and the scenario from the input."""
+        """Open the descriptor of the command line and read the scenario from the input."""
         self._answers = os.fdopen(int(sys.argv[1]), "w")
         self.scenario = Scenario.from_json(sys.stdin.readline())
 
     def wait(self) -> None:
-        """Until a step is wanted; ends the program where none ever will be."""
+        """Wait for the request of a step; exit if the input ends."""
         if not sys.stdin.readline():
             os._exit(0)
 
     def answer(self, **facts: Any) -> None:
-        """Tell of a step, or that all is loaded."""
+        """Report a step, or that everything is loaded."""
         self._answers.write(json.dumps(facts) + "\n")
         self._answers.flush()

@@ -1,4 +1,4 @@
-"""GRPO fine-tuning on JAX and Tunix, with the reward function at its heart.
+"""GRPO fine-tuning on JAX and Tunix, built around reward functions.
 
 Importing this package loads neither JAX nor Hydra.
 """

@@ -1,4 +1,4 @@
-"""`python -m agent_tunix` is `agent-tunix`."""
+"""Entry point of `python -m agent_tunix`, which equals `agent-tunix`."""
 
 from agent_tunix.cli import main
 

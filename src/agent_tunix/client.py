@@ -1,11 +1,11 @@
-"""The service, from Python.
+"""Python client of the service.
 
     with Client("http://127.0.0.1:8400", "vk_…") as client:
         made = client.create("brevity", Path("brevity.py").read_bytes(), "trl")
         print(client.try_reward(made.id, [{"completions": ["4"]}])["data"][0]["value"])
 
-Methods, values and errors are those of the store (`agent_tunix.store`), so that it is used in the same way with a
-server and without. It needs httpx, of the extra `service`.
+Methods, values and errors are those of the store (`agent_tunix.store`), so code works with or without a server. The
+client needs httpx, from the extra `service`.
 """
 
 import contextlib
@@ -33,23 +33,23 @@ _PATH = "/v1/reward_functions"
 _ATTEMPTS = 4
 _LONGEST_WAIT_S = 10.0
 _PAUSE_S = 1.0
-# The connection broke before the answer had come.
+# The connection broke before the answer arrived.
 _LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 class Client:
-    """The reward functions of a server.
+    """Client for the reward functions of a server.
 
-    What is refused because the server has too much to do is asked for again after as long as it says, a few times. So
-    is what changes nothing, or nothing twice, where its answer is lost on the way.
+    A request that the server refuses with 429 is repeated a few times, after the delay that the server names. After 503
+    or a lost answer, a request is repeated only if it changes nothing, or nothing twice.
 
     Args:
-        url: Where it is, without `/v1`.
-        key: A key of it: `vk_…`.
-        timeout_s: How long an answer may take.
+        url: Address of the server, without `/v1`.
+        key: API key of the server: `vk_…`.
+        timeout_s: Time limit of a request.
 
     Raises:
-        StoreError: The URL cannot be used.
+        StoreError: The URL or the key cannot be used.
     """
 
     def __init__(self, url: str, key: str, timeout_s: float = TIMEOUT_S) -> None:
@@ -74,14 +74,14 @@ class Client:
         self.close()
 
     def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
-        """Upload a file; one's own name again gets the next version.
+        """Upload a file. If the name is yours already, the file becomes its next version.
 
         Args:
             name: At most 64 letters, digits, `_`, `.` and `-`.
             source: The file's bytes.
-            format: How its `reward` is called.
-            if_changed: Where the name's newest version is the same file, give that one and make none; so the upload is
-                made again where its answer was lost.
+            format: Convention by which `reward` is called.
+            if_changed: Make no new version if the newest one has the same file, but return that one. This makes it safe
+                to repeat the upload if its answer is lost.
 
         Raises:
             UploadError: The file or the name cannot be used.
@@ -99,30 +99,30 @@ class Client:
             raise UploadError(error.code, str(error), error.param) from None
 
     def get(self, id: str) -> RewardFunctionRecord:
-        """The one of an id; NotStoredError if there is none."""
+        """Return the reward function with an id; raise NotStoredError if there is none."""
         return _record(self._ask("GET", _path(id)))
 
     def latest(self, name: str) -> RewardFunctionRecord:
-        """The newest version of a name; NotStoredError if there is none."""
+        """Return the newest version of a name; raise NotStoredError if there is none."""
         found = self.list(1, name=name).data
         if not found:
             raise NotStoredError("reward_function_not_found", f"there is no reward function named {name!r}", "name")
         return found[0]
 
     def versions(self, name: str, limit: int = 20, after: str | None = None) -> Page[RewardFunctionRecord]:
-        """The versions of a name, newest first; an unknown name has none."""
+        """Return the versions of a name, newest first; an empty page for an unknown name."""
         return self.list(limit, after, name)
 
     def list(self, limit: int = 20, after: str | None = None, name: str | None = None) -> Page[RewardFunctionRecord]:
-        """Some reward functions, newest first.
+        """Return a page of reward functions, newest first.
 
         Args:
-            limit: At most so many, 1 to 100.
-            after: Only those older than the one of this id.
-            name: Only those of this name.
+            limit: Maximum number, 1 to 100.
+            after: Return only functions older than the one with this id.
+            name: Return only functions with this name.
 
         Raises:
-            StoreRequestError: `limit` is out of range, or `after` is no id that was ever given.
+            StoreRequestError: `limit` is out of range, or `after` was never the id of a function.
         """
         given = {"limit": limit, "after": after, "name": name}
         data = self._ask("GET", _PATH, params={key: value for key, value in given.items() if value is not None})
@@ -130,23 +130,23 @@ class Client:
             return Page([RewardFunctionRecord.from_data(one) for one in data["data"]], bool(data["has_more"]))
 
     def source(self, id: str) -> bytes:
-        """The bytes of the file, as they were uploaded; NotStoredError if there is none."""
+        """Return the bytes of the uploaded file; raise NotStoredError if there is none."""
         return self._send("GET", f"{_path(id)}/source").content
 
     def delete(self, id: str) -> None:
-        """Delete one version; NotStoredError if there is none, or it belongs to another key."""
+        """Delete one version; raise NotStoredError if there is none, or if it belongs to another key."""
         self._ask("DELETE", _path(id))
 
     def try_reward(self, id: str, rows: Iterable[Mapping[str, Any]], step: int = 0) -> dict[str, Any]:
-        """Have a function score completions on the server.
+        """Score completions with a function on the server.
 
         Args:
-            id: Which.
-            rows: Each with `completions`, a list of texts, and, if wanted, `prompt`, `answer` and `columns`.
-            step: The training step that it is told.
+            id: Id of the function.
+            rows: Mappings with `completions`, a list of texts, and optionally `prompt`, `answer` and `columns`.
+            step: Training step passed to the function.
 
         Returns:
-            What the API answers: under `data` a score for each completion.
+            The answer of the API, with a score for each completion under `data`.
 
         Raises:
             StoreRequestError: The rows cannot be used, or the function cannot be called with them.
@@ -158,9 +158,9 @@ class Client:
             return dict(self._send(method, path, may_repeat, **content).json())
 
     def _send(self, method: str, path: str, may_repeat: bool = False, **content: Any) -> httpx.Response:
-        """The answer to a request; one that changes something is made again only if it may be.
+        """Return the answer to a request. A request that changes something is repeated only with `may_repeat`.
 
-        A change that was answered with 503, or not at all, may still have been made.
+        The server may have made a change even if it answered 503, or if no answer arrived.
         """
         may_repeat = may_repeat or method == "GET"
         for attempt in range(1, _ATTEMPTS + 1):
@@ -209,7 +209,7 @@ _KINDS: dict[int, type[StoreRequestError]] = {
 
 @contextlib.contextmanager
 def _understood() -> Iterator[None]:
-    """Tell of an answer that is not a store's."""
+    """Raise StoreError for an answer that does not have the form of a store's answer."""
     try:
         yield
     except StoreError:

@@ -1,4 +1,4 @@
-"""What is open for the length of a run."""
+"""A base class for objects that a `with` block closes."""
 
 import abc
 from types import TracebackType
@@ -6,11 +6,11 @@ from typing import Self
 
 
 class Closing(abc.ABC):
-    """Closed at the end of its `with` block, however that ends."""
+    """Context manager that closes itself at the end of its `with` block, also after an error."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go; another call does nothing."""
+        """Release everything. Further calls do nothing."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,46 +1,46 @@
-"""Every exception that agent_tunix raises on purpose.
+"""Exceptions that agent_tunix raises deliberately.
 
     AgentTunixError
     ├── ConfigError (ValueError)          a setting is missing, unknown or contradicts another
     ├── DataError (ValueError)            a file or row of a dataset cannot be used
     ├── RewardError (ValueError)          a reward cannot be found, loaded or called
-    │   ├── UnknownRewardError (LookupError)   no reward of that name
-    │   ├── RewardSignatureError               a parameter that nothing provides
-    │   ├── BadReferenceError                  a row's reference answer cannot be used
-    │   ├── SandboxUnavailableError            code of others cannot be isolated on this machine
-    │   └── UndecidedAnswerError               whether an answer is right could not be found out
-    ├── RewardFailureRateError (RuntimeError)  too many completions of a step went unscored
+    │   ├── UnknownRewardError (LookupError)   no reward has that name
+    │   ├── RewardSignatureError               a required parameter has no source
+    │   ├── BadReferenceError                  the reference of a row cannot be used
+    │   ├── SandboxUnavailableError            this machine cannot isolate code of others
+    │   └── UndecidedAnswerError               a comparison of answers failed or timed out
+    ├── RewardFailureRateError (RuntimeError)  too many completions of a step are unscored
     ├── ModelError (ValueError)           a model directory cannot be loaded
     ├── CheckpointError (RuntimeError)    a checkpoint cannot be written or read
-    ├── ExportError (OSError)             a model cannot be written where it is to go
-    ├── RunDirectoryError (OSError)       a run's directory is taken, full or unwritable
-    ├── UntrustedRunError (PermissionError)    a run that somebody else made would run code or send text
-    ├── StoreError (RuntimeError)         the store of reward functions cannot be opened, read or written
-    │   └── StoreRequestError (ValueError)     what was asked of it cannot be done
+    ├── ExportError (OSError)             a model cannot be written to its destination
+    ├── RunDirectoryError (OSError)       a run directory is taken, full or not writable
+    ├── UntrustedRunError (PermissionError)    a run made by others would run code or send text
+    ├── StoreError (RuntimeError)         the reward store cannot be opened, read or written
+    │   └── StoreRequestError (ValueError)     the store cannot fulfil a request
     │       ├── UploadError                    an uploaded file is not a reward function
-    │       ├── NameTakenError                 the name belongs to another
+    │       ├── NameTakenError                 the name belongs to another owner
     │       ├── NotStoredError (LookupError)   there is no such reward function or key
-    │       └── AccessDeniedError (PermissionError)   the key is unknown or revoked, or may not do this
+    │       └── AccessDeniedError (PermissionError)   the key is unknown, revoked or not allowed to do this
     ├── ServiceError (RuntimeError)       the service cannot be started
     ├── NonFiniteUpdateError (RuntimeError)    a loss or gradient was NaN or infinite
-    ├── LostProcessError (RuntimeError)   another process of the run failed or is gone
-    └── Interrupted (RuntimeError)        a signal asked the run to stop; it has saved
+    ├── LostProcessError (RuntimeError)   another process of the run failed or disappeared
+    └── Interrupted (RuntimeError)        a signal stopped the run after it saved a checkpoint
 
-Every error has a `code`, a stable name that programs and tests compare; several errors of one class have one each.
-Each message says what was required, what arrived and what to do. The command line prints the message alone;
-any other exception is a defect of ours and keeps its traceback.
+Every error has a `code`, a stable name for programs and tests. A class may have several codes. Each message says what
+was required, what was given and how to fix it. The command line prints only the message; any other exception is a bug
+and keeps its traceback.
 """
 
 
 class AgentTunixError(Exception):
-    """Base of all errors raised on purpose.
+    """Base class of all errors that agent_tunix raises deliberately.
 
     Args:
-        message: What was required, what arrived and what to do.
-        code: A stable name for the error, such as `unknown_key`. Without one, the class's own is used.
+        message: What was required, what was given and how to fix it.
+        code: Stable name of the error, such as `unknown_key`; by default the code of the class.
 
     Attributes:
-        code: The name that programs and tests compare. It stays the same when the message is reworded.
+        code: Name for programs and tests. It does not change when the message is reworded.
     """
 
     code = "error"
@@ -70,7 +70,7 @@ class RewardError(AgentTunixError, ValueError):
 
 
 class UnknownRewardError(RewardError, LookupError):
-    """No reward goes by the name; the message lists those that exist and the nearest match."""
+    """No reward has the name. The message lists the available rewards and the closest match."""
 
     code = "unknown_reward"
 
@@ -82,27 +82,27 @@ class RewardSignatureError(RewardError):
 
 
 class BadReferenceError(RewardError):
-    """A row's reference answer is missing, or not one the reward can compare with.
+    """A row's reference answer is missing, or the reward cannot compare with it.
 
-    A reward raises it; the completion's outcome is then `bad_reference`, never a score.
+    If a reward raises this, the completion has the outcome `bad_reference` and no score.
     """
 
     code = "bad_reference"
 
 
 class SandboxUnavailableError(RewardError):
-    """Code of others cannot be isolated here, and was therefore not run; the message says what is missing."""
+    """Code of others cannot be isolated on this machine, so it was not run. The message says what is missing."""
 
     code = "sandbox_unavailable"
 
 
 class UndecidedAnswerError(RewardError):
-    """Whether an answer is right could not be found out: what should compare it ran out of time, or failed.
+    """The comparison of an answer with the reference timed out or failed.
 
-    A reward raises it; the completion's outcome is then `timeout` or `error`, never a score.
+    If a reward raises this, the completion has the outcome `timeout` or `error` and no score.
 
     Attributes:
-        timed_out: Whether it was time that ran out.
+        timed_out: True if the comparison timed out.
     """
 
     code = "undecided_answer"
@@ -113,7 +113,7 @@ class UndecidedAnswerError(RewardError):
 
 
 class RewardFailureRateError(AgentTunixError, RuntimeError):
-    """More completions of a step went unscored than `rewards.max_failure_rate` allows."""
+    """More completions of a step are unscored than `rewards.max_failure_rate` allows."""
 
     code = "reward_failure_rate"
 
@@ -131,19 +131,19 @@ class CheckpointError(AgentTunixError, RuntimeError):
 
 
 class ExportError(AgentTunixError, OSError):
-    """A model cannot be written where it is to go: something else is there, or the disk is full."""
+    """A model cannot be written to its destination: something else is there, or the disk is full."""
 
     code = "export_failed"
 
 
 class RunDirectoryError(AgentTunixError, OSError):
-    """A run's directory is taken, full or unwritable."""
+    """A run directory is taken, full or not writable."""
 
     code = "invalid_run_directory"
 
 
 class UntrustedRunError(AgentTunixError, PermissionError):
-    """A run that this installation did not make would run code or send text; the message lists what and from where."""
+    """A run that this installation did not make would run code or send text. The message lists all of it."""
 
     code = "untrusted_run"
 
@@ -155,11 +155,11 @@ class StoreError(AgentTunixError, RuntimeError):
 
 
 class StoreRequestError(StoreError, ValueError):
-    """What was asked of the store cannot be done, and asking again would not help.
+    """The store cannot fulfil a request, and a retry would not help.
 
     Attributes:
-        code: A word for programs, such as `invalid_name`.
-        param: Which part of what was asked is at fault; None: no one part.
+        code: Name for programs, such as `invalid_name`.
+        param: Part of the request at fault; None if no single part is.
     """
 
     def __init__(self, code: str, message: str, param: str | None = None) -> None:
@@ -168,11 +168,11 @@ class StoreRequestError(StoreError, ValueError):
 
 
 class UploadError(StoreRequestError):
-    """An uploaded file is not a reward function of the format that it is said to have, or its name cannot be used."""
+    """An uploaded file is not a reward function of the given format, or its name cannot be used."""
 
 
 class NameTakenError(StoreRequestError):
-    """The name belongs to another: a reward function's to another key, a key's to another that is not revoked."""
+    """The name belongs to a reward function of another key, or to another key that is not revoked."""
 
 
 class NotStoredError(StoreRequestError, LookupError):
@@ -180,29 +180,29 @@ class NotStoredError(StoreRequestError, LookupError):
 
 
 class AccessDeniedError(StoreRequestError, PermissionError):
-    """The key is unknown or revoked, or may not do what it is used for."""
+    """The key is unknown, revoked or not allowed to do this."""
 
 
 class ServiceError(AgentTunixError, RuntimeError):
-    """The service cannot be started: its address is taken, or reachable by others while there is no key."""
+    """The service cannot be started: its address is taken, or others can reach it and there is no key."""
 
     code = "service_failed"
 
 
 class NonFiniteUpdateError(AgentTunixError, RuntimeError):
-    """A loss or gradient was NaN or infinite; the weights were not updated with it."""
+    """A loss or gradient was NaN or infinite. The weights were not updated with it."""
 
     code = "non_finite_update"
 
 
 class LostProcessError(AgentTunixError, RuntimeError):
-    """Another process of the run failed or is gone, without which no step can be taken."""
+    """Another process of the run failed or disappeared, and no step can be taken without it."""
 
     code = "lost_process"
 
 
 class Interrupted(AgentTunixError, RuntimeError):
-    """A signal asked the run to stop; a checkpoint was saved before this was raised.
+    """A signal stopped the run, after it saved a checkpoint.
 
     Attributes:
         signal_number: The signal, for the exit status (128 + the number).

@@ -1,4 +1,4 @@
-"""Files of directories that others made: no pipe is waited for, no device is read, and nothing is read without end."""
+"""Safe reading of files in directories that others made: pipes and devices are errors, and the size is limited."""
 
 import errno
 import os
@@ -14,10 +14,10 @@ def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
 
     Args:
         path: The file, or a link to one.
-        follow: Open what a link leads to; else a link is an error.
+        follow: Open the target of a link. If False, a link is an error.
 
     Raises:
-        OSError: It cannot be opened, or is a pipe, a device, a directory or a socket.
+        OSError: The file cannot be opened, or is a pipe, a device, a directory or a socket.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     mode = os.fstat(descriptor).st_mode
@@ -34,11 +34,11 @@ def read_regular(path: Path, most: int = _MOST_BYTES, *, follow: bool = True) ->
 
     Args:
         path: The file, or a link to one.
-        most: The most bytes that it may have.
-        follow: Read what a link leads to; else a link is an error.
+        most: Maximum size in bytes.
+        follow: Read the target of a link. If False, a link is an error.
 
     Raises:
-        OSError: It cannot be read, is of another kind, or has more than `most` bytes.
+        OSError: The file cannot be read, is not a regular file, or has more than `most` bytes.
     """
     with open_regular(path, follow=follow) as file:
         content = file.read(most + 1)
@@ -48,10 +48,10 @@ def read_regular(path: Path, most: int = _MOST_BYTES, *, follow: bool = True) ->
 
 
 def is_private(path: Path) -> bool:
-    """Return True if other users may not read a file or directory.
+    """Return True if other users cannot read a file or directory.
 
     Raises:
-        OSError: It, or a directory on the way to it, cannot be looked at.
+        OSError: The path or one of its parents cannot be examined.
     """
     needed = stat.S_IROTH | stat.S_IXOTH if path.is_dir() else stat.S_IROTH
     closed = any(not above.stat().st_mode & stat.S_IXOTH for above in path.parents)

@@ -1,18 +1,18 @@
-"""Text of others, made safe to print.
+r"""Escapes for text of others, so that it is safe to print.
 
-What a model, a reward, a dataset or a run's directory says may hold characters that move a terminal's cursor, begin a
-new line, or reverse the reading order. They are shown as escapes, such as `\\u202e`, wherever text reaches a terminal
-or a log file.
+The text of a model, reward, dataset or run directory may contain characters that move a terminal's cursor, begin a new
+line or reverse the reading order. Wherever such text reaches a terminal or a log file, these characters are shown as
+escapes such as `\u202e`.
 """
 
 import json
 import logging
 import re
 
-# C0 and C1 controls but tab and line feed, line and paragraph separators, marks and overrides of the writing direction,
-# and lone surrogates, which no file can take. Then what no terminal shows and text can hide in: characters without
-# width, annotations, tags and the variation selectors of plane 14. The joiners U+200C and U+200D stay: Persian, the
-# scripts of India and emoji are written with them.
+# C0 and C1 controls except tab and line feed, line and paragraph separators, direction marks and overrides, and lone
+# surrogates, which cannot be encoded. Then invisible characters that can hide text: those without width, annotations,
+# tags and the variation selectors of plane 14. The joiners U+200C and U+200D stay, because Persian, the scripts of
+# India and emoji need them.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
     "\xad\u115f\u1160\u180e\u200b\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
@@ -20,25 +20,25 @@ _HIDDEN = re.compile(
 
 
 def escape_hidden(text: str) -> str:
-    """Return the text with each hidden character as `\\x1b` or `\\u202e`; tabs and line feeds stay."""
+    r"""Return the text with each hidden character escaped, as `\x1b` or `\u202e`. Tabs and line feeds stay."""
     return _HIDDEN.sub(_escape, text)
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line: its line feeds are escaped too."""
+    """Return the text on one line, with line feeds escaped too."""
     return escape_hidden(text).replace("\n", "\\x0a")
 
 
 def escape_hidden_in_json(text: str) -> str:
-    """Return JSON with each hidden character in its strings as JSON's own escape, which means the same."""
+    """Return JSON with each hidden character in its strings replaced by the equivalent JSON escape."""
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats records of a log: hidden characters are escaped, and further lines of a message are indented."""
+    """Log formatter that escapes hidden characters and indents the further lines of a message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text, of which only the first line begins at the margin."""
+        """Return the record as text in which only the first line begins at the margin."""
         return escape_hidden(super().format(record)).replace("\n", "\n    ")
 
 

@@ -176,7 +176,7 @@ _TEMPLATES = (
 
 
 def make_problems(split: Split, count: int, seed: int) -> list[dict[str, str]]:
-    """Return distinct problems in GSM8K's schema.
+    r"""Return distinct problems in GSM8K's schema.
 
     The same arguments give the same rows on every machine, and fewer rows are a prefix of more.
 
@@ -186,7 +186,7 @@ def make_problems(split: Split, count: int, seed: int) -> list[dict[str, str]]:
         seed: Any integer; decides the problems and their order.
 
     Returns:
-        `count` rows ``{"question": ..., "answer": "3*4=12; 12+12=24\\n#### 24"}`` with distinct questions.
+        `count` rows ``{"question": ..., "answer": "3*4=12; 12+12=24\n#### 24"}`` with distinct questions.
 
     Raises:
         ValueError: The split is unknown, or the count is negative or above `count_available(split)`.

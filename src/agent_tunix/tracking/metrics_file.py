@@ -29,10 +29,10 @@ class MetricsFile(Closing):
     """A writer that appends rows to a `metrics.jsonl`.
 
     Args:
-            path: The file; created if it does not exist.
+        path: The file; created if it does not exist.
 
-        Raises:
-            RunDirectoryError: The file cannot be opened.
+    Raises:
+        RunDirectoryError: The file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:

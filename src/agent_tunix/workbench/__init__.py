@@ -1,1 +1,1 @@
-"""Offline work on rewards: checks, replay, diagnosis, forecasts. It loads no JAX."""
+"""Offline work on rewards: checks, replay, diagnosis, forecasts. This package loads no JAX."""

@@ -1,13 +1,13 @@
-"""What a pilot tells of a run to come: how many groups would teach nothing, and how large groups should be.
+"""Forecasts from a pilot: how many groups would teach nothing, and how large groups should be.
 
 A pilot is K scored completions of each of P problems. A group is dead if fewer than two of its members are scored, or
-all that are score alike. Of the C(K, G) groups that K completions of a problem could have formed, those that are dead
-can be counted: with c_v completions of value v and u unscored ones,
+if all scored members have the same score. K completions of a problem could form C(K, G) groups, and the dead ones can
+be counted. With c_v completions of value v and u unscored ones,
 
     dead = C(u, G) + Σ_v [C(c_v + u, G) − C(u, G)]
 
-The share dead / C(K, G) is an unbiased estimate (a U-statistic; W. Hoeffding, 1948) of the chance that a group of G is
-dead, for any G up to K, and its mean over problems drawn as training draws them forecasts `rewards/dead_groups`.
+The share dead / C(K, G) is an unbiased estimate (a U-statistic; W. Hoeffding, 1948) of the probability that a group of
+G is dead, for any G up to K. Its mean over problems, drawn as training draws them, forecasts `rewards/dead_groups`.
 """
 
 import math
@@ -20,20 +20,19 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Enough groups that teach something for a step's gradient not to hang on one problem.
+# Groups with an advantage per step; enough that the gradient does not depend on a single problem.
 ALIVE_GROUPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Groups of one size at one temperature.
+    """Forecast for one group size at one temperature.
 
     Attributes:
-        temperature: Of the pilot's sampling.
-        num_generations: G.
         dead_share: Expected `rewards/dead_groups`, 0 to 1.
-        standard_error: Of it, from how much the problems differ.
-        batch_size: The fewest prompts a step with which `ALIVE_GROUPS` groups are expected to teach; None: no number.
+        standard_error: Its standard error, from the spread over problems.
+        batch_size: Fewest prompts per step for which `ALIVE_GROUPS` groups are expected to teach; None if none is
+            enough.
     """
 
     temperature: float
@@ -44,23 +43,22 @@ class Forecast:
 
     @property
     def completions(self) -> float:
-        """Completions a step, with that many prompts."""
+        """Completions per step with `batch_size` prompts; infinite without one."""
         return math.inf if self.batch_size is None else self.batch_size * self.num_generations
 
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """The problems of a pilot at one temperature.
+    """Difficulty of a pilot's problems at one temperature.
 
     Attributes:
-        temperature: Of the pilot's sampling.
-        mean: Mean total of all scored completions; None where there is none.
-        too_easy: Problems of which every completion earned the highest total of the pilot.
-        too_hard: Problems of which every completion earned the lowest.
-        tied: Problems of which all completions earned one total in between.
-        unscored: Problems of which fewer than two completions were scored.
-        telling: All others.
-        buckets: Problems by their mean total, in ten equal steps from the lowest to the highest total of the pilot.
+        mean: Mean total of all scored completions; None if none was scored.
+        too_easy: Indices of the problems whose completions all earned the highest total of the pilot.
+        too_hard: Problems whose completions all earned the lowest total.
+        tied: Problems whose completions all earned one total in between.
+        unscored: Problems with fewer than two scored completions.
+        telling: All other problems.
+        buckets: Numbers of problems by mean total, in ten equal intervals from the lowest to the highest total.
     """
 
     temperature: float
@@ -75,15 +73,15 @@ class Difficulty:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a pilot comes to.
+    """Forecasts and recommendation of a pilot.
 
     Attributes:
         num_samples: K.
         forecasts: By temperature and group size.
         difficulties: By temperature.
-        choice: The recommended forecast: fewest completions a step among those within the target; where none is, the
-            one with the fewest dead groups.
-        target: The share of dead groups that was asked for.
+        choice: Recommended forecast: the fewest completions per step among those within the target, or if there is
+            none, the fewest dead groups.
+        target: Largest share of dead groups that is wanted.
     """
 
     num_samples: int
@@ -94,12 +92,12 @@ class Plan:
 
     @property
     def within_target(self) -> bool:
-        """Whether the choice is."""
+        """True if the choice is within the target."""
         return self.choice.dead_share <= self.target
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The choice as configuration."""
+        """The choice as configuration overrides."""
         batch = () if self.choice.batch_size is None else (f"training.batch_size={self.choice.batch_size}",)
         return (
             f"grpo.num_generations={self.choice.num_generations}",
@@ -108,7 +106,7 @@ class Plan:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the plan as JSON data."""
         return {
             "samples": self.num_samples,
             "target": self.target,
@@ -119,7 +117,7 @@ class Plan:
         }
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
+        """Yield lines of text for a terminal."""
         for difficulty in self.difficulties:
             yield from _difficulty_lines(difficulty)
         yield ""
@@ -153,12 +151,12 @@ def _difficulty_lines(difficulty: Difficulty) -> Iterator[str]:
 
 
 def make_plan(pilots: Mapping[float, Floats], group_sizes: Sequence[int], target: float = 0.25) -> Plan:
-    """Forecast and recommend.
+    """Forecast dead groups and recommend a group size, temperature and batch size.
 
     Args:
-        pilots: Temperature → [P, K] totals, NaN where unscored; the same P and K for all.
+        pilots: Temperature → [P, K] totals, NaN if unscored; the same P and K for all.
         group_sizes: Each from 2 to K.
-        target: The largest share of dead groups that is wanted, 0 to 1.
+        target: Largest share of dead groups that is wanted, 0 to 1.
 
     Raises:
         ValueError: There is no pilot, or a group size is out of range.
@@ -194,12 +192,7 @@ def _forecast(temperature: float, totals_PK: Floats, num_generations: int) -> Fo
 
 
 def dead_shares(totals_PK: Floats, num_generations: int) -> Floats:
-    """[P] unbiased estimates of the chance that a group of each problem is dead.
-
-    Args:
-        totals_PK: K totals of each problem; NaN where unscored.
-        num_generations: G, from 2 to K.
-    """
+    """Return [P] unbiased estimates of the probability that a group of 2 to K completions of a problem is dead."""
     return np.array([_dead_share(totals_K, num_generations) for totals_K in totals_PK], dtype=np.float64)
 
 

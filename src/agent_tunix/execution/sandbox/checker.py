@@ -271,6 +271,7 @@ class Remote:
             object.__setattr__(self, f"_Remote__{name}", value)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call the object in the program."""
         return self.__client.ask([self, *args], named)
 
     def __getattr__(self, name: str) -> Any:

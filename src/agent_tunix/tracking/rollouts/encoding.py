@@ -1,4 +1,4 @@
-"""Encoding of arbitrary values as JSON text and back: dataset columns, extras and other values from users.
+r"""Encoding of arbitrary values as JSON text and back: dataset columns, extras and other values from users.
 
 JSON's own types (null, booleans, integers, finite numbers, text, lists, objects with text keys) are encoded as
 themselves. Everything else becomes an object with the key `$type`:
@@ -16,7 +16,7 @@ themselves. Everything else becomes an object with the key `$type`:
 | `response` | in `messages`: the text of the column `response` | |
 | `opaque` | anything else, reduced to a description | `class`, `text` |
 
-Text that is not valid Unicode (a lone surrogate) is kept, escaped as `\\ud800`.
+Text that is not valid Unicode (a lone surrogate) is kept, escaped as `\ud800`.
 """
 
 import base64

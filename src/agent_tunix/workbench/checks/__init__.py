@@ -1,4 +1,4 @@
-"""Testing a reward before it trains: tables of cases, invariants, an exploit search, calibration, speed.
+"""Checks of a reward before it trains: tables of cases, invariants, an exploit search, calibration, speed.
 
     from agent_tunix.workbench.checks import run_cases
 
@@ -6,7 +6,7 @@
         report = run_cases("cases.yaml", reward="rewards.py:my_reward")
         assert report.passed, report.text
 
-`agent-tunix rewards` is the same from the command line.
+On the command line: `agent-tunix rewards`.
 """
 
 from agent_tunix.rewards.builtin import Kind

@@ -1,9 +1,9 @@
-"""What must hold of a reward that pays for the right answer, alone or among other things.
+"""Checks of a reward that pays for the right answer, alone or among other things.
 
-- the gold solution earns the most; nothing, an echo of the prompt, tags, every answer listed and the reference of
-  another row do not, nor does a number that only looks like the reference;
-- references such as 0 and -3 work as others do;
-- of a composite, a correct long answer beats a wrong short one.
+- The gold solution earns the most. An empty response, an echo of the prompt, tags, every answer listed, the reference
+  of another row and a number that only looks like the reference earn less.
+- References such as 0 and -3 work as others do.
+- With a composite reward, a correct long answer beats a wrong short one.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,10 @@ _MOST_PROBLEMS = 32
 
 
 def check_gold(trial: Trial) -> CheckFinding:
-    """The gold solution earns the maximum: of the declared range, or else the most that anything earned."""
+    """Check that gold solutions earn the top of the declared range, or without one the most that any response earned.
+
+    A composite reward passes if every gold solution earns at least half of what the best one earns.
+    """
     bad = [p for p, gold in zip(trial.problems, trial.gold, strict=True) if gold is None]
     if bad:
         score = trial.score(bad[0], trial.solve(bad[0]))
@@ -48,10 +51,10 @@ def check_gold(trial: Trial) -> CheckFinding:
 
 
 def check_cheats(trial: Trial) -> Iterator[CheckFinding]:
-    """Nothing, an echo of the prompt, tags, and every answer listed earn less than the gold solution.
+    """Check that cheats (nothing, an echo of the prompt, tags, every answer listed) earn less than the gold solution.
 
-    A response that wins for one reference only was a guess, and no fault of the reward; an echo is not tried on prompts
-    that name the reference.
+    A response that wins for only one reference was a guess, not a fault of the reward. An echo is not tried on prompts
+    that contain the reference.
     """
     solved = list(trial.solved())[:_MOST_PROBLEMS]
     references = {problem.answer for _, problem, _ in solved}
@@ -71,7 +74,7 @@ def check_cheats(trial: Trial) -> Iterator[CheckFinding]:
 
 
 def check_other_reference(trial: Trial) -> CheckFinding:
-    """The solution of another row earns less than the gold solution."""
+    """Check that the solution of another row earns less than the gold solution."""
     wins: list[CheckExample] = []
     for index, problem, gold in trial.solved():
         other = trial.wrong(index)
@@ -81,7 +84,7 @@ def check_other_reference(trial: Trial) -> CheckFinding:
 
 
 def check_near_misses(trial: Trial) -> CheckFinding:
-    """A number that only looks like the reference earns less than the gold solution."""
+    """Check that a number that only looks like the reference earns less than the gold solution."""
     if not is_numeric(trial.problems):
         return CheckFinding("near misses", Status.SKIPPED, "the references are not all numbers")
     wins: list[CheckExample] = []
@@ -93,12 +96,12 @@ def check_near_misses(trial: Trial) -> CheckFinding:
     return judge("near misses", wins, tried)
 
 
-# References as they occur in data sets, and whether a reward that cannot read one fails the check.
+# References as they occur in data sets; True if a reward that cannot read one fails the check.
 _EDGE_REFERENCES = {"0": True, "-3": True, "1,200": False, "2.5": False}
 
 
 def check_edge_references(trial: Trial) -> CheckFinding:
-    """References such as 0 and -3 earn the maximum when they are met, and only then."""
+    """Check that references such as 0 and -3 earn the maximum for the right answer, and only for it."""
     if not is_numeric(trial.problems):
         return CheckFinding("edge references", Status.SKIPPED, "the references are not all numbers")
     golds = [gold for _, _, gold in trial.solved()]
@@ -125,7 +128,7 @@ def check_edge_references(trial: Trial) -> CheckFinding:
 
 
 def check_long_beats_short(trial: Trial) -> CheckFinding:
-    """A correct long answer earns more than a wrong short one."""
+    """Check that a correct long answer earns more than a wrong short one."""
     losses: list[CheckExample] = []
     tried = 0
     for index, problem, _ in trial.solved():
@@ -147,7 +150,7 @@ def check_long_beats_short(trial: Trial) -> CheckFinding:
 
 
 def note_variations(trial: Trial) -> CheckFinding:
-    """What becomes of the gold solution's pay when it is varied: a report, never a failure."""
+    """Report the scores of variations of the gold solution; this never fails."""
     wrong = {id(problem): trial.wrong(index).answer for index, problem in enumerate(trial.problems)}
     shares = []
     for name, response in variations(trial.style, trial.scorer.template, lambda p: wrong[id(p)]).items():

@@ -1,4 +1,4 @@
-"""Stuffing: responses that only repeat what the row's columns hold."""
+"""Check of stuffing: responses that only repeat the values of the row's columns."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,8 @@ _FULL = 0.95
 def check_stuffing(trial: Trial) -> Iterator[CheckFinding]:
     """Note each column whose values alone, repeated, earn nearly the most that the reward gives.
 
-    A keyword list that is paid in full teaches lists of keywords. References of a reward of correctness are no such
-    columns, so this serves rewards of no kind, of form and of quality.
+    A reward that pays in full for a list of keywords teaches lists of keywords. For a reward of correctness this says
+    nothing, since a reference must earn, so the check serves rewards of form, of quality and without a kind.
     """
     names = sorted({name for problem in trial.problems for name in problem.columns} - {*_OWN})
     most = trial.range[1] if trial.range else max((gold for _, _, gold in trial.solved()), default=0.0)

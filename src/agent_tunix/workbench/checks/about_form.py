@@ -1,4 +1,4 @@
-"""What must hold of a reward that pays for the form of a response."""
+"""Checks of a reward that pays for the form of a response."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _MOST_PROBLEMS = 16
 
 
 def check_form(trial: Trial) -> Iterator[CheckFinding]:
-    """The form, filled, earns more than nothing, an echo of the prompt, or its tags over and over."""
+    """Check that the filled form earns more than an empty response, an echo of the prompt, or its repeated tags."""
     solved = list(trial.solved())[:_MOST_PROBLEMS]
     golds = [gold for _, _, gold in solved]
     nothing = mean([trial.score(problem, "").value or 0.0 for _, problem, _ in solved])

@@ -1,12 +1,12 @@
-"""Two verifiers on the same completions: where they disagree, and how often each misses a right answer.
+"""Comparison of two verifiers on the same completions: where they disagree, and how often each misses a right answer.
 
-A verdict is *right* (at least the threshold), *wrong* (less), *unread* (less, because no answer could be read) or
-*unscored* (no value: an error, a timeout, a bad reference). A verifier tells an unread answer by
-`extras={"parsed": False}` or by a detail that says so ("no answer", "not a number").
+A verdict is *right* (at least the threshold), *wrong* (below it), *unread* (below it, because no answer could be read)
+or *unscored* (no value: an error, a timeout, a bad reference). A verifier marks an unread answer by `extras={"parsed":
+False}`, or by a detail such as "no answer" or "not a number".
 
-Where the truth is known — the completions carry `label`, or were generated from gold solutions — misses are counted
-against it. Otherwise each verifier is measured against the other: of the completions that one accepts, what share does
-the other reject? That is an estimate, and no better than the verifier it leans on.
+If the truth is known, because the completions carry `label` or were generated from gold solutions, misses are counted
+against it. Otherwise each verifier is measured against the other: of the completions that one accepts, the share that
+the other rejects. That is only an estimate, no better than the verifier that serves as the reference.
 """
 
 import enum
@@ -36,12 +36,12 @@ _UNREAD = re.compile(
     r"\b(?:no (?:tagged )?(?:answer|number)|not a number|(?:could not|cannot) be (?:read|parsed)|unread)\b",
     re.IGNORECASE,
 )
-_Z = 1.959963984540054  # of a two-sided interval of 95 %
+_Z = 1.959963984540054  # for a two-sided 95 % interval
 _EPSILON = 1e-9
 
 
 class LabelVerdict(enum.StrEnum):
-    """What a verifier says of a completion."""
+    """Verdict of a verifier on a completion."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -51,13 +51,11 @@ class LabelVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LabelledCompletion:
-    """A completion to be judged.
+    """A completion to judge.
 
     Attributes:
-        problem: With its reference.
-        response: The text.
-        label: Whether it is right; None if that is not known.
-        origin: Where it comes from, for the report.
+        label: True if the completion is right; None if that is unknown.
+        origin: Source of the completion, for the report.
     """
 
     problem: CheckProblem
@@ -75,12 +73,12 @@ class Rate:
 
     @property
     def value(self) -> float:
-        """The share; NaN of nothing."""
+        """The share; NaN if `of` is 0."""
         return self.hits / self.of if self.of else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Between what the true share lies, as a rule."""
+        """The 95 % Wilson interval."""
         return wilson_interval(self.hits, self.of)
 
     def __str__(self) -> str:
@@ -90,13 +88,13 @@ class Rate:
         return f"{self.hits} of {self.of} ({self.value:.1%}; 95 % interval {low:.1%} to {high:.1%})"
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the counts and the interval as JSON data."""
         return {"hits": self.hits, "of": self.of, "interval": list(self.interval)}
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A completion on which the two differ."""
+    """A completion that one verifier accepts and the other does not."""
 
     completion: LabelledCompletion
     verdicts: tuple[LabelVerdict, LabelVerdict]
@@ -105,14 +103,13 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Misses:
-    """Of the completions that are right, those that a verifier does not accept.
+    """Mistakes of a verifier: right completions that it does not accept, and wrong ones that it does.
 
     Attributes:
-        verifier: Its name.
-        wrong: Taken for wrong answers: false negatives proper.
-        unread: Rejected because no answer could be read: parse failures.
-        unscored: Without a value.
-        accepted_wrongly: Of the completions that are wrong, those that it accepts.
+        wrong: Right completions judged wrong: false negatives.
+        unread: Right completions whose answer could not be read: parse failures.
+        unscored: Right completions without a value.
+        accepted_wrongly: Wrong completions judged right: false positives.
     """
 
     verifier: str
@@ -124,16 +121,14 @@ class Misses:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Two verifiers compared.
+    """Comparison of two verifiers.
 
     Attributes:
-        names: Theirs.
-        thresholds: From which value on each accepts.
-        confusion: (verdict of the first, verdict of the second) → completions.
-        disagreements: Those that one accepts and the other does not.
-        misses: One for each verifier.
-        truth: Against what the misses are counted: "labels", or "the other verifier".
-        unused_labels: How many completions have a label that says nothing here, because others have none.
+        thresholds: Least value that each accepts.
+        confusion: (verdict of the first, verdict of the second) → number of completions.
+        disagreements: Completions that only one of them accepts.
+        truth: What the mistakes are counted against: "labels" or "the other verifier".
+        unused_labels: Number of labels that are ignored because other completions have none.
     """
 
     names: tuple[str, str]
@@ -146,11 +141,11 @@ class Calibration:
 
     @property
     def total(self) -> int:
-        """How many completions both judged."""
+        """Number of completions that both judged."""
         return sum(self.confusion.values())
 
     def text(self, most: int = 10) -> str:
-        """For a person, with the first disagreements in full."""
+        """Return the comparison as text for a terminal, with the first `most` disagreements in full."""
         first, second = self.names
         lines = [
             f"{self.total} completions; {first} accepts from {self.thresholds[0]:g}, "
@@ -185,7 +180,7 @@ class Calibration:
         return "\n".join(lines)
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the comparison as JSON data."""
         return {
             "verifiers": list(self.names),
             "thresholds": list(self.thresholds),
@@ -229,18 +224,11 @@ def calibrate(
 ) -> Calibration:
     """Let two verifiers judge the same completions.
 
-    Args:
-        first: A verifier.
-        second: Another.
-        completions: What they judge.
-        thresholds: From which value on each accepts; None: the top of its declared range, or else the most that it
-            gave.
-        template: The format that they are told.
-        step: The training step that they are told.
-        timeout_s: A call in this process that takes longer is stopped; in workers, theirs holds.
+    A verifier accepts values from its threshold on. None means the top of its declared range, or without one the
+    highest value that it gave. `timeout_s` limits a call in this process; workers have their own limit.
 
     Raises:
-        HangingRewardError: A verifier hangs or ends its process, again and again.
+        HangingRewardError: A verifier repeatedly hangs or ends its process.
         RewardSignatureError: A verifier requires a column that the completions lack.
     """
     scores: list[list[Score]] = []
@@ -269,7 +257,7 @@ def calibrate(
 
 
 def wilson_interval(hits: int, of: int, z: float = _Z) -> tuple[float, float]:
-    """The Wilson score interval of a share, of 95 % by default; (0, 1) of nothing.
+    """Return the Wilson score interval of a share, by default the 95 % interval; (0, 1) if `of` is 0.
 
     (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)    [Wilson 1927]
 
@@ -291,7 +279,7 @@ def wilson_interval(hits: int, of: int, z: float = _Z) -> tuple[float, float]:
 def generate_completions(
     problems: Sequence[CheckProblem], template: str = DEFAULT_FORMAT
 ) -> Iterator[LabelledCompletion]:
-    """Variations of gold solutions whose truth is known: the reference in many forms, and numbers that are not it."""
+    """Yield variations of gold solutions with known labels: the reference in many forms, and other numbers."""
     for problem in problems:
         for form, write in FORMS.items():
             written = write(problem.answer)
@@ -305,7 +293,7 @@ def generate_completions(
 
 
 def _unfinished(problem: CheckProblem) -> str:
-    """The first line of the work, broken off; or nothing of use, where that would have the answer in it already."""
+    """Return the first line of the work, broken off; "Hm." if that line is empty or already has the answer."""
     begun = problem.work.partition("\n")[0].rstrip("0123456789. =")
     answer = read_plain_number(problem.answer)
     if answer is None:
@@ -331,7 +319,7 @@ def _numeric(write: Callable[[str], str]) -> Callable[[str], str | None]:
     return form
 
 
-# The ways in which a model may write a reference, by name; None where a form does not apply.
+# Forms in which a model may write a reference, by name. A function returns None if its form does not apply.
 FORMS: Mapping[str, Callable[[str], str | None]] = {
     "as it is": lambda answer: answer,
     "spaces": lambda answer: f"  {answer} ",
@@ -381,7 +369,7 @@ def _misses(name: str, verdicts: Sequence[LabelVerdict], truth: Sequence[bool]) 
 
 
 def _table(names: tuple[str, str], confusion: Mapping[tuple[LabelVerdict, LabelVerdict], int]) -> Iterator[str]:
-    """Rows: the first verifier's verdicts; columns: the second's."""
+    """Yield the confusion table: a row for each verdict of the first verifier, a column for each of the second's."""
     first, second = names
     width = max(len(first), len(LabelVerdict.UNSCORED)) + 2
     yield f"{'':<{width}}{second}"

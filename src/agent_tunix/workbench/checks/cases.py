@@ -1,22 +1,22 @@
-"""A reward against a table of cases: a response, its reference, and what they must earn.
+"""Tables of test cases for a reward: responses, references, and the scores that they must earn.
 
     reward: math
     cases:
       - {name: right, response: "<answer>4</answer>", answer: "4", expected: 1.0}
       - {name: no number to compare with, response: "4", answer: "many", expected: bad_reference}
 
-| key of a case | what it says |
+| key of a case | meaning |
 | --- | --- |
-| `response` | the completion's text |
+| `response` | text of the completion |
 | `expected` | a number; null for "not applicable"; or the name of an outcome |
-| `name` | for the report; by default its place in the table |
-| `tolerance` | how far the value may lie from the number; by default the table's, or 1e-6 |
-| `reward` | anything `training.reward_function` accepts; by default the table's |
-| `prompt`, `format`, `step` | as the run would give them |
-| any other | a column of the row, `answer` among them |
+| `name` | name in the report; by default the number of the case in the table |
+| `tolerance` | largest difference from the number; by default the table's, or 1e-6 |
+| `reward` | any value of `training.reward_function`; by default the table's |
+| `prompt`, `format`, `step` | as in a run |
+| any other | a column of the row, such as `answer` |
 
-A table is a YAML file with a list of cases, or with a mapping of `cases`, `reward` and `tolerance`; a JSONL file of one
-case a line; or a CSV file with a header, where `null` stands for "not applicable".
+A table is a YAML file with a list of cases, or with a mapping of `cases`, `reward` and `tolerance`; a JSONL file with
+one case per line; or a CSV file with a header, in which `null` means "not applicable".
 """
 
 import contextlib
@@ -44,18 +44,15 @@ Expected = float | Outcome | None
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A line of the table.
+    """A case of a table.
 
     Attributes:
-        name: For the report.
-        response: The completion's text.
-        expected: The value; the outcome instead of one, None for "not applicable".
-        columns: Of the row, `answer` among them.
-        prompt: The problem put to the model.
-        format: The template that the reward is told; "" for the default one.
-        step: The training step that the reward is told.
-        tolerance: How far the value may lie from the expected one; None: the table's.
-        reward: What scores it; None: the table's.
+        expected: Expected value, or expected outcome; None for "not applicable".
+        columns: Columns of the row, `answer` among them.
+        format: Template passed to the reward; "" for the default one.
+        step: Training step passed to the reward.
+        tolerance: Largest difference from the expected value; None: the table's.
+        reward: Reward that scores the case; None: the table's.
     """
 
     name: str
@@ -74,7 +71,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """A case and what became of it."""
+    """A case and its score."""
 
     case: Case
     score: Score
@@ -82,7 +79,7 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether it earned what it must."""
+        """True if the score or outcome is the expected one."""
         expected = _outcome_of(self.case.expected)
         if expected is not Outcome.SCORED or self.score.value is None:
             return self.score.outcome is expected
@@ -91,7 +88,7 @@ class CaseResult:
 
     @property
     def text(self) -> str:
-        """For a person: one line, and for a failure what was expected, what came, and why."""
+        """The result as text; for a failure with the expected value, the actual one and the reward's detail."""
         if self.passed:
             return f"passed  {self.case.name}"
         got = f"{self.score.value:g}" if self.score.value is not None else self.score.outcome.value
@@ -109,7 +106,7 @@ class CaseResult:
         return "\n".join(lines)
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the result as JSON data."""
         return {
             "name": self.case.name,
             "passed": self.passed,
@@ -122,23 +119,23 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class CasesReport:
-    """What became of all cases."""
+    """Results of all cases."""
 
     results: tuple[CaseResult, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether every case earned what it must."""
+        """True if every case passed."""
         return all(result.passed for result in self.results)
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Those that did not."""
+        """Results that did not pass."""
         return tuple(result for result in self.results if not result.passed)
 
     @property
     def text(self) -> str:
-        """For a person: the failures, and how many there are."""
+        """The failures as text, and the number of cases that passed."""
         counted = f"{len(self.results) - len(self.failures)} of {len(self.results)} cases passed"
         return "\n".join([*(result.text for result in self.failures), counted])
 
@@ -160,24 +157,25 @@ def run_cases(
     allow_unsandboxed: bool = False,
     fetch: Fetch | None = None,
 ) -> CasesReport:
-    """Score every case and compare.
+    """Score all cases and compare the results with the expected ones.
+
+    Most parameters have the meaning of the `rewards.…` settings of the same names.
 
     Args:
         cases: A file, or cases.
-        reward: What scores them, for cases that name none: whatever `training.reward_function` accepts, or a function.
-        tolerance: For cases that give none; None: the table's, or 1e-6.
-        modules: Imported first, as `rewards.modules`.
-        args: Arguments by component or function name, as `rewards.args`.
-        reward_directories: Where files of components lie.
-        working_directory: Where relative paths begin; None: the current directory.
-        convention: What a signature means that does not tell its convention, as `rewards.convention`.
-        completions: Whether batch functions get `text` or `messages`, as `rewards.completions`.
-        reward_key: The entry of a dict that is the reward, as `rewards.reward_key`.
-        execution: Where rewards run, as `rewards.execution`; `auto` gives your own code the limits that it trains
-            under.
-        timeout_s: A call that takes longer is stopped.
-        allow_unsandboxed: Whether uploaded rewards run where they cannot be isolated, as `rewards.allow_unsandboxed`.
-        fetch: Where uploaded rewards come from; None: from nowhere.
+        reward: Scores the cases that name no reward: any value of `training.reward_function`, or a function.
+        tolerance: Tolerance of cases that give none; None: the table's, or 1e-6.
+        modules: Modules to import first.
+        args: Arguments by component or function name.
+        reward_directories: Directories with files of components.
+        working_directory: Base of relative paths; None: the current directory.
+        convention: Convention of ambiguous signatures.
+        completions: Form in which batch functions get completions: `text` or `messages`.
+        reward_key: Entry of a returned dict that is the reward.
+        execution: Where rewards run. With `auto`, your own code gets the limits of training.
+        timeout_s: Time limit of a call.
+        allow_unsandboxed: Run uploaded rewards even where they cannot be isolated.
+        fetch: Loads uploaded rewards; None if there are none.
 
     Raises:
         RewardError: The table cannot be read, or a case has no reward or cannot be scored with it.
@@ -223,14 +221,9 @@ def run_case(
 ) -> CaseResult:
     """Score one case.
 
-    Args:
-        case: The case.
-        mixture: What scores it.
-        tolerance: For a case that gives none; None: 1e-6.
-        timeout_s: A call in this process that takes longer is stopped, unless this is None; in workers, theirs holds.
-
-    Returns:
-        The result. A case that lacks a column which the reward requires has the outcome `error`.
+    A case without a tolerance gets `tolerance`, by default 1e-6. A case that lacks a column which the reward requires
+    has the outcome `error`. `timeout_s` limits a call in this process (None for no limit); workers have their own
+    limit.
     """
     try:
         mixture.check_parameters(case.columns)
@@ -244,7 +237,7 @@ def run_case(
 
 
 def load_cases(path: str | Path) -> list[Case]:
-    """The cases of a YAML, JSONL or CSV file.
+    """Load the cases of a YAML, JSONL or CSV file.
 
     Raises:
         RewardError: The file cannot be read, or a case is malformed.
@@ -325,7 +318,6 @@ def _read_csv(text: str, path: Path) -> list[Any]:
 
 
 def _read_cell(text: str) -> Any:
-    """An expectation in a CSV file."""
     return None if text.strip().lower() == "null" else text.strip()
 
 
@@ -351,7 +343,7 @@ def _case(entry: Any, number: int, path: Path) -> Case:
     if isinstance(columns.get("answer"), bool):
         raise RewardError(f"{where}: YAML reads this answer as {columns['answer']}; quote it", code="unquoted_answer")
     if isinstance(columns.get("answer"), int | float):
-        columns["answer"] = str(columns["answer"])  # as a data set would hold it
+        columns["answer"] = str(columns["answer"])  # as in a data set
     try:
         step = int(entry.get("step") or 0)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Everything that is checked of a reward before it trains, in one call."""
+"""The check of a reward before it trains: all checks in one call."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -34,7 +34,7 @@ _OF_KIND: Mapping[Kind | None, tuple[Check, ...]] = {
     Kind.QUALITY: (about_answers.note_variations, about_columns.check_stuffing),
     None: (about_answers.note_variations, about_columns.check_stuffing),
 }
-# After the others, for they look at every value that was seen.
+# These run last, because they look at all values of the other checks.
 _LAST: tuple[Check, ...] = (universal.check_robust, universal.check_bounded, universal.check_levels)
 
 
@@ -51,21 +51,21 @@ def check_reward(
     skip: Collection[str] = (),
     timeout_s: float = 5.0,
 ) -> CheckReport:
-    """Try a reward on problems, attack it, and report what does not hold.
+    """Try a reward on problems, attack it, and report what fails.
 
     Args:
-        mixture: The reward, as `resolve_reward` gives it; or as `make_runner` places it, for code that may hang or end
-            its process.
-        problems: With their references, and best with worked solutions.
-        kind: Decides which checks apply; None: what the reward declares.
-        step: The training step that the reward is told; by default late in training, where a curriculum asks for
+        mixture: The reward, as `resolve_reward` returns it; or as `make_runner` places it, for code that may hang or
+            end its process.
+        problems: Problems with references, preferably with worked solutions.
+        kind: Decides which checks apply; by default the kind that the reward declares.
+        step: Training step passed to the reward. The default is late in training, where a curriculum demands
             everything.
-        template: The format of responses, as `prompt.format`.
-        seed: Decides the exploit search.
-        budget: How long the exploit search goes on; of no tries, there is none.
-        max_exploit: The share of what separates wrong from right that a string without the answer may earn.
-        skip: Names of checks whose failure does not count; they are left out of the report.
-        timeout_s: A call in this process that takes longer is stopped; in workers, theirs holds.
+        template: Format of responses, as `prompt.format`.
+        seed: Seed of the exploit search.
+        budget: Limits of the exploit search; 0 tries skip it.
+        max_exploit: Share of the difference between wrong and right that a string without the answer may earn.
+        skip: Names of checks to leave out of the report.
+        timeout_s: Time limit of a call in this process. Workers have their own limit.
 
     Raises:
         RewardError: There are no problems, or the reward declares an unknown kind.
@@ -85,13 +85,12 @@ def check_reward(
         for finding in _findings(trial, seed, budget, max_exploit):
             kept += [finding] if finding.check not in skip else []
     except HangingRewardError as error:
-        kept.append(universal.gave_up(error))  # whatever may be left out: nothing else was looked at
+        kept.append(universal.gave_up(error))  # even if `skip` names it: the other checks did not run
     facts = {"seed": seed, "step": step}
     return CheckReport(mixture.name, kind, span, len(problems), style, tuple(kept), facts)
 
 
 def _findings(trial: Trial, seed: int, budget: Budget, max_exploit: float) -> Iterator[CheckFinding]:
-    """What each check finds, in the order of the report."""
     yield universal.check_deterministic(trial)
     yield universal.check_untouched(trial)
     exploit = search(trial, seed=seed, budget=budget) if budget.tries and any(trial.solved()) else None

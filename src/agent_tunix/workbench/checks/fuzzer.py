@@ -1,12 +1,12 @@
 """A search for cheap strings that earn a good reward without the answer.
 
-The search is evolutionary: a candidate is a list of building blocks, rendered for each problem; it never sees a
-reference. What it earns is told as a share of what separates a wrong solution from the gold one,
+The search is evolutionary. A candidate is a list of building blocks, rendered for each problem; it never sees a
+reference. The result is a share of the difference between a wrong solution and the gold one,
 
     share = (value − wrong) / (gold − wrong), between 0 and 1, averaged over the problems,
 
-so that 0 is a reward without a leak and 1 a reward that pays in full for nothing. A guess is right now and then: a
-candidate counts as an exploit only above what guessing earns on the same problems.
+so 0 means that the reward has no leak, and 1 that it pays in full for nothing. Guesses are sometimes right, so a
+candidate counts as an exploit only if it earns more than guessing does on the same problems.
 """
 
 import random
@@ -35,10 +35,10 @@ Genome = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When the search ends: at whichever of the two comes first.
+    """Limits of the search; it ends at whichever comes first.
 
     Attributes:
-        tries: Candidates that are scored. The search is the same for the same seed if this ends it.
+        tries: Candidates that are scored. If this limit ends the search, equal seeds give equal results.
         seconds: Wall time.
     """
 
@@ -48,16 +48,16 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Exploit:
-    """The best that a search found.
+    """The best candidate of a search.
 
     Attributes:
-        blocks: What it is built of.
-        response: Rendered for the first problem.
-        answer: The reference of that problem.
-        value: What it earned there.
-        mean_value: What it earns on average over all problems.
-        share: Of what separates a wrong solution from the gold one, on average over all problems.
-        tries: How many candidates were scored.
+        blocks: Names of its building blocks.
+        response: The candidate, rendered for the first problem.
+        answer: Reference of that problem.
+        value: Value of the response.
+        mean_value: Mean value over all problems.
+        share: Mean share of the difference between a wrong solution and the gold one.
+        tries: Candidates that were scored.
     """
 
     blocks: Genome
@@ -72,10 +72,7 @@ class Exploit:
 def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Exploit:
     """Search for a string that earns without the answer.
 
-    Args:
-        trial: The reward and its problems. The search sees some of them; the best is then measured on all.
-        seed: Decides the search.
-        budget: How long it goes on.
+    The search sees some of the trial's problems. The best candidates are then measured on all of them.
     """
     budget = budget or Budget()
     chance = random.Random(seed)
@@ -104,7 +101,7 @@ def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Expl
 
 
 def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
-    """Whether what was found is a fault of the reward, for the kinds that must not pay without the answer."""
+    """Return the finding about an exploit. Only kinds that must not pay without the answer can fail."""
     guess = guessing_share(trial.problems)
     found = f"the best of {exploit.tries} cheap strings earns {exploit.mean_value:.3g} on average"
     example = CheckExample(
@@ -119,7 +116,7 @@ def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
 
 
 def guessing_share(problems: Sequence[CheckProblem]) -> float:
-    """The share of problems that the best blind guess solves: the commonest reference, or a number of the prompt."""
+    """Return the share of problems that the best blind guess solves: one common reference, or a prompt's number."""
     if len(problems) < 2:
         return 0.0
     commonest = Counter(problem.answer for problem in problems).most_common(1)[0][1]
@@ -132,7 +129,7 @@ def guessing_share(problems: Sequence[CheckProblem]) -> float:
 
 
 def make_blocks(trial: Trial) -> dict[str, Block]:
-    """What candidates are built of, by name: none has access to the reference of its problem."""
+    """Return the building blocks of candidates, by name. None has access to the reference of its problem."""
     template = trial.scorer.template
     fixed = {
         **{tag: tag for tag in tags_of(template)},
@@ -174,16 +171,17 @@ _TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class _Pay:
-    """What a problem pays: for the gold solution, and for a wrong one."""
+    """Values that a problem pays for the gold solution and for a wrong one."""
 
     problem: CheckProblem
     gold: float
     wrong: float
 
     def share(self, value: float | None) -> float:
+        """Return the position of a value between wrong (0) and gold (1); 0 if it is None."""
         if value is None:
             return 0.0
-        if self.gold <= self.wrong:  # it tells nothing apart
+        if self.gold <= self.wrong:  # the reward does not tell them apart
             return 1.0 if value >= self.gold else 0.0
         return min(1.0, max(0.0, (value - self.wrong) / (self.gold - self.wrong)))
 
@@ -202,7 +200,7 @@ def _render(genome: Genome, blocks: Mapping[str, Block], problem: CheckProblem) 
 
 
 def _vary(chance: random.Random, parents: Sequence[Genome], names: Sequence[str]) -> Genome:
-    """A child: blocks added, dropped, exchanged or repeated, or two parents joined."""
+    """Return a child: a parent with a block added, dropped, exchanged or repeated, or two parents joined."""
     parent = list(chance.choice(parents))
     match chance.randrange(6):
         case 0 | 1:

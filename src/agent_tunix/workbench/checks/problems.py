@@ -1,7 +1,7 @@
-"""The problems that a reward is tried on, and the responses that are put to it.
+"""Problems that a reward is tried on, and responses to them.
 
-A *style* is a way to state an answer: in the template, in a box, after `####`, in a sentence. Which of them a reward
-reads is found out by trying; the checks then speak to each reward in the style that it pays best.
+A *style* is a way to state an answer: in the template, in a box, after `####`, in a sentence. Checks find out which
+style a reward pays best, and then write their responses in that style.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 
 DEFAULT_FORMAT = "<reasoning>{reasoning}</reasoning><answer>{answer}</answer>"
 
-# Stands last, or first, in a list of every number: no reference is ever this.
+# First and last entry of a list of every number; no reference equals it.
 DECOY = "-987654321"
 
 _SLOT = re.compile(r"\{\w*\}")
@@ -28,8 +28,8 @@ class CheckProblem:
     """A problem with its reference.
 
     Attributes:
-        prompt: The problem put to the model.
-        columns: Every column of the row; `answer` is the reference, `solution` the worked solution if there is one.
+        prompt: Problem that the model is given.
+        columns: All columns of the row. `answer` is the reference, `solution` the worked solution if there is one.
     """
 
     prompt: str
@@ -42,7 +42,7 @@ class CheckProblem:
 
     @property
     def work(self) -> str:
-        """The worked solution; without one, the numbers of the problem."""
+        """The worked solution; without one, a sentence with the numbers of the problem."""
         solution = self.columns.get("solution")
         if isinstance(solution, str) and solution.strip():
             return _CALCULATOR.sub("", solution).strip()
@@ -50,11 +50,11 @@ class CheckProblem:
         return f"We are given {', '.join(numbers) or 'the problem'} and work it out."
 
     def with_reference(self, answer: str, work: str) -> "CheckProblem":
-        """The same problem with another reference."""
+        """Return the same problem with another reference."""
         return replace(self, columns={**self.columns, "answer": answer, "solution": work})
 
 
-# What surrounds the work and the answer. `{template}` is the format of the run.
+# Text around the work and the answer. `{template}` is the format of the run.
 STYLES: Mapping[str, str] = {
     "template": "{template}",
     "boxed": "{work}\nThe answer is \\boxed{{{answer}}}.",
@@ -70,29 +70,29 @@ STYLES: Mapping[str, str] = {
 
 
 def respond(style: str, work: str, answer: str, template: str = DEFAULT_FORMAT) -> str:
-    """A response that shows its work and states an answer, in a style of `STYLES`."""
+    """Return a response that shows its work and states an answer, in a style of `STYLES`."""
     if style == "template":
         return fill(template, work, answer)
     return STYLES[style].format(work=work, answer=answer, quoted_work=_quote(work), quoted_answer=_quote(answer))
 
 
 def fill(template: str, work: str, answer: str) -> str:
-    """The template with its slots filled: `{answer}` with the answer, every other with the work."""
+    """Return the template with `{answer}` replaced by the answer and all other slots by the work."""
     return _SLOT.sub(lambda slot: answer if slot[0] == "{answer}" else work, template)
 
 
 def tags_of(template: str) -> list[str]:
-    """The tags of a template, in order."""
+    """Return the tags of a template, in order."""
     return _TAG.findall(template)
 
 
 def numbers_in(text: str) -> list[str]:
-    """The numbers of a text as they are written, each once."""
+    """Return the numbers of a text as they are written, without duplicates."""
     return list(dict.fromkeys(_NUMBER_IN_TEXT.findall(text)))
 
 
 def read_plain_number(text: str) -> Fraction | None:
-    """The value of a text that is a number in plain digits (`-5`, `1,234`, `$3.50`), or None."""
+    """Return the value of a number in plain digits (`-5`, `1,234`, `$3.50`); None for any other text."""
     text = text.strip()
     if not _PLAIN_NUMBER.fullmatch(text) or len(text) > 50:
         return None
@@ -100,17 +100,20 @@ def read_plain_number(text: str) -> Fraction | None:
 
 
 def write_number(value: Fraction) -> str:
-    """A number in plain digits."""
+    """Return a number in plain digits."""
     return str(value.numerator) if value.denominator == 1 else str(float(value))
 
 
 def is_numeric(problems: Sequence[CheckProblem]) -> bool:
-    """Whether all references are plain numbers."""
+    """Return True if all references are plain numbers."""
     return all(read_plain_number(problem.answer) is not None for problem in problems)
 
 
 def wrong_problem(problems: Sequence[CheckProblem], index: int) -> CheckProblem:
-    """A problem whose reference is clearly not that of the one at `index`: the next such row, or one made up."""
+    """Return a problem whose reference clearly differs from that of the problem at `index`.
+
+    It is the next such row, or a copy with an invented reference if there is none.
+    """
     own = problems[index]
     for offset in range(1, len(problems)):
         other = problems[(index + offset) % len(problems)]
@@ -122,7 +125,7 @@ def wrong_problem(problems: Sequence[CheckProblem], index: int) -> CheckProblem:
 
 
 def near_misses(answer: str) -> dict[str, str]:
-    """Numbers that are not the reference and look like it, by what was done to it."""
+    """Return numbers that look like the reference but differ from it, by the change that was made."""
     value = read_plain_number(answer)
     if value is None:
         return {}
@@ -140,7 +143,7 @@ def near_misses(answer: str) -> dict[str, str]:
 
 
 def _near(one: str, other: str) -> bool:
-    """Whether two references are equal, or numbers so close that a reward may pay for closeness."""
+    """Return True if two references are equal, or so close that a reward may pay for closeness."""
     first, second = read_plain_number(one), read_plain_number(other)
     if first is None or second is None:
         return one.strip().casefold() == other.strip().casefold()

@@ -1,4 +1,4 @@
-"""What a check found, and how it is told."""
+"""Findings of a check, and their text and JSON forms."""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ _LONGEST_SHOWN = 160
 
 
 class Status(enum.StrEnum):
-    """How a check ended."""
+    """Result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -22,14 +22,13 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckExample:
-    """A response that shows what was found.
+    """A response that shows a finding.
 
     Attributes:
-        response: Its text.
-        answer: The reference it was scored against.
-        value: What it earned; None if it went unscored.
-        gold: What the gold solution of the same problem earned, where that matters.
-        detail: The reward's own explanation.
+        answer: Reference that the response was scored against.
+        value: Its score; None if it is unscored.
+        gold: Score of the gold solution of the same problem, where that matters.
+        detail: Explanation by the reward.
     """
 
     response: str
@@ -39,7 +38,7 @@ class CheckExample:
     detail: str = ""
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
+        """Yield lines of text for a terminal."""
         earned = "is unscored" if self.value is None else f"earns {self.value:g}"
         against = "" if self.gold is None else f", the gold solution {self.gold:g}"
         yield f"{shorten(self.response)} {earned}{against} (reference {shorten(self.answer, 40)})"
@@ -49,12 +48,11 @@ class CheckExample:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """The end of one check.
+    """Result of one check.
 
     Attributes:
-        check: Its name.
-        status: How it ended.
-        text: What was found, in a sentence.
+        check: Name of the check.
+        text: The finding, in one sentence.
         examples: Responses that show it.
     """
 
@@ -64,14 +62,14 @@ class CheckFinding:
     examples: tuple[CheckExample, ...] = ()
 
     def lines(self, width: int) -> Iterator[str]:
-        """For a person."""
+        """Yield lines of text for a terminal, with the name of the check padded to `width`."""
         yield f"{self.status.value:<8}{self.check:<{width}}  {self.text}"
         for example in self.examples:
             for line in example.lines():
                 yield f"{'':<8}{'':<{width}}    {line}"
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the finding as JSON data."""
         return {
             "check": self.check,
             "status": self.status.value,
@@ -85,16 +83,15 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All that was found about a reward.
+    """All findings about a reward.
 
     Attributes:
-        name: The reward.
-        kind: What decided which checks apply.
-        range: The declared range of its values.
-        problems: On how many problems it was tried.
-        style: The way of stating an answer that it pays best.
-        findings: One for each check.
-        facts: Further numbers for JSON: the seed, the tries of the fuzzer, and so on.
+        name: Name of the reward.
+        kind: Its kind, which decides which checks apply.
+        range: Declared range of its values.
+        problems: Number of problems that it was tried on.
+        style: The style of `STYLES` in which the gold solutions earn most.
+        facts: Further entries for JSON, such as the seed.
     """
 
     name: str
@@ -107,17 +104,17 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed."""
+        """True if no check failed."""
         return not self.failed
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The names of the checks that failed."""
+        """Names of the checks that failed."""
         return tuple(finding.check for finding in self.findings if finding.status is Status.FAILED)
 
     @property
     def text(self) -> str:
-        """For a person."""
+        """The report as text for a terminal."""
         width = max(len(finding.check) for finding in self.findings)
         lines = [
             f"{self.name}: kind {show_kind(self.kind)}, range {format_range(self.range)}; "
@@ -130,7 +127,7 @@ class CheckReport:
         return "\n".join(lines)
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the report as JSON data."""
         return {
             "reward": self.name,
             "kind": show_kind(self.kind),
@@ -144,7 +141,7 @@ class CheckReport:
 
 
 def shorten(text: str, length: int = _LONGEST_SHOWN) -> str:
-    """A text in quotes, its middle left out where it is long."""
+    """Return a text in quotes, without its middle if it is long."""
     shown = repr(text)
     if len(shown) <= length:
         return shown

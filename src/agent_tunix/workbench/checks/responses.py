@@ -1,4 +1,4 @@
-"""Responses that earn nothing by right: cheats, near answers, and strings that break careless code."""
+"""Responses that deserve nothing: cheats, near answers, and strings that break careless code."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -26,7 +26,7 @@ _STUFFING = (
 
 
 def cheats(problems: Sequence[CheckProblem], style: str, template: str) -> dict[str, dict[str, Response]]:
-    """Responses that know nothing of the answer, by the check they belong to and their own name."""
+    """Return responses that use no knowledge of the answer, by check and name."""
     tags = tags_of(template)
     listed = every_answer(problems)
 
@@ -70,18 +70,18 @@ def cheats(problems: Sequence[CheckProblem], style: str, template: str) -> dict[
 
 
 def every_answer(problems: Sequence[CheckProblem]) -> list[str]:
-    """What a policy could list that knows the data set and not the problem: small numbers, and every reference."""
+    """Return the answers that a policy could list without reading the problem: small numbers and every reference."""
     references = dict.fromkeys(problem.answer for problem in problems)
     return list(dict.fromkeys([*map(str, range(101)), *references]))[:_MOST_LISTED]
 
 
 def long_work(problem: CheckProblem) -> str:
-    """The worked solution with many words around it."""
+    """Return the worked solution with many words around it."""
     return f"{_FILLER * 3}{problem.work}\n{_FILLER}"
 
 
 def variations(style: str, template: str, wrong: Callable[[CheckProblem], str]) -> dict[str, Response]:
-    """Responses that a reward may judge either way, by what they do to the gold solution."""
+    """Return variations of the gold solution that a reward may judge either way, by name."""
 
     def gold(problem: CheckProblem, work: str | None = None) -> str:
         return respond(style, problem.work if work is None else work, problem.answer, template)
@@ -102,7 +102,7 @@ def variations(style: str, template: str, wrong: Callable[[CheckProblem], str]) 
 
 
 def adversarial(style: str, template: str) -> Iterator[tuple[str, str]]:
-    """Strings that break careless code, by name: bare, and as the answer in a style."""
+    """Yield strings that break careless code, with their names: bare, and as the answer in a style."""
     for name, text in _ADVERSARIAL.items():
         yield name, text
         if len(text) < 1000:

@@ -1,4 +1,4 @@
-"""Putting responses to a reward, each for itself and with a time limit."""
+"""Scoring of single responses with a time limit."""
 
 import contextlib
 import signal
@@ -13,25 +13,24 @@ from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
 
-# Late in any training: a reward that changes with the step asks for everything by then.
+# A step late in any training, when a reward that changes with the step has reached its full demands.
 LATE_STEP = 1_000_000
-# A reward that hangs or ends its process has failed; nothing need wait for it any longer.
+# Responses that may hang or end the process before scoring stops.
 _MOST_LOST = 3
-# Responses sent to workers at once: enough to make little of the way there and back, few enough to wait for if they all
-# hang.
+# Responses sent to workers at once: enough to hide the round trip, few enough to wait for if all of them hang.
 _BATCH_SIZE = 16
 _DIED = "the worker process "
 
 
 class OutOfTimeError(BaseException):
-    """A call took longer than it may; no `except Exception` of a user's code holds it up."""
+    """A call exceeded its time limit. User code with `except Exception` does not catch it."""
 
 
 class HangingRewardError(RewardError):
-    """A reward hung, or ended its process, on so many responses that the rest of them need not wait for it.
+    """A reward hung or ended its process on so many responses that scoring stops.
 
     Attributes:
-        lost: The responses, each with its problem and score.
+        lost: These responses, each with its problem and score.
     """
 
     def __init__(self, name: str, lost: "Sequence[tuple[CheckProblem, str, Score]]") -> None:
@@ -41,22 +40,20 @@ class HangingRewardError(RewardError):
 
 @dataclass(slots=True)
 class _Progress:
-    """What became of the responses so far."""
-
     has_scored: bool = False
     lost: list[tuple[CheckProblem, str, Score]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A reward under the circumstances of a trial.
+    """A reward with the arguments and limits of a trial.
 
     Attributes:
-        mixture: The reward; where it runs in workers (`make_runner`), their limits hold.
-        step: The training step that it is told.
-        template: The format that responses should follow.
-        limit_s: In this process, a call that takes longer is stopped, where the platform can do so, and has the outcome
-            `timeout`; None: however long it takes. A judge has limits of its own.
+        mixture: The reward. If it runs in workers (`make_runner`), their limits apply.
+        step: Training step passed to the reward.
+        template: Format that responses should follow.
+        limit_s: Time limit of a call in this process, where the platform supports one; None for no limit. A call that
+            exceeds it has the outcome `timeout`. A judge has its own limits.
     """
 
     mixture: Mixture
@@ -66,19 +63,15 @@ class Scorer:
     _progress: _Progress = field(default_factory=_Progress)
 
     def __call__(self, problem: CheckProblem, response: str) -> Score:
-        """Score one response; it is a group of its own.
-
-        Raises:
-            HangingRewardError: It is one too many on which the reward hangs or ends its process.
-        """
+        """Score one response, as `score_each` does."""
         (score,) = self.score_each([(problem, response)])
         return score
 
     def score_each(self, responses: Sequence[tuple[CheckProblem, str]]) -> list[Score]:
-        """Score responses, each with its problem and a group of its own; in workers several are sent at once.
+        """Score responses, each as a group of its own. Workers receive several at once.
 
         Raises:
-            HangingRewardError: There are too many on which the reward hangs or ends its process.
+            HangingRewardError: The reward has hung or ended its process too often.
         """
         scores: list[Score] = []
         while len(scores) < len(responses):
@@ -90,11 +83,11 @@ class Scorer:
         return scores
 
     def values(self, problems: Iterable[CheckProblem], respond: Callable[[CheckProblem], str]) -> list[float | None]:
-        """The values of one response to each problem; None where there is none."""
+        """Return the value of one response to each problem; None if it is unscored."""
         return [score.value for score in self.score_each([(problem, respond(problem)) for problem in problems])]
 
     def _batch_size(self) -> int:
-        """One in this process, where each has its own time limit, and one in workers until any was scored."""
+        """Return the number of responses to score at once: 1 in this process, and in workers until one was scored."""
         together = is_isolated(self.mixture) and not _needs_batch(self.mixture)
         return _BATCH_SIZE if together and self._progress.has_scored else 1
 
@@ -136,7 +129,7 @@ def _needs_batch(mixture: Mixture) -> bool:
 def make_sample(
     problem: CheckProblem, response: str, template: str = DEFAULT_FORMAT, step: int = LATE_STEP, group_id: int = 0
 ) -> Sample:
-    """A sample as a run would make it; tokens are estimated at four characters each."""
+    """Return a sample as a run would make it, with the number of tokens estimated at four characters each."""
     return Sample(
         response,
         prompt=problem.prompt,
@@ -153,7 +146,7 @@ def make_sample(
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTimeError in the code below after so many seconds; without effect outside the main thread."""
+    """Raise OutOfTimeError in the code below after so many seconds. Outside the main thread this has no effect."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -171,5 +164,5 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean; 0 of nothing."""
+    """Return the arithmetic mean; 0 if there are no values."""
     return sum(values) / len(values) if values else 0.0

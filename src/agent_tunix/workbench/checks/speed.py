@@ -1,4 +1,4 @@
-"""How many completions a reward scores in a second, by what becomes of them."""
+"""Number of completions that a reward scores per second, by sort of completion."""
 
 import statistics
 import time
@@ -15,14 +15,14 @@ from agent_tunix.workbench.checks.scoring import LATE_STEP, Scorer, make_sample
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The speed on completions of one sort.
+    """Speed on completions of one sort.
 
     Attributes:
-        sort: What they have in common.
-        outcome: What became of them; several are joined by `, `.
-        completions: How many are scored in each repeat.
-        per_second: The median over the repeats.
-        slowest: The least of the repeats, per second.
+        sort: The sort, one of `SORTS` or "all".
+        outcome: Outcomes of the completions, joined by `, `.
+        completions: Completions scored in each repeat.
+        per_second: Median over the repeats.
+        slowest: Minimum over the repeats, per second.
     """
 
     sort: str
@@ -32,7 +32,7 @@ class Speed:
     slowest: float
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the speed as JSON data."""
         return {
             "sort": self.sort,
             "outcome": self.outcome,
@@ -52,23 +52,18 @@ def measure_speed(
     template: str = DEFAULT_FORMAT,
     timeout_s: float = 5.0,
 ) -> list[Speed]:
-    """Measure right, wrong, unanswered, long and unusable completions apart, and then all of them together.
+    """Measure right, wrong, unanswered, long and unusable completions separately, and then all of them together.
 
-    Args:
-        mixture: The reward.
-        problems: At least one.
-        count: Completions of each sort.
-        repeats: How often each is measured, after one round to warm up.
-        step: The training step that the reward is told.
-        template: The format that it is told.
-        timeout_s: Of the first few calls, in this process; in workers, theirs holds.
+    Each sort has `count` completions, made from the problems, of which there must be one. It is measured `repeats`
+    times after one round to warm up. `timeout_s` limits the first few calls in this process; workers have their own
+    limit.
 
     Raises:
-        HangingRewardError: The reward hangs or ends its process on the first few.
+        HangingRewardError: The reward hangs or ends its process on the first few completions.
     """
     mixture.check_parameters(problems[0].columns)
     scorer = Scorer(mixture, step, template, timeout_s)
-    for number in range(min(count, _FIRST)):  # a reward that hangs on these would keep hundreds of calls waiting
+    for number in range(min(count, _FIRST)):  # finds a reward that hangs before hundreds of calls wait for it
         problem = problems[number % len(problems)]
         scorer(problem, respond("template", problem.work, problem.answer, template))
     sorts = {sort: _samples(sort, problems, count, step, template) for sort in SORTS}

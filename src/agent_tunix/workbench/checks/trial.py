@@ -1,4 +1,4 @@
-"""One reward on its problems: what every check asks of it."""
+"""A reward and its problems, as every check uses them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +17,13 @@ MOST_EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Trial:
-    """A reward before its problems, with what all checks ask of it.
+    """A reward on its problems, with the helpers that checks share.
 
     Attributes:
-        scorer: Scores responses.
-        kind: What the reward is about.
-        range: Of its values, if declared.
+        range: Declared range of the reward's values.
         problems: At least one.
-        style: The way of stating an answer that it pays best.
-        gold: What the gold solution of each problem earns in that style; None where it is unscored.
+        style: The style of `STYLES` in which the gold solutions earn most.
+        gold: Score of each problem's gold solution in that style; None if it is unscored.
     """
 
     scorer: Scorer
@@ -51,27 +49,27 @@ class Trial:
 
     @property
     def seen(self) -> Sequence[tuple[CheckProblem, str, Score]]:
-        """All that was scored so far."""
+        """All responses scored so far, with their problems and scores."""
         return self._seen
 
     def solve(self, problem: CheckProblem, work: str | None = None, answer: str | None = None) -> str:
-        """The gold solution, or one with other work or another answer."""
+        """Return the gold solution, or one with other work or another answer."""
         work = problem.work if work is None else work
         return respond(self.style, work, problem.answer if answer is None else answer, self.scorer.template)
 
     def wrong(self, index: int) -> CheckProblem:
-        """Whose solution is the wrong one for a problem."""
+        """Return a problem whose solution is wrong for the problem at `index`."""
         return wrong_problem(self.problems, index)
 
     def solved(self) -> Iterator[tuple[int, CheckProblem, float]]:
-        """Each problem whose gold solution has a score: its index, itself, that score."""
+        """Yield the index, problem and gold score of each problem whose gold solution is scored."""
         for index, (problem, gold) in enumerate(zip(self.problems, self.gold, strict=True)):
             if gold is not None:
                 yield index, problem, gold
 
 
 def begin(scorer: Scorer, kind: Kind | None, declared: Range | None, problems: Sequence[CheckProblem]) -> Trial:
-    """Find the style that the reward pays best, by the gold solutions of the problems."""
+    """Return a trial in the style in which gold solutions earn most."""
     golds: dict[str, list[float | None]] = {}
     for style in STYLES:
         golds[style] = scorer.values(problems, _gold(style, scorer.template))
@@ -89,7 +87,7 @@ def _mean_or_lowest(values: Iterable[float | None]) -> float:
 
 
 def wins_of(trial: Trial, problem: CheckProblem, response: str, gold: float, name: str) -> list[CheckExample]:
-    """The response as an example, if it earns what the gold solution earns."""
+    """Return the response as an example if it earns at least what the gold solution earns; otherwise no example."""
     score = trial.score(problem, response)
     if score.value is None or score.value < gold - EPSILON:
         return []
@@ -98,6 +96,7 @@ def wins_of(trial: Trial, problem: CheckProblem, response: str, gold: float, nam
 
 
 def judge(check: str, wins: Sequence[CheckExample], tried: int) -> CheckFinding:
+    """Return the finding of a check that fails if any response wins."""
     if not tried:
         return CheckFinding(check, Status.SKIPPED, "no problem is fit for it")
     if not wins:
@@ -107,9 +106,11 @@ def judge(check: str, wins: Sequence[CheckExample], tried: int) -> CheckFinding:
 
 
 def mean_or_none(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None if there are none."""
     scored = [value for value in values if value is not None]
     return mean(scored) if scored else None
 
 
 def show_value(value: float | None) -> str:
+    """Return a value as text."""
     return "nothing" if value is None else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""What must hold of a reward of any kind: deterministic, bounded, its arguments untouched, a score for any response."""
+"""Checks of a reward of any kind: deterministic, bounded, arguments untouched, a score for every response."""
 
 import copy
 import functools
@@ -23,7 +23,7 @@ _SLOW_S = 1.0
 
 
 def check_deterministic(trial: Trial) -> CheckFinding:
-    """The same response earns the same, whenever and in whatever order it is asked for."""
+    """Check that a response earns the same each time, in whatever order responses come."""
     problems = trial.problems[:16]
     trials = [(p, r) for p in problems for r in (trial.solve(p), p.prompt, "", trial.solve(p, work="", answer="7"))]
     first = [trial.score(problem, response) for problem, response in trials]
@@ -42,7 +42,7 @@ def check_deterministic(trial: Trial) -> CheckFinding:
 
 
 def check_untouched(trial: Trial) -> CheckFinding:
-    """The reward leaves its arguments as they were."""
+    """Check that the reward does not change its arguments."""
     watched = [_watch(component) for component in trial.scorer.mixture.components]
     found = [component for component in watched if component is not None]
     if not found:
@@ -62,21 +62,21 @@ def check_untouched(trial: Trial) -> CheckFinding:
 
 
 def gave_up(error: HangingRewardError) -> CheckFinding:
-    """A reward that hangs or ends its process, again and again."""
+    """Return the finding about a reward that repeatedly hangs or ends its process."""
     examples = tuple(CheckExample(r, problem.answer, None, detail=score.detail) for problem, r, score in error.lost)
     text = f"{len(examples)} responses hung or ended the process; the check ends here, its remaining parts left out"
     return CheckFinding("never raises", Status.FAILED, text, examples)
 
 
 def check_robust(trial: Trial) -> CheckFinding:
-    """Whatever a model may write has a score: no exception, no timeout, and none that is slow each time it is asked."""
+    """Check that every response has a score: no exception, no timeout, and no response that is slow each time."""
     failures: list[CheckExample] = []
     slowest, slow_name, tried = 0.0, "", 0
     for problem in trial.problems[:2]:
         for name, response in adversarial(trial.style, trial.scorer.template):
             score = trial.score(problem, response)
             tried += 1
-            # Once the verdict is sure, no other response need be asked again.
+            # Once one response is known to be slow, the others need no second measurement.
             seconds = score.seconds if slowest > _SLOW_S else _lasting_seconds(trial, problem, response, score)
             if seconds > slowest:
                 slowest, slow_name = seconds, name
@@ -98,9 +98,10 @@ def check_robust(trial: Trial) -> CheckFinding:
 
 
 def _lasting_seconds(trial: Trial, problem: CheckProblem, response: str, first: Score) -> float:
-    """The time that the reward itself takes: what a busy machine adds, or a first import, does not come each time.
+    """Return the time that the reward itself takes: the least of up to three calls.
 
-    It is asked with line ends after the response, so that what it remembers of the first call does not answer.
+    A busy machine or a first import slows down only some of the calls. Line ends after the response keep a cache of the
+    reward from answering.
     """
     seconds = first.seconds
     for number in (1, 2):
@@ -110,7 +111,7 @@ def _lasting_seconds(trial: Trial, problem: CheckProblem, response: str, first: 
 
 
 def check_bounded(trial: Trial) -> CheckFinding:
-    """Every value lies in the declared range; where none is declared, values do not grow with the length."""
+    """Check that all values lie in the declared range; without one, that values do not grow with the length."""
     problem = trial.problems[0]
     growth = [(unit, [trial.score(problem, unit * 10**n).value for n in range(1, 5)]) for unit in ("so 1 = 1 ", "a ")]
     scored = [(p, r, s) for p, r, s in trial.seen if s.value is not None]
@@ -139,12 +140,12 @@ def check_bounded(trial: Trial) -> CheckFinding:
 
 
 def shorten_values(values: Iterable[float | None]) -> str:
-    """`1, 10, 100`."""
+    """Return values as text, such as `1, 10, 100`."""
     return ", ".join("none" if value is None else f"{value:g}" for value in values)
 
 
 def check_levels(trial: Trial) -> CheckFinding:
-    """How many different values the reward takes: advice, never a failure."""
+    """Note how many different values the reward takes. Only a constant reward fails."""
     values = {round(score.value, 6) for _, _, score in trial.seen if score.value is not None}
     if not values:
         return CheckFinding("levels", Status.SKIPPED, "not one response was scored")
@@ -164,7 +165,6 @@ def check_levels(trial: Trial) -> CheckFinding:
 
 
 def _watch(component: Component) -> Component | None:
-    """The component, watched where it runs; None if it is no function."""
     placed: Any = component.reward
     written = placed.written if isinstance(placed, PlacedReward) else placed
     watched = _watched(written)
@@ -174,7 +174,7 @@ def _watch(component: Component) -> Component | None:
 
 
 def _watched(reward: Any) -> Any:
-    """The reward with its function wrapped: a call that changes an argument fails; None if it is no function."""
+    """Return the reward with a wrapper that fails if a call changes an argument; None if it has no function."""
     function = getattr(reward, "function", None)
     if not isinstance(reward, Convention) or not inspect.isfunction(function):
         return None
@@ -183,7 +183,7 @@ def _watched(reward: Any) -> Any:
 
 
 class _WatchedRecipe(RewardRecipe):
-    """A reward that is watched in the worker that makes it."""
+    """Recipe of a reward that is watched in the worker that makes it."""
 
     __slots__ = ()
 
@@ -197,7 +197,7 @@ _TOUCHED = re.compile(r"the argument '[^']*' was changed by the call")
 
 
 class _TouchedError(Exception):
-    """A call has changed one of its arguments."""
+    """A call changed one of its arguments."""
 
 
 def _spy(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
-"""Diagnosis: what a run's metrics show to be wrong, on which evidence, and what to change.
+"""Diagnosis of a run: what its metrics show to be wrong, on which evidence, and what to change.
 
-A detector watches the rows of `metrics.jsonl` for one kind of trouble, in memory that does not grow; its thresholds
-stand beside it as constants, each with its reason. `Watch` asks all of them, live; `diagnose` does so afterwards.
+A detector watches the rows of `metrics.jsonl` for one kind of trouble, in constant memory. Its thresholds are constants
+beside it, each with a reason. `Watch` runs all detectors live, `diagnose` runs them on a recorded run.
 """
 
 from agent_tunix.workbench.diagnosis.context import ComponentContext, RunContext

@@ -1,4 +1,4 @@
-"""A mixture whose parts do not do their part: one drowns the others, a gate stays shut, a schedule is over too soon."""
+"""Detection of mixtures whose components fail: one drowns the others, a gate stays shut, a schedule ends too soon."""
 
 from collections.abc import Iterator
 
@@ -9,20 +9,21 @@ from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import highest_in
 
 DOMINANCE_STEPS = 3
-"""Steps over which shares of the advantage are taken."""
+"""Steps over which shares of the advantage are averaged."""
 DOMINANT_SHARE = 0.9
-"""Share of the within-group variance of the total that one component explains."""
+"""Share of the within-group variance of the total that the dominant component explains."""
 DROWNED_SHARE = 0.05
-"""And at most so much another one, which varies within groups, so that it could teach."""
+"""Largest share of a drowned component, which varies within groups and so could teach."""
 DROWNED_WEIGHT = 0.2
-"""Of the sum of weights the drowned one has at least this: one of little weight is meant to say little."""
+"""Least share of the drowned component in the sum of weights; a small weight is meant to have little effect."""
 SCALE_RATIO = 4.0
-"""And the dominant one's weight × std is so many times the other's: a rare success explains little variance, but by its
-rarity, not by its scale."""
+"""Least ratio of weight × std of the dominant component to that of the drowned one. A rare success explains little
+variance because it is rare, not because of its scale.
+"""
 
 
 class Dominance(Detector):
-    """By its scale, one component decides nearly all of the advantage, and another one of some weight nothing."""
+    """Detector of a component whose scale decides nearly all of the advantage, so that others decide nothing."""
 
     names = ("component_dominance",)
 
@@ -32,6 +33,7 @@ class Dominance(Detector):
         self._reaches = {component.name: Window(DOMINANCE_STEPS) for component in context.training}
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         if len(self._shares) < 2:
             return
         weights = {name: abs(number(row, f"rewards/{name}/weight") or 0.0) for name in self._shares}
@@ -56,7 +58,7 @@ class Dominance(Detector):
             yield self._detection(dominant, drowned, weights)
 
     def _reach(self, name: str, weight: float, row: Row) -> float | None:
-        """How far a component moves totals: weight × std of what is weighed."""
+        """Return how far a component moves totals: its weight times the std of its weighted values."""
         leaf = "transformed/std" if self.context.component(name).transforms else "std"
         std = number(row, f"rewards/{name}/{leaf}")
         return None if std is None else weight * std
@@ -90,13 +92,13 @@ class Dominance(Detector):
 
 
 GATE_STEPS = 5
-"""Steps in which nobody passed."""
+"""Steps in which no completion passed."""
 GATE_COMPLETIONS = 192
-"""And completions: a gate that one in sixty passes stays shut for 192 in 4 % of the cases."""
+"""Completions of which none passed: a gate that one in sixty passes stays shut for 192 in 4 % of the cases."""
 
 
 class Gates(Detector):
-    """A component's gate has let nobody pass since the start of the run."""
+    """Detector of a gate that no completion has passed since the start of the run."""
 
     names = ("gate_never_opens",)
 
@@ -107,6 +109,7 @@ class Gates(Detector):
         self._best: dict[str, float] = {}
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         num = count_completions(row)
         if num == 0:
             return
@@ -117,7 +120,7 @@ class Gates(Detector):
         for name in list(self._steps):
             shut = number(row, f"rewards/{name}/gate_shut")
             if shut is None or shut < num:
-                del self._steps[name]  # it opens, or has not been asked for everywhere
+                del self._steps[name]  # the gate opened, or not every completion reached it
                 continue
             self._steps[name] += 1
             component = self.context.component(name)
@@ -126,7 +129,7 @@ class Gates(Detector):
                 yield self._detection(component, impossible)
 
     def _impossible(self, component: ComponentContext) -> bool:
-        """Whether a requirement lies above the declared range of what is required."""
+        """Return True if a requirement is above the declared range of its component."""
         ranges = {name: self.context.component(name).range for name in component.requires}
         return any(span is not None and component.requires[name] > span[1] for name, span in ranges.items())
 
@@ -134,7 +137,7 @@ class Gates(Detector):
         asked = " and ".join(f"{name} ≥ {least:g}" for name, least in component.requires.items())
         best = {name: self._best[name] for name in component.requires if name in self._best}
         reachable = {name: min(least, best.get(name, least)) for name, least in component.requires.items()}
-        if reachable == dict(component.requires):  # each is met by some completion, but never all by one
+        if reachable == dict(component.requires):  # each is met by some completion, but no completion meets all
             reachable = dict(list(reachable.items())[:1]) if len(reachable) > 1 else {}
         why = "no value can pass it" if impossible else f"none of {self._completions} completions passed it"
         return Detection(
@@ -152,15 +155,15 @@ class Gates(Detector):
 
 
 SCHEDULE_LEARNED = 0.1
-"""Share of its range that the component, or the total, must have gained for learning to have started."""
+"""Share of the total's range that the total must have gained for learning to have started."""
 SCHEDULE_START = 3
 """Steps that make the start, and the recent past."""
 SCHEDULE_SATURATED = 0.9
-"""A component that gives so much of its range from the start has nothing left to be learned."""
+"""A component that earns this share of its range from the start has nothing left to learn."""
 
 
 class Schedules(Detector):
-    """A weight has gone all its way before the policy has learned anything."""
+    """Detector of a weight schedule that ends before the policy has learned anything."""
 
     names = ("schedule_over_too_soon",)
 
@@ -170,8 +173,9 @@ class Schedules(Detector):
         self._totals = Window(SCHEDULE_START)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         if "rewards/total/mean" not in row:
-            return  # an evaluation alone, or a supervised start, which no reward trains
+            return  # an evaluation or a supervised start, which no reward trains
         self._totals.add(number(row, "rewards/total/mean"))
         for name in sorted(self._waiting):
             component = self.context.component(name)
@@ -183,7 +187,7 @@ class Schedules(Detector):
             elif first < last <= step and not self._has_learned(row):
                 why = "before the total has risen"
             if why or last <= step:
-                self._waiting.discard(name)  # told once; what is learned later does not undo it
+                self._waiting.discard(name)  # reported once; later learning does not undo it
             if why and self._longer() > last:
                 yield self._detection(component, why, row)
 

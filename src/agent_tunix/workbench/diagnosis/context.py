@@ -1,6 +1,6 @@
-"""What a diagnosis must know of a run besides its metrics: the reward and some settings, as plain data.
+"""Facts that a diagnosis needs besides a run's metrics: the reward and some settings, as plain data.
 
-A run stores it beside its metrics, so that it can be diagnosed where its reward's files are no longer at hand.
+A run stores them beside its metrics, so it can be diagnosed when the files of its reward are no longer available.
 """
 
 import math
@@ -24,7 +24,7 @@ SETTINGS = (
     "rewards.timeout_s",
     "training.batch_size",
 )
-"""Configuration keys that detectors look at or advise to change."""
+"""Configuration keys that detectors read or advise to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class ComponentContext:
 
     Attributes:
         name: Its key, and its leaf among the metrics.
-        kind: What it claims to measure; None where it does not say.
-        range: The least and the most it gives; None where it declares none.
-        weight: Its factor in the total, of a schedule the one it ends with.
-        trains: Whether its weight is ever other than 0.
-        schedule: First and last step of a schedule over steps; None where the weight is constant or follows a metric.
-        start_weight: With which a schedule begins.
+        kind: Kind that it declares; None without one.
+        range: Range that it declares; None without one.
+        weight: Factor in the total; with a schedule, the final one.
+        trains: True if its weight is ever other than 0.
+        schedule: First and last step of a schedule over steps; None if the weight is constant or follows a metric.
+        start_weight: First weight of a schedule.
         requires: Its gate.
-        transforms: Whether its raw values are transformed before they are weighed.
-        written: It, as a mapping of the configuration: `function`, `weight` and the like.
+        transforms: True if its raw values are transformed before weighting.
+        written: The component as a mapping of the configuration: `function`, `weight` and so on.
     """
 
     name: str
@@ -57,21 +57,20 @@ class ComponentContext:
 
     @property
     def is_correctness(self) -> bool:
-        """Whether it says how right an answer is, and nothing else."""
+        """True if it measures only whether an answer is right."""
         return self.kind == Kind.CORRECTNESS
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """A run, for its diagnosis.
+    """Facts about a run for its diagnosis.
 
     Attributes:
-        components: Of the reward.
-        range: The least and the most that the total can be; None where that is not declared.
+        range: Range of the total; None if it is not declared.
         num_steps: Steps of the whole run.
         warmup_steps: Steps over which the learning rate rises.
-        settings: Values by configuration key, those of `SETTINGS` that are known.
-        reward_key: Where the components are written: `reward.components` or `training.reward_function`.
+        settings: Known values of `SETTINGS`, by configuration key.
+        reward_key: Key that holds the components: `reward.components` or `training.reward_function`.
     """
 
     components: tuple[ComponentContext, ...]
@@ -92,15 +91,10 @@ class RunContext:
         warmup_steps: int = 0,
         settings: Mapping[str, Any] | None = None,
     ) -> Self:
-        """The context of a run of a mixture.
+        """Return the context of a run of a mixture.
 
-        Args:
-            mixture: The reward.
-            written: Each component as a mapping of the configuration (`resolve.read_components`).
-            reward_key: Where they are written.
-            num_steps: Steps of the whole run.
-            warmup_steps: Steps over which the learning rate rises.
-            settings: Values by configuration key; those that are not in `SETTINGS` are left out.
+        `written` has each component as a mapping of the configuration (`resolve.read_components`). Of `settings`, only
+        the keys of `SETTINGS` are kept.
         """
         return cls(
             tuple(_component(component, written.get(component.name, {})) for component in mixture.components),
@@ -112,21 +106,21 @@ class RunContext:
         )
 
     def component(self, name: str) -> ComponentContext:
-        """The component of a name."""
+        """Return the component with a name."""
         return next(component for component in self.components if component.name == name)
 
     @property
     def training(self) -> tuple[ComponentContext, ...]:
-        """The components whose weight is ever other than 0."""
+        """Components whose weight is ever other than 0."""
         return tuple(component for component in self.components if component.trains)
 
     @property
     def oracles(self) -> tuple[ComponentContext, ...]:
-        """Components of weight 0 that may say whether the policy gets better: they measure neither form nor length."""
+        """Components of weight 0 that may show whether the policy gets better: not those of form or length."""
         return tuple(c for c in self.components if not c.trains and c.kind not in (Kind.FORM, Kind.LENGTH))
 
     def number(self, key: str, default: float) -> float:
-        """A setting that is a number."""
+        """Return a numeric setting, or the default if it is not a number."""
         value = self.settings.get(key)
         return float(value) if isinstance(value, int | float) else default
 
@@ -137,20 +131,16 @@ class RunContext:
 
     @property
     def num_prompts(self) -> int:
-        """Prompts of a step."""
+        """Prompts per step."""
         return int(self.number("training.batch_size", 1))
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the context as JSON data."""
         return asdict(self)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_data` gave.
-
-        Raises:
-            ValueError: It is no context, and why.
-        """
+        """Return the context that `to_data` stored; raise ValueError for any other data."""
         try:
             components = tuple(
                 ComponentContext(**{**c, "range": _pair(c["range"]), "schedule": _pair(c["schedule"])})
@@ -180,7 +170,7 @@ def _component(component: Any, written: Mapping[str, Any]) -> ComponentContext:
 
 
 def _known(ask: Any, reward: Any) -> Any:
-    """What a reward says of itself; None where it says nonsense, which a run need not mind."""
+    """Return what a reward declares about itself; None if the declaration is invalid, which does not stop a run."""
     try:
         return ask(reward)
     except RewardError:
@@ -188,7 +178,7 @@ def _known(ask: Any, reward: Any) -> Any:
 
 
 def _finite(span: Range | None) -> Range | None:
-    """A range that is wide without end is as good as none."""
+    """Return a range with finite bounds; None for any other."""
     return span if span is not None and all(map(math.isfinite, span)) else None
 
 

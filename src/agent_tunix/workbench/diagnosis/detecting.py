@@ -1,4 +1,4 @@
-"""What detectors are made of: the rows of a run in, detections out, in memory that does not grow."""
+"""Base classes and helpers of detectors. Rows of a run go in, detections come out, in constant memory."""
 
 import abc
 import math
@@ -18,18 +18,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What a detector sees at a step.
+    """A fault that a detector sees at a step.
 
     Attributes:
-        name: Of the finding.
-        severity: How grave it is.
-        measure: How bad it is, above 0; a finding is repeated when this has grown clearly.
-        summary: A sentence.
-        subject: The component, or "".
-        evidence: Figures by name.
-        edits: Overrides.
-        pick: Which completions of this step show it.
-        tell: What these completions add to the summary; "" for nothing.
+        name: Name of the finding.
+        measure: Size of the fault, above 0. The finding is repeated once this has grown clearly.
+        summary: The fault, in one sentence.
+        subject: Component that it concerns, or "".
+        edits: Overrides that may help.
+        pick: Chooses the completions of the step that show it.
+        tell: Returns what these completions add to the summary; "" for nothing.
     """
 
     name: str
@@ -44,25 +42,21 @@ class Detection:
 
 
 class Detector(abc.ABC):
-    """Watches for one kind of trouble.
-
-    Args:
-        context: The run.
-    """
+    """Detector of one kind of fault."""
 
     names: ClassVar[tuple[str, ...]]
-    """The findings it can make."""
+    """Names of the findings that it can make."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
 
     @abc.abstractmethod
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Take in a training step's row; say what is there as of this step, each time anew while it is."""
+        """Add the row of a training step, and yield the faults as of this step, each step anew while they last."""
 
 
 def number(row: Row, name: str) -> float | None:
-    """A metric that is a finite number; None where it is not, or is missing."""
+    """Return a metric that is a finite number; None if it is missing or anything else."""
     value = row.get(name)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
@@ -70,16 +64,12 @@ def number(row: Row, name: str) -> float | None:
 
 
 def count_completions(row: Row) -> int:
-    """How many completions the step had."""
+    """Return the number of completions of the step."""
     return int(sum(number(row, f"rewards/outcomes/{outcome}") or 0 for outcome in Outcome))
 
 
 class Window:
-    """A metric at the start of a run and of late.
-
-    Args:
-        size: How many values make the start, and how many the recent past.
-    """
+    """First `size` values of a metric (the start) and its last `size` values (the recent past)."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -88,7 +78,7 @@ class Window:
         self._count = 0
 
     def add(self, value: float | None) -> None:
-        """Take in a step's value; None is passed over."""
+        """Add the value of a step; None is ignored."""
         if value is None:
             return
         self._count += 1
@@ -98,58 +88,58 @@ class Window:
 
     @property
     def is_full(self) -> bool:
-        """Whether the recent past is known."""
+        """True if the recent past has all its values."""
         return len(self._recent) == self._size
 
     @property
     def is_past_start(self) -> bool:
-        """Whether the recent past no longer overlaps the start."""
+        """True if the recent past no longer overlaps the start."""
         return self._count >= 2 * self._size
 
     @property
     def start(self) -> float:
-        """The mean at the start."""
+        """Mean of the start."""
         return statistics.fmean(self._first)
 
     @property
     def mean(self) -> float:
-        """The mean of late."""
+        """Mean of the recent past."""
         return statistics.fmean(self._recent)
 
     @property
     def low(self) -> float:
-        """The least of late."""
+        """Minimum of the recent past."""
         return min(self._recent)
 
     @property
     def high(self) -> float:
-        """The most of late."""
+        """Maximum of the recent past."""
         return max(self._recent)
 
     @property
     def rise(self) -> float:
-        """How far the mean has come since the start; negative where it fell."""
+        """Change of the mean since the start; negative if it fell."""
         return self.mean - self.start
 
     @property
     def noise(self) -> float:
-        """The standard error of `rise`, from the spread within the two windows."""
+        """Standard error of `rise`, from the spread within the two windows."""
         if self._size < 2:
             return 0.0
         spread = statistics.variance(self._first) + statistics.variance(self._recent)
         return math.sqrt(spread / self._size)
 
     def is_rising(self, least: float, errors: float = 3.0) -> bool:
-        """Whether it has risen by at least so much, and by so many standard errors."""
+        """Return True if the mean has risen by at least `least`, and by at least `errors` standard errors."""
         return self.is_past_start and self.rise >= max(least, errors * self.noise)
 
     def is_falling(self, least: float, errors: float = 3.0) -> bool:
-        """Whether it has fallen by at least so much, and by so many standard errors."""
+        """Return True if the mean has fallen by at least `least`, and by at least `errors` standard errors."""
         return self.is_past_start and -self.rise >= max(least, errors * self.noise)
 
 
 def span_of(context: RunContext, row: Row) -> float:
-    """The width of the total's range: the declared one, else that of the step; 0 where all are equal."""
+    """Return the width of the total's range: the declared one, or else that of the step; 0 if all totals are equal."""
     if context.range is not None:
         return context.range[1] - context.range[0]
     low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")

@@ -1,4 +1,4 @@
-"""Advice as overrides: `KEY=VALUE` in the grammar of Hydra, which composes over the configuration of the run.
+"""Advice as overrides: `KEY=VALUE` in the grammar of Hydra, to add to the configuration of the run.
 
 https://hydra.cc/docs/advanced/override_grammar/basic/
 """
@@ -10,22 +10,18 @@ from typing import Any
 
 from agent_tunix.workbench.diagnosis.context import RunContext
 
-# What the grammar reads as one word. A number or a literal such as null would not be read as text.
+# Text that the grammar reads as one word. A number or a literal such as null would not be read as text.
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
 _LITERALS = {"null", "none", "true", "false", "nan", "inf"}
 
 
 def assign(key: str, value: Any) -> str:
-    """`grpo.beta=0.1`."""
+    """Return an override, such as `grpo.beta=0.1`."""
     return f"{key}={write(value)}"
 
 
 def write(value: Any) -> str:
-    """A value as the grammar reads it back.
-
-    Raises:
-        TypeError: It is none of text, number, truth value, None, sequence and mapping.
-    """
+    """Return a value in the grammar of overrides; raise TypeError for a value that is not plain data."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -35,7 +31,7 @@ def write(value: Any) -> str:
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in _LITERALS:
             return value
-        # A backslash is itself, unless it stands before a quote or at the end.
+        # Backslashes are literal, except before a quote and at the end.
         text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), value)
         return f"'{text}'"
     if isinstance(value, Mapping):
@@ -46,17 +42,17 @@ def write(value: Any) -> str:
 
 
 def _write_key(key: object) -> str:
-    """A key, in which what the grammar would take for its own is escaped."""
+    """Return a key with the special characters of the grammar escaped."""
     return key if isinstance(key, str) and _PLAIN.fullmatch(key) else re.sub(r"([\\()\[\]{}:=, \t])", r"\\\1", str(key))
 
 
 def change_component(context: RunContext, name: str, **changes: Any) -> str:
-    """The override that gives a component other keys, `weight=0.1` or `transform=["rank"]`."""
+    """Return the override that changes keys of a component, such as `weight=0.1` or `transform=["rank"]`."""
     return _write_components(context, {name: {**context.component(name).written, **changes}})
 
 
 def add_component(context: RunContext, name: str, **keys: Any) -> str:
-    """The override that adds a component under a name, or one like it that is not taken."""
+    """Return the override that adds a component under a name, or under a similar one if that is taken."""
     taken = {component.name for component in context.components}
     number = 2
     free = name
@@ -66,15 +62,15 @@ def add_component(context: RunContext, name: str, **keys: Any) -> str:
 
 
 def _write_components(context: RunContext, changed: Mapping[str, Mapping[str, Any]]) -> str:
-    """Only what changed where components lie in a group of their own; else all of them, as the value is replaced."""
+    """Return the override of the changed components; of all of them if the override replaces the whole mapping."""
     if context.reward_key == "reward.components":
         ((name, written),) = changed.items()
         return assign(f"{context.reward_key}.{name}", written)
     whole = {component.name: component.written for component in context.components}
-    # `++` also where the command line has made a mapping of it, which else takes no new keys.
+    # `++` also works if the command line made the value a mapping, which takes no new keys otherwise.
     return assign(f"++{context.reward_key}", {**whole, **changed})
 
 
 def round_figure(value: float, digits: int = 2) -> float:
-    """A number that reads well in advice: so many significant digits."""
+    """Return a number rounded to significant digits, for readable advice."""
     return 0.0 if value == 0 else round(value, digits - 1 - math.floor(math.log10(abs(value))))

@@ -1,4 +1,4 @@
-"""What a diagnosis says: a finding, how grave it is, and what to change."""
+"""Findings of a diagnosis: the fault, its severity, and what to change."""
 
 import enum
 import shlex
@@ -8,36 +8,35 @@ from typing import Any, Self
 
 
 class Severity(enum.StrEnum):
-    """How grave a finding is."""
+    """Severity of a finding."""
 
     INFO = "info"
-    """Worth knowing; nothing is wrong."""
+    """Nothing is wrong, but it is worth knowing."""
 
     WARNING = "warning"
-    """The run teaches less than it could, or something other than was meant."""
+    """The run teaches less than it could, or something unintended."""
 
     ERROR = "error"
-    """The run teaches nothing, or harms the policy; going on is a waste."""
+    """The run teaches nothing or harms the policy; stop it."""
 
     @property
     def rank(self) -> int:
-        """0 for the least grave."""
+        """Order of severity, 0 for the lowest."""
         return list(Severity).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a run shows.
+    """A fault that a run shows.
 
     Attributes:
-        name: What it is, in snake_case; the page *Diagnosis* of the docs lists all of them.
-        severity: How grave it is.
-        step: The training step at which the evidence sufficed.
-        summary: What is the matter, in a sentence.
-        subject: The component it is about; "" for the run as a whole.
-        evidence: The figures behind it by name: metrics, or what was computed of them.
-        rollout_ids: Completions that show it, at most a few; empty where completions were not at hand.
-        edits: What to change: Hydra overrides, each of which can be added to the run's command line as it is.
+        name: Name in snake_case. The page *Diagnosis* of the docs lists all names.
+        step: Training step at which the evidence was sufficient.
+        summary: The fault, in one sentence.
+        subject: Component that it concerns; "" for the run as a whole.
+        evidence: Figures by name: metrics, or values computed from them.
+        rollout_ids: A few completions that show it; empty if completions were not available.
+        edits: Hydra overrides that may help. Each can be added to the run's command line as it is.
     """
 
     name: str
@@ -50,7 +49,7 @@ class Finding:
     edits: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the finding as JSON data."""
         return {
             "name": self.name,
             "severity": self.severity.value,
@@ -64,11 +63,7 @@ class Finding:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_data` gave.
-
-        Raises:
-            ValueError: It is no finding, and why.
-        """
+        """Return the finding that `to_data` stored; raise ValueError for any other data."""
         try:
             return cls(
                 name=str(data["name"]),
@@ -85,11 +80,11 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """`gate_never_opens (brevity)`."""
+        """Name and subject, such as `gate_never_opens (brevity)`."""
         return f"{self.name} ({self.subject})" if self.subject else self.name
 
     def describe(self) -> str:
-        """For a person, several lines: what, on which evidence, and what to change, quoted for a shell."""
+        """Return several lines of text for a terminal: the fault, the evidence, and the edits quoted for a shell."""
         lines = [f"{self.title}, step {self.step}: {self.summary}"]
         if self.evidence:
             lines.append("  evidence: " + ", ".join(f"{name} {_show(value)}" for name, value in self.evidence.items()))

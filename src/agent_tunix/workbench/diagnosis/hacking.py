@@ -1,7 +1,7 @@
-"""A reward that rises while what it was meant to reward does not: by length, by form, or in another way.
+"""Detection of a reward that rises while quality does not: by length, by form, or in another way.
 
-Whether the policy gets better is asked of the first of these that is there: a component of weight 0 (an oracle), the
-evaluations on held-out problems, a component that declares itself about correctness.
+The first of these witnesses that exists shows whether the policy gets better: a component of weight 0 (an oracle), the
+evaluations on held-out problems, a component of kind correctness.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from agent_tunix.workbench.diagnosis.views import highest, longest, rewarded_but
 STEPS = 4
 """Steps that make the start of a run, and its recent past."""
 TOTAL_ROSE = 0.05
-"""Share of its range that the total must have risen by, besides three standard errors."""
+"""Share of its range by which the total must have risen, besides three standard errors."""
 BETTER = 0.05
 """Share of its range by which a witness of quality must have risen for the policy to have become better."""
 WORSE = 0.05
-"""And by which it must have fallen for it to have become worse, besides three standard errors."""
+"""Share by which it must have fallen for the policy to have become worse, besides three standard errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a witness of quality has moved, as shares of its range."""
+    """Change of a witness of quality. `rise` and `error` are shares of its range."""
 
     metric: str
     start: float
@@ -36,21 +36,17 @@ class Change:
 
     @property
     def is_better(self) -> bool:
-        """Whether the policy has become better, or may well have."""
+        """True if the policy has become better, or may have."""
         return self.rise >= BETTER
 
     @property
     def is_worse(self) -> bool:
-        """Whether it has clearly become worse."""
+        """True if the policy has clearly become worse."""
         return -self.rise >= max(WORSE, 3 * self.error)
 
 
 class Quality:
-    """Whether the policy gets better, as far as the run can know.
-
-    Args:
-        context: The run.
-    """
+    """Witnesses of whether the policy gets better."""
 
     def __init__(self, context: RunContext) -> None:
         self._oracles = {component.name: Window(STEPS) for component in context.oracles}
@@ -61,7 +57,7 @@ class Quality:
         self._problems = 1.0
 
     def add(self, row: Row) -> None:
-        """Take in a row, that of the evaluation before training too."""
+        """Add a row, including that of the evaluation before training."""
         for windows in (self._oracles, self._weighted):
             for name, window in windows.items():
                 window.add(number(row, f"rewards/{name}/mean"))
@@ -73,10 +69,10 @@ class Quality:
         self._problems = number(row, "eval/num_problems") or self._problems
 
     def changes(self) -> list[Change]:
-        """What can be said, of the witnesses that are there, the most trustworthy first."""
+        """Return the changes of the available witnesses, the most trustworthy first."""
         found = [self._change(name, window) for name, window in self._oracles.items() if window.is_past_start]
         if self._first is not None and self._last is not None:
-            # The standard error of the difference of two shares, at the widest that either may have.
+            # Variance of the difference of two shares, treated as independent.
             shares = (self._first * (1 - self._first) + self._last * (1 - self._last)) / self._problems
             found.append(Change("eval/accuracy", self._first, self._last, self._last - self._first, shares**0.5))
         return found + [self._change(name, window) for name, window in self._weighted.items() if window.is_past_start]
@@ -87,7 +83,7 @@ class Quality:
 
 
 class _Hacking(Detector):
-    """What the three have in common: the rise of the total, and what became of quality."""
+    """Base of the three detectors: the rise of the total and the change of quality."""
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context)
@@ -96,43 +92,42 @@ class _Hacking(Detector):
         self.quality = Quality(context)
 
     def take_in(self, row: Row) -> None:
-        """Take in a row."""
+        """Add a row."""
         self.quality.add(row)
         self._total.add(number(row, "rewards/total/mean"))
         self._span.add(span_of(self.context, row))
 
     @property
     def total_rose(self) -> bool:
-        """Whether the total has clearly risen since the start."""
+        """True if the total has clearly risen since the start."""
         return self._total.is_past_start and self._total.is_rising(TOTAL_ROSE * max(self._span.high, self._span.start))
 
     def total_evidence(self, change: Change | None) -> dict[str, float | str]:
-        """The figures of the total, and of the witness that contradicts it."""
+        """Return the figures of the total and of the witness that contradicts it."""
         figures: dict[str, float | str] = {"total_at_start": self._total.start, "rewards/total/mean": self._total.mean}
         if change is not None:
             figures |= {f"{change.metric} at start": change.start, change.metric: change.now}
         return figures
 
     def oracle_edit(self) -> str:
-        """The override that pays for what the oracle sees, or adds the right answer."""
+        """Return the override that gives the oracle a weight; without an oracle, one that adds the reward `math`."""
         if self.context.oracles:
             return change_component(self.context, self.context.oracles[0].name, weight=1.0)
         return add_component(self.context, "correct", function="math", weight=1.0)
 
 
 LENGTH_CORRELATION = 0.8
-"""Mean correlation of the total with the length; squared, length explains nearly two thirds of it."""
+"""Mean correlation of the total with the length. Its square is the share that length explains: nearly two thirds."""
 LENGTH_SURE = 0.98
-"""Where nothing says whether the policy gets better, nothing but length explains it: a tiny policy whose right answers
-are the long ones comes to 0.96."""
+"""Correlation needed without a witness of quality. A tiny policy whose right answers are the long ones reaches 0.96."""
 LENGTH_DISTINCT = 4
-"""And so many different totals: of two, right and wrong, either may happen to be longer."""
+"""Fewest different totals in that case: of two totals, right and wrong, either may happen to be longer."""
 LENGTH_GREW = 1.3
-"""Completions have grown, or shrunk, by this factor."""
+"""Factor by which completions have grown or shrunk."""
 
 
 class LengthHacking(_Hacking):
-    """The total follows length, lengths follow the total, and the policy gets no better."""
+    """Detector of a total that follows length, while lengths follow the total and the policy gets no better."""
 
     names = ("length_hacking",)
 
@@ -143,6 +138,7 @@ class LengthHacking(_Hacking):
         self._distinct = Window(STEPS)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         self.take_in(row)
         self._correlation.add(number(row, "rewards/total/length_correlation"))
         self._length.add(number(row, "completions/length_mean"))
@@ -150,8 +146,8 @@ class LengthHacking(_Hacking):
         if not (self.total_rose and self._correlation.is_full and self._length.is_past_start):
             return
         if all(component.kind == Kind.FORM for component in self.context.training):
-            return  # a form has its length; `FormOnly` tells of it
-        # Correlation fades as lengths meet their limit, so that of the start counts as much.
+            return  # a form determines its length; `FormOnly` reports it
+        # Correlation fades as lengths reach their limit, so the start counts too.
         correlation = max(self._correlation.mean, self._correlation.start, key=abs)
         grew = self._length.mean / max(self._length.start, 1.0)
         moved = grew >= LENGTH_GREW if correlation > 0 else grew <= 1 / LENGTH_GREW
@@ -187,11 +183,11 @@ class LengthHacking(_Hacking):
 
 
 FORM_SHARE = 0.7
-"""Share of the total's rise that components about form explain."""
+"""Share of the total's rise that components of form explain."""
 
 
 class FormOnly(_Hacking):
-    """The total rises by its form alone."""
+    """Detector of a total that rises by its form alone."""
 
     names = ("format_only_learning",)
 
@@ -200,6 +196,7 @@ class FormOnly(_Hacking):
         self._forms = {c.name: Window(STEPS) for c in context.training if c.kind == Kind.FORM}
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         self.take_in(row)
         for name, window in self._forms.items():
             mean, weight = number(row, f"rewards/{name}/mean"), number(row, f"rewards/{name}/weight")
@@ -230,11 +227,12 @@ class FormOnly(_Hacking):
 
 
 class OracleDown(_Hacking):
-    """The total rises while a witness of quality falls."""
+    """Detector of a total that rises while a witness of quality falls."""
 
     names = ("oracle_down",)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         self.take_in(row)
         if not self.total_rose:
             return

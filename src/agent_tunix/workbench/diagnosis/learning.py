@@ -1,4 +1,4 @@
-"""A policy that stops learning: collapsed, far from where it began, or with nothing left to compare."""
+"""Detection of a policy that stops learning: collapsed, far from its start, or with nothing left to compare."""
 
 from collections.abc import Iterator
 
@@ -17,32 +17,33 @@ from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import earnings_of_dead_groups
 
 SLOWER = 5.0
-"""By how much advice lowers a learning rate: less is seldom seen, more is seldom needed."""
+"""Divisor by which advice lowers a learning rate; the effect of a smaller one is hard to see."""
 
 
 def slower(context: RunContext) -> str:
-    """The override that lowers the learning rate."""
+    """Return the override that lowers the learning rate."""
     return assign("optimizer.learning_rate", round_figure(context.number("optimizer.learning_rate", 1e-4) / SLOWER))
 
 
 def closer(context: RunContext) -> str:
-    """The override that holds the policy nearer to the reference."""
+    """Return the override that keeps the policy closer to the reference."""
     return assign("grpo.beta", round_figure(max(4 * context.number("grpo.beta", 0.0), 0.04)))
 
 
 COLLAPSED_STEPS = 2
-"""Steps in a row; in one, a batch of like prompts may deserve like answers. A single text is told of at once."""
+"""Steps in a row: one batch of similar prompts may deserve similar answers. A single text is reported at once."""
 COLLAPSED_PROMPTS = 4
-"""Different prompts a step from which on one answer to all of them is a sign."""
+"""Least number of different prompts per step for which one common answer is a sign."""
 COLLAPSED_SHARE = 1 / 8
-"""Distinct responses a prompt: two prompts in sixteen may have an answer of their own."""
+"""Distinct responses per prompt: at most two for sixteen prompts."""
 COLLAPSED_FALL = 4.0
-"""Where there is more than one response left, there were this many times as many at the start: the answers of a task
-with few possible ones are few from the beginning."""
+"""If more than one response is left, the start must have had this many times as many.
+A task with few possible answers has few from the start.
+"""
 
 
 class Collapsed(Detector):
-    """Nearly all prompts of a step get one and the same response."""
+    """Detector of a policy that gives one response to nearly all prompts of a step."""
 
     names = ("collapsed_to_one_output",)
 
@@ -51,6 +52,7 @@ class Collapsed(Detector):
         self._distinct = Window(COLLAPSED_STEPS)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         share, prompts = number(row, "completions/distinct_share"), self.context.num_prompts
         if share is None or prompts < COLLAPSED_PROMPTS:
             return
@@ -76,15 +78,15 @@ class Collapsed(Detector):
 
 
 LOST_STEPS = 3
-"""Steps in a row that must have fallen so low: a batch of hard prompts is soon over."""
+"""Steps in a row in which the total must be so low; a batch of hard prompts is over sooner."""
 LOST_SHARE = 0.25
-"""Of its height above the least possible at the start, the total has kept at most this."""
+"""Largest share that is left of the total at the start, both measured from the least possible total."""
 LOST_FROM = 0.1
-"""Share of its range that the total must have been at: what was hardly there cannot be lost."""
+"""Least share of its range that the total had at the start; without it there was nothing to lose."""
 
 
 class RewardCollapse(Detector):
-    """The policy has lost most of what it earned at the start, though it was trained to earn more."""
+    """Detector of a policy that has lost most of what it earned at the start."""
 
     names = ("reward_collapse",)
 
@@ -95,6 +97,7 @@ class RewardCollapse(Detector):
         self._weights: list[float | None] = []
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         total, low = number(row, "rewards/total/mean"), number(row, "rewards/total/min")
         if total is None or low is None:
             return
@@ -105,7 +108,7 @@ class RewardCollapse(Detector):
                 return
             self._first = total - floor
         self._total.add(total - floor)
-        # Where weights change, the total may fall by that alone.
+        # A change of weights alone may lower the total.
         if not self._total.is_full or self._weights_in(row) != self._weights:
             return
         if self._total.high <= LOST_SHARE * self._first:
@@ -130,15 +133,15 @@ class RewardCollapse(Detector):
 ENTROPY_STEPS = 3
 """Steps that make the start, and the recent past."""
 ENTROPY_SHARE = 0.1
-"""Of the entropy at the start. A policy that learns a task of one right answer falls as far, hence the next figure."""
+"""Share of the entropy at the start. A task with one right answer lowers it as far, hence the next two constants."""
 ENTROPY_ATTAINED = 0.75
-"""Of its range the total must have attained for low entropy to be knowledge rather than collapse."""
+"""Share of its range that the total must have reached for low entropy to count as knowledge, not collapse."""
 LEARNED = 0.5
-"""Or it has risen by this many of the standard deviations that totals had at the start."""
+"""Or the total has risen by this many of the standard deviations that it had at the start."""
 
 
 class EntropyCollapse(Detector):
-    """The policy has become sure of itself without having become good."""
+    """Detector of a policy that has become certain without becoming good."""
 
     names = ("entropy_collapse",)
 
@@ -149,6 +152,7 @@ class EntropyCollapse(Detector):
         self._std = Window(ENTROPY_STEPS)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         self._entropy.add(number(row, "policy/entropy"))
         self._total.add(number(row, "rewards/total/mean"))
         self._std.add(number(row, "rewards/total/std"))
@@ -179,20 +183,22 @@ class EntropyCollapse(Detector):
 
 
 def has_learned(total: Window, std: Window) -> bool:
-    """Whether the total's mean has risen by a good part of what completions differed by at the start."""
+    """Return True if the mean total has risen by at least `LEARNED` of its standard deviations at the start."""
     return total.is_past_start and total.rise >= LEARNED * std.start > 0
 
 
 KL_STEPS = 3
-"""Steps in a row; of an error, one will do."""
+"""Steps in a row for a warning; an error needs only one."""
 KL_HIGH = 1.0
-"""Nats a token: the odds of an average token are not a third of what they were. Healthy runs stay below 0.1."""
+"""Nats per token: the reference gives an average token about a third of the policy's probability.
+Healthy runs stay below 0.1.
+"""
 KL_ERROR = 5.0
-"""The policy has hardly a sentence in common with the reference."""
+"""Nats per token at which the policy has hardly a sentence in common with the reference."""
 
 
 class KlRunaway(Detector):
-    """The policy has run away from the reference."""
+    """Detector of a policy that has moved far from the reference."""
 
     names = ("kl_runaway",)
 
@@ -201,9 +207,10 @@ class KlRunaway(Detector):
         self._kl = Window(KL_STEPS)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         kl = number(row, "policy/kl")
         self._kl.add(kl)
-        # Where grpo.beta is 0 there is no reference, and the metric is 0.
+        # With grpo.beta=0 there is no reference, and the metric is 0.
         if kl is not None and (kl >= KL_ERROR or (self._kl.is_full and self._kl.low >= KL_HIGH)):
             yield Detection(
                 "kl_runaway",
@@ -219,17 +226,17 @@ class KlRunaway(Detector):
 DEAD_STEPS = 5
 """Steps that make the start, and the recent past."""
 DEAD_LEVEL = 0.85
-"""Share of dead groups at which most of the sampling is in vain."""
+"""Share of dead groups at which most of the sampling is wasted."""
 DEAD_GROWN = 0.6
 """Share that a growing one must have reached."""
 DEAD_GROWTH = 0.3
-"""How far it must have grown."""
+"""Least growth of the share."""
 DEAD_SOLVED = 0.5
-"""Share of the dead groups that are dead because all is right: growing success rather than failure."""
+"""Share of the dead groups whose members all earn the highest total: success rather than failure."""
 
 
 class DeadGroups(Detector):
-    """Most groups have no advantage in them, or more and more have none."""
+    """Detector of a large or growing share of groups without an advantage."""
 
     names = ("dead_groups_growing", "dead_groups")
 
@@ -241,12 +248,13 @@ class DeadGroups(Detector):
         self._varied = False
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         self._dead.add(number(row, "rewards/dead_groups"))
         self._solved.add(number(row, "rewards/groups/all_highest"))
         self._duplicates.add(number(row, "completions/duplicate_share"))
         self._varied = self._varied or bool(number(row, "rewards/total/std"))
         if not self._dead.is_full or not self._varied:
-            return  # where all have always earned the same, that is the finding
+            return  # if all totals were always equal, `Constant` reports it
         dead = self._dead.mean
         solved = self._solved.mean if self._solved.is_full else 0.0
         if self._dead.is_past_start and dead >= DEAD_GROWN and self._dead.is_rising(DEAD_GROWTH):

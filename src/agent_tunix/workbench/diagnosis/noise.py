@@ -1,4 +1,4 @@
-"""A verifier that contradicts itself."""
+"""Detection of a verifier that contradicts itself."""
 
 from collections.abc import Iterator
 
@@ -9,17 +9,17 @@ from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import disagreeing
 
 NOISY_STEPS = 3
-"""Steps over which the noise is taken; each has its own duplicates."""
+"""Steps over which the noise is averaged; each step has its own duplicates."""
 NOISY_SHARE = 0.3
-"""Std among equal responses over std of all totals: at 0.3 a tenth of the variance is the verifier's own."""
+"""Std among equal responses over std of all totals. At 0.3, about a tenth of the variance is noise of the verifier."""
 NOISY_ERROR = 0.8
-"""From here on nearly all of it is: the reward says next to nothing of the response."""
+"""Ratio at which nearly all of the variance is noise, and the reward says next to nothing about the response."""
 NOISY_DUPLICATES = 0.02
-"""Share of completions that must have an equal, for the std among them to say something."""
+"""Share of completions that must have an equal one before their std is evidence."""
 
 
 class Noisy(Detector):
-    """Equal responses to the same prompt, in the same step, earn differently."""
+    """Detector of different scores for equal responses to the same prompt in the same step."""
 
     names = ("noisy",)
 
@@ -29,6 +29,7 @@ class Noisy(Detector):
         self._std = Window(NOISY_STEPS)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         noise, std = number(row, "completions/duplicate_score_std"), number(row, "rewards/total/std")
         duplicates = number(row, "completions/duplicate_share") or 0.0
         if noise is None or not std or duplicates < NOISY_DUPLICATES:

@@ -1,4 +1,4 @@
-"""Rewards that cannot teach because of the values they take: constant, sparse, clustered."""
+"""Detection of rewards that cannot teach because of their values: constant, sparse, clustered."""
 
 from collections.abc import Iterator
 
@@ -16,15 +16,15 @@ from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_
 from agent_tunix.workbench.diagnosis.findings import Severity
 
 CONSTANT_STEPS = 3
-"""Steps without any difference before a constant is told: a batch of hard or easy prompts may be all wrong or right."""
+"""Steps without any difference before a constant is reported: one batch may be all wrong or all right."""
 CONSTANT_COMPLETIONS = 96
-"""And completions: of a reward that is earned by one in thirty, 96 are all without it in 4 % of the cases."""
+"""Completions before a constant is reported: if one in thirty earns the reward, 96 contain none in 4 % of the cases."""
 
 
 class Constant(Detector):
-    """Every completion since the start of the run has earned the same.
+    """Detector of a reward that has been equal for every completion since the start of the run.
 
-    A total that varied before is not told of: a policy that has learned all there is earns the same everywhere.
+    A total that varied before is not reported: a policy that has learned everything earns the same everywhere.
     """
 
     names = ("always_zero", "always_one", "always_the_same")
@@ -37,6 +37,7 @@ class Constant(Detector):
         self._completions = 0
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
         if self._varied or low is None or high is None:
             return
@@ -75,19 +76,19 @@ class Constant(Detector):
 
 
 SPARSE_STEPS = 5
-"""Steps over which shares are taken."""
+"""Steps over which shares are averaged."""
 SPARSE_COMPLETIONS = 256
-"""Completions that they must hold: shares of a few percent are not seen in fewer."""
+"""Completions that these steps must have; fewer do not show shares of a few percent."""
 SPARSE_SHARE = 0.05
-"""A reward that fewer earn is sparse: with 8 completions a group, two groups of three have none."""
+"""A reward that a smaller share earns is sparse: with 8 completions per group, two of three groups earn nothing."""
 SPARSE_START = 0.15
 """A share that was above this in some step was lost by the policy, not withheld by the reward."""
 SPARSE_DEAD = 0.6
-"""And this share of the groups must be dead, as it is where so few earn it."""
+"""Least share of dead groups, which follows if so few completions earn the reward."""
 
 
 class Sparse(Detector):
-    """Hardly a completion earns more than the least."""
+    """Detector of a reward of which hardly any completion earns more than the minimum."""
 
     names = ("sparse",)
 
@@ -99,12 +100,13 @@ class Sparse(Detector):
         self._most = 0.0
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         at_least = number(row, "rewards/total/at_min")
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
         if low is None or high is None or at_least is None:
             return
         floor = low if self.context.range is None else self.context.range[0]
-        # A batch whose values are all equal is at its floor only where the floor is known to lie there.
+        # If all values of a batch are equal, they count as the floor unless the declared floor is lower.
         earned = 1.0 - at_least if low < high else float(low > floor)
         self._most = max(self._most, earned)
         self._earned.add(earned)
@@ -130,15 +132,15 @@ class Sparse(Detector):
 
 
 CLUSTERED_STEPS = 5
-"""Steps in which the scores must lie together."""
+"""Steps in which the scores must be close together."""
 CLUSTERED_SPREAD = 0.03
-"""Their extremes lie within this share of the range: differences that small are seldom meant."""
+"""Largest share of the range between their extremes; differences this small are seldom intended."""
 CLUSTERED_DISTINCT = 3
-"""And they take at least so many values: a reward of two near values is coarse, not clustered."""
+"""Fewest different values: a reward of two close values is coarse, not clustered."""
 
 
 class Clustered(Detector):
-    """The scores differ, but by so little of their range that dividing by their std makes advantages of trifles."""
+    """Detector of scores that differ by so little of their range that the division by their std magnifies trifles."""
 
     names = ("clustered",)
 
@@ -148,12 +150,13 @@ class Clustered(Detector):
         self._distinct = Window(CLUSTERED_STEPS)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
         span = 0.0 if self.context.range is None else span_of(self.context, row)
         if low is None or high is None:
             return
         if span == 0:
-            span = max(abs(low), abs(high))  # without a declared range: against their own size
+            span = max(abs(low), abs(high))  # without a declared range, compare with their own size
         self._spread.add((high - low) / span if span else 0.0)
         self._distinct.add(number(row, "rewards/total/distinct"))
         if not (self._spread.is_full and self._distinct.is_full):

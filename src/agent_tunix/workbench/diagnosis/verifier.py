@@ -1,4 +1,4 @@
-"""Verdicts that are missing: a verifier that fails, completions that are cut off."""
+"""Detection of missing scores: a verifier that fails, completions that are cut off."""
 
 from collections.abc import Iterator
 
@@ -10,15 +10,15 @@ from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import FAILURES, cut_off, failed, failed_in, most_frequent_reason
 
 FAILING_SHARE = 0.05
-"""Completions without a verdict that are worth a warning; a flaky endpoint loses fewer."""
+"""Share of completions without a score that is worth a warning; a flaky endpoint loses fewer."""
 FAILING_ERROR = 0.25
-"""From here on what is scored is a selection of what was sampled."""
+"""Share at which the scored completions are a biased selection of the sampled ones."""
 FAILING_COMPLETIONS = 32
-"""Completions a share must be of; one step usually has as many."""
+"""Completions needed for a share; one step usually has as many."""
 
 
 class VerifierErrors(Detector):
-    """A reward fails on many completions: errors, time-outs and bad references."""
+    """Detector of a reward that fails on many completions: errors, timeouts and bad references."""
 
     names = ("verifier_errors",)
 
@@ -28,6 +28,7 @@ class VerifierErrors(Detector):
         self._recent: dict[str, Window] = {}
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         num = count_completions(row)
         if num == 0:
             return
@@ -39,7 +40,7 @@ class VerifierErrors(Detector):
             window.add(sum(counts.values()) / num)
             if self._seen >= FAILING_COMPLETIONS and window.mean >= FAILING_SHARE and any(counts.values()):
                 if component and self.context.component(component).trains:
-                    continue  # the whole is unscored with it, and told of
+                    continue  # its failures leave the total unscored, which is reported
                 yield self._detection(component, window.mean, counts)
 
     def _detection(self, component: str, share: float, counts: dict[Outcome, float]) -> Detection:
@@ -49,7 +50,7 @@ class VerifierErrors(Detector):
             Outcome.ERROR: (assign("rewards.on_failure", "raise"), assign("training.log_level", "debug")),
             Outcome.BAD_REFERENCE: (assign("training.log_level", "debug"),),
         }[commonest]
-        # What trains is at stake only where a failure leaves a completion unscored.
+        # Training suffers only if a failure leaves the total unscored.
         grave = share >= FAILING_ERROR and not component
         return Detection(
             "verifier_errors",
@@ -69,15 +70,15 @@ class VerifierErrors(Detector):
 TRUNCATED_STEPS = 2
 """Steps in a row at the start of a run: the limit is too low for the task."""
 TRUNCATED_LATER = 6
-"""Steps in a row later on: the policy has come to run into the limit, for which another finding may know the reason."""
+"""Steps in a row later on: the policy has grown into the limit, for which another finding may give the reason."""
 TRUNCATED_SHARE = 0.3
-"""Completions cut at the limit that are worth a warning: their ends, where answers stand, are missing."""
+"""Share of completions cut at the limit that is worth a warning: they lack their ends, where answers are."""
 TRUNCATED_ERROR = 0.8
-"""From here on hardly one is whole."""
+"""Share at which hardly any completion is whole."""
 
 
 class Truncated(Detector):
-    """Completions are cut at the length limit."""
+    """Detector of completions that are cut at the length limit."""
 
     names = ("truncation",)
 
@@ -88,6 +89,7 @@ class Truncated(Detector):
         self._first: float | None = None
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
+        """Yield the detections as of this step."""
         clipped = number(row, "completions/clipped_share")
         if clipped is None:
             return

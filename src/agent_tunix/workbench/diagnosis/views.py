@@ -1,4 +1,4 @@
-"""Completions as a diagnosis looks at them, to name some that show what it found."""
+"""Views of completions, from which a diagnosis picks those that show a finding."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,23 +10,21 @@ from agent_tunix.rewards.statistics.reasons import group_reasons
 FAILURES = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.BAD_REFERENCE)
 
 NUM_SHOWN = 3
-"""Completions named in a finding: enough to look at, few enough for a line of a log."""
+"""Completions named in a finding; few enough for a line of a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutView:
-    """One completion.
+    """View of one completion.
 
     Attributes:
         rollout_id: `"<step>_<prompt>_<generation>"`.
         group: Number of its prompt within the step.
-        response: Its text.
-        total: What it earned; None where it is unscored.
-        components: Raw value of each component; None where one has none.
-        outcome: What became of scoring it.
+        total: Its total reward; None if it is unscored.
+        components: Raw value of each component; None if it has none.
         length: In tokens.
-        ended: Whether the model ended by itself.
-        reasons: Reasons for failures, by component; "" for that of the total.
+        ended: True if the model ended it.
+        reasons: Reasons for failures by component; "" for the total.
     """
 
     rollout_id: str
@@ -41,7 +39,7 @@ class RolloutView:
 
     @classmethod
     def of(cls, sample: Sample, score: Score) -> "RolloutView":
-        """The view of a completion and its score."""
+        """Return the view of a completion and its score."""
         return cls(
             sample.rollout_id,
             sample.group_id,
@@ -57,41 +55,41 @@ class RolloutView:
 
 Views = Sequence[RolloutView]
 Pick = Callable[[Views], Iterable[RolloutView]]
-"""Chooses the completions that show a finding, the most telling first."""
+"""Function that chooses the completions that show a finding, the clearest first."""
 
 
 def any_of(views: Views) -> Iterable[RolloutView]:
-    """Whichever come first."""
+    """Return all completions, in their order."""
     return views
 
 
 def highest(views: Views) -> Iterable[RolloutView]:
-    """Those that earn the most."""
+    """Return the scored completions, the highest total first."""
     return sorted((view for view in views if view.total is not None), key=lambda view: -(view.total or 0.0))
 
 
 def longest(views: Views) -> Iterable[RolloutView]:
-    """The longest."""
+    """Return the completions, the longest first."""
     return sorted(views, key=lambda view: -view.length)
 
 
 def shortest(views: Views) -> Iterable[RolloutView]:
-    """The shortest."""
+    """Return the completions, the shortest first."""
     return sorted(views, key=lambda view: view.length)
 
 
 def cut_off(views: Views) -> Iterable[RolloutView]:
-    """Those that met the length limit."""
+    """Return the completions that reached the length limit."""
     return (view for view in views if not view.ended)
 
 
 def failed(views: Views) -> Iterable[RolloutView]:
-    """Those that a reward failed on."""
+    """Return the completions on which a reward failed."""
     return (view for view in views if view.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE))
 
 
 def failed_in(component: str) -> Pick:
-    """Those on which a component has no value, failures of the whole first."""
+    """Return a pick of completions without a value of a component, those with a failed total first."""
     return lambda views: sorted(
         (view for view in views if view.components.get(component) is None),
         key=lambda view: view.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE),
@@ -99,7 +97,7 @@ def failed_in(component: str) -> Pick:
 
 
 def highest_in(component: str) -> Pick:
-    """Those to which a component gives the most."""
+    """Return a pick of completions with a value of a component, the highest first."""
     return lambda views: sorted(
         (view for view in views if view.components.get(component) is not None),
         key=lambda view: -(view.components[component] or 0.0),
@@ -107,7 +105,7 @@ def highest_in(component: str) -> Pick:
 
 
 def disagreeing(views: Views) -> Iterable[RolloutView]:
-    """Equal responses to one prompt with different totals, side by side, the widest apart first."""
+    """Yield equal responses to one prompt with different totals, in pairs, the largest difference first."""
     same: dict[tuple[int, str], list[RolloutView]] = {}
     for view in views:
         if view.total is not None:
@@ -122,7 +120,7 @@ def disagreeing(views: Views) -> Iterable[RolloutView]:
 
 
 def rewarded_but_wrong(oracle: str | None) -> Pick:
-    """Those that earn most of all to which the oracle gives least."""
+    """Return a pick of scored completions: lowest value of the oracle first, and of equal ones the highest total."""
 
     def pick(views: Views) -> Iterable[RolloutView]:
         scored = [view for view in views if view.total is not None]
@@ -132,7 +130,7 @@ def rewarded_but_wrong(oracle: str | None) -> Pick:
 
 
 def most_frequent_reason(component: str) -> Callable[[Views], str]:
-    """Return a function that names the most frequent reason for failures of a component, or of the total for ""."""
+    """Return a function that names the most frequent reason for failures of a component; "" means the total."""
 
     def tell(views: Views) -> str:
         reasons = group_reasons(view.reasons[component] for view in views if component in view.reasons)
@@ -146,7 +144,7 @@ def most_frequent_reason(component: str) -> Callable[[Views], str]:
 
 
 def earnings_of_dead_groups(views: Views) -> str:
-    """Return what most of the groups without an advantage earn in this step, and from which components."""
+    """Return a phrase about what most groups without an advantage earn in this step, and from which components."""
     groups: dict[int, list[RolloutView]] = {}
     for view in views:
         groups.setdefault(view.group, []).append(view)

@@ -1,4 +1,4 @@
-"""The doctor's round: rows in, findings out, each said once."""
+"""Watch over a run: rows in, findings out, each reported once."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -34,17 +34,17 @@ DETECTORS: tuple[type[Detector], ...] = (
     EntropyCollapse,
     DeadGroups,
 )
-"""In the order of causes: of two findings of one step, the one that may bring the other about comes first."""
+"""Detectors in the order of causes: of two findings of one step, a possible cause of the other comes first."""
 
 NAMES = tuple(name for detector in DETECTORS for name in detector.names)
-"""Every finding there is."""
+"""Names of all findings."""
 
 WORSE = 2.0
-"""A finding is repeated when its measure is so many times that of the last time."""
+"""A finding is repeated when its measure has grown by this factor since the last report."""
 WORSE_AFTER = 10
-"""But not before so many steps; at once only when it has become graver."""
+"""Fewest steps between such repeats. A finding whose severity has risen is repeated at once."""
 REPEAT_AFTER = 100
-"""And, while it lasts, after so many steps."""
+"""A finding that lasts is repeated after this many steps."""
 
 
 @dataclass(slots=True)
@@ -55,12 +55,10 @@ class _Said:
 
 
 class Watch:
-    """Follows a run and says what is the matter with it.
+    """Watch that follows a run and reports what is wrong.
 
-    It is a function of the rows it was shown: a resumed run that shows it the rows it keeps goes on as an unbroken one.
-
-    Args:
-        context: The run.
+    Its findings depend only on the rows it was shown. A resumed run that shows it the stored rows continues like an
+    uninterrupted one.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -68,15 +66,15 @@ class Watch:
         self._said: dict[tuple[str, str], _Said] = {}
 
     def observe(self, step: int, row: Mapping[str, Any], rollouts: Iterable[RolloutView] = ()) -> list[Finding]:
-        """Take in the row of a step.
+        """Add the row of a step.
 
         Args:
-            step: From 1; 0 for the evaluation before training, which no finding follows from.
-            row: Its metrics by name, as `metrics.jsonl` holds them.
-            rollouts: Its completions, looked at only if there is something to find.
+            step: Number of the step, from 1; 0 for the evaluation before training, which gives no findings.
+            row: Metrics by name, as in `metrics.jsonl`.
+            rollouts: Completions of the step; read only if there is a new finding.
 
         Returns:
-            What was not found before, or has become worse since, causes first.
+            Findings that are new or have become worse, causes first.
         """
         detections = [detection for detector in self._detectors for detection in detector.observe(step, row)]
         fresh = [detection for detection in detections if self._is_news(step, detection)]
@@ -124,15 +122,15 @@ def diagnose(
     context: RunContext,
     rollouts: Callable[[int], Iterable[RolloutView]] = lambda step: (),
 ) -> list[Finding]:
-    """What is the matter with a run that was recorded.
+    """Return the findings of a recorded run.
 
     Args:
-        rows: Its metrics, step by step.
-        context: What else is known of it.
-        rollouts: The completions of a step, asked for only where there is something to find.
+        rows: Metrics, step by step.
+        context: Further facts about the run.
+        rollouts: Returns the completions of a step; called only where there is a new finding.
 
     Returns:
-        Each finding once, as it was when it was worst, the most severe first and of those the earliest.
+        Each finding once, in its worst state; the most severe first, and of equal severity the earliest.
     """
     watch = Watch(context)
     order: dict[tuple[str, str], int] = {}

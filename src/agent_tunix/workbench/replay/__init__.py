@@ -1,7 +1,7 @@
-"""A reward over completions that a run has stored: what it would have said, and what would have trained.
+"""Replay: scoring the stored completions of a run with another reward.
 
-`replaying` scores stored steps with another reward, or the same one; `comparing` tells how totals and advantages
-differ; `repeating` scores the same completions several times, to measure how far a reward agrees with itself.
+`replaying` scores stored steps with the same reward or another one. `comparing` shows how totals and advantages differ.
+`repeating` scores the same completions several times, to measure how far a reward agrees with itself.
 """
 
 from agent_tunix.workbench.replay.comparing import Mover, ReplayComparison, compare

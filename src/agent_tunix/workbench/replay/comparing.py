@@ -1,4 +1,4 @@
-"""How a replay differs from what was stored: totals, advantages, groups, and the completions that move most."""
+"""Comparison of a replay with the stored steps: totals, advantages, groups, and the completions that move most."""
 
 import heapq
 import math
@@ -20,15 +20,13 @@ _LONGEST_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Mover:
-    """A completion on which the two disagree.
+    """A completion whose total or advantage differs in the replay.
 
     Attributes:
-        rollout_id: Which one.
-        response: Its text.
-        before: Total and advantage as stored; a total of None is unscored.
-        after: The same of the replay.
+        before: Stored total and advantage; a total of None means unscored.
+        after: Total and advantage in the replay.
         components: Component → raw value before and after, where they differ.
-        detail: How the replay's total came about.
+        detail: Explanation of the replay's total.
     """
 
     rollout_id: str
@@ -40,11 +38,11 @@ class Mover:
 
     @property
     def distance(self) -> float:
-        """How far the advantage moved."""
+        """Absolute change of the advantage."""
         return abs(self.after[1] - self.before[1])
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the mover as JSON data."""
         return {
             "rollout_id": self.rollout_id,
             "response": self.response,
@@ -57,26 +55,21 @@ class Mover:
 
 @dataclass(frozen=True, slots=True)
 class ReplayComparison:
-    """A replay beside what was stored.
+    """Comparison of a replay with the stored steps.
 
     Attributes:
-        steps: How many were replayed.
-        completions: How many completions.
-        groups: How many groups.
-        equal_totals: Completions whose total is the same to the last bit; unscored ones equal unscored ones.
-        equal_advantages: Completions whose float32 advantage is the same to the last bit.
-        mean_before: Mean total of the scored completions as stored; None if none was scored.
-        mean_after: The same of the replay.
-        outcomes_before: Outcome → completions, as stored.
-        outcomes_after: The same of the replay.
-        sign_flips: Completions pushed the other way: the advantage was above 0 and is below, or the reverse.
-        newly_dead: Groups that taught something and would teach nothing.
-        newly_alive: The reverse.
-        dead_before: Groups that taught nothing.
-        rank_correlation: Spearman's, of the totals of completions scored in both; None where it is undefined.
-        group_rank_correlation: The mean of Spearman's within groups, over groups that order their members in both.
+        equal_totals: Completions whose total is equal to the last bit. Two unscored totals are equal.
+        equal_advantages: Completions whose float32 advantage is equal to the last bit.
+        mean_before: Mean stored total of the scored completions; None if none was scored. `mean_after` is the replay's.
+        outcomes_before: Outcome → stored completions. `outcomes_after` are the replay's.
+        sign_flips: Completions whose advantage changed its sign.
+        newly_dead: Groups with an advantage before and none in the replay.
+        newly_alive: Groups without an advantage before and with one in the replay.
+        dead_before: Groups without an advantage before.
+        rank_correlation: Spearman's correlation of the totals that are scored in both; None if it is undefined.
+        group_rank_correlation: Mean of Spearman's correlation within groups, over the groups where it is defined.
         changed_components: Component of both → completions on which its raw value or outcome differs.
-        movers: The completions whose advantages move most, farthest first.
+        movers: Completions whose advantages move most, farthest first.
     """
 
     steps: int
@@ -99,20 +92,16 @@ class ReplayComparison:
 
     @property
     def identical(self) -> bool:
-        """Whether every total and every advantage came out again to the last bit."""
+        """True if every total and every advantage is equal to the last bit."""
         return self.equal_totals == self.equal_advantages == self.completions
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the comparison as JSON data."""
         fields = {name: getattr(self, name) for name in self.__slots__ if name != "movers"}
         return {**fields, "identical": self.identical, "movers": [mover.to_data() for mover in self.movers]}
 
     def lines(self, before: str = "the stored") -> Iterator[str]:
-        """For a person.
-
-        Args:
-            before: Whose totals and advantages the replay is compared with.
-        """
+        """Yield lines of text for a terminal. `before` names what the replay is compared with."""
         yield f"{self.completions:,} completions of {self.steps:,} steps, in {self.groups:,} groups"
         if self.identical:
             yield f"every total and every advantage is {before} one, to the last bit"
@@ -162,13 +151,7 @@ def _share(count: int, of: int) -> str:
 
 
 def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int = 10) -> ReplayComparison:
-    """Compare replayed steps with what was stored of them, one step at a time.
-
-    Args:
-        steps: From `replay`.
-        num_generations: G.
-        num_movers: How many of the completions that move most are kept.
-    """
+    """Compare replayed steps with the stored ones, step by step. Keep the `num_movers` completions that move most."""
     tally = _Tally(num_generations, num_movers)
     for step in steps:
         tally.add(step)
@@ -177,7 +160,7 @@ def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts over steps; of each completion only its two totals are kept."""
+    """Counts over steps. Of each completion it keeps only the two totals."""
 
     num_generations: int
     num_movers: int
@@ -192,7 +175,7 @@ class _Tally:
     heap: list[tuple[float, int, Mover]] = field(default_factory=list)
 
     def add(self, step: ReplayedStep) -> None:
-        """Take in one step."""
+        """Add a step."""
         recorded = step.recorded
         before_N, after_N = recorded.totals, step.totals
         self.steps += 1
@@ -233,7 +216,7 @@ class _Tally:
             return
         sample = recorded.samples[index]
         mover = Mover(sample.rollout_id, sample.response, before, after, changed, step.scores[index].detail)
-        # The count is unique, so that movers themselves are never compared, and the earlier of equals stays.
+        # The unique count keeps the heap from comparing movers. Of equal distances, the earlier completion stays.
         entry = (distance, -(self.counts["completions"] + index), mover)
         if len(self.heap) < self.num_movers:
             heapq.heappush(self.heap, entry)
@@ -241,7 +224,7 @@ class _Tally:
             heapq.heappushpop(self.heap, entry)
 
     def comparison(self) -> ReplayComparison:
-        """What it comes to."""
+        """Return the comparison of all added steps."""
         before_N, after_N = (np.concatenate(parts) if parts else np.zeros(0) for parts in self._totals())
         return ReplayComparison(
             steps=self.steps,
@@ -268,7 +251,7 @@ class _Tally:
 
 
 def _changed_components(old: Score, new: Score) -> dict[str, tuple[float | None, float | None]]:
-    """Component → raw value before and after, where value or outcome differ; None where it has none or is absent."""
+    """Return component → raw value before and after, where value or outcome differ; None if it has no value."""
     changed = {}
     for name in dict.fromkeys([*old.components, *new.components]):
         before, after = old.components.get(name), new.components.get(name)
@@ -296,14 +279,9 @@ def _mean(totals_N: Floats) -> float | None:
 
 
 def spearman(first_N: Floats, second_N: Floats) -> float | None:
-    """Spearman's rank correlation, equal values sharing their mean rank (C. Spearman, 1904).
+    """Return Spearman's rank correlation, with mean ranks for ties (C. Spearman, 1904).
 
-    Args:
-        first_N: Values; NaN in either leaves the pair out.
-        second_N: Values of the same shape.
-
-    Returns:
-        From -1 to 1; None if fewer than two pairs are left or either side has one value only.
+    Pairs with a NaN are left out. The result is None if fewer than two pairs are left, or if one side is constant.
     """
     known = ~(np.isnan(first_N) | np.isnan(second_N))
     ranks = [_ranks(values[known]) for values in (first_N, second_N)]
@@ -313,7 +291,7 @@ def spearman(first_N: Floats, second_N: Floats) -> float | None:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks from 0; equal values get the mean of theirs."""
+    """Return ranks from 0. Equal values get their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts + 1) / 2)[place], dtype=np.float64)

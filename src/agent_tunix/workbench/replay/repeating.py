@@ -1,4 +1,4 @@
-"""How far a reward agrees with itself: the same completions scored several times."""
+"""Agreement of a reward with itself: the same completions scored several times."""
 
 import itertools
 import math
@@ -17,13 +17,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ComponentSpread:
-    """One component, or the total, over repeated scorings.
+    """Spread of one component, or of the total, over repeated scorings.
 
     Attributes:
         own_std: Root mean variance of a completion's values between repeats (divisor n - 1).
-        group_std: Root mean variance of the completions' mean values within their groups (divisor G - 1).
-        unsteady: Share of completions whose value was not the same each time.
-        failed: Share of scorings without a value: it failed, did not apply, or a gate spared it.
+        group_std: Root mean variance of the completions' mean values within their groups (divisor G - 1), less what
+            noise adds to it.
+        unsteady: Share of completions whose values differ between repeats.
+        failed: Share of scorings without a value: a failure, not applicable, or a shut gate.
     """
 
     own_std: float | None
@@ -33,9 +34,9 @@ class ComponentSpread:
 
     @property
     def noise_share(self) -> float | None:
-        """Of the variance that a single scoring shows within groups, the share that is noise of the reward itself.
+        """Share of noise in the variance of a single scoring within groups.
 
-        own² / (own² + between²), where between² is the variance of the means less what noise puts into them.
+        own² / (own² + between²), where between² is the variance of the means less the noise in them.
         """
         if self.own_std is None or self.group_std is None:
             return None
@@ -45,13 +46,10 @@ class ComponentSpread:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What repeated scoring showed.
+    """Result of repeated scoring.
 
     Attributes:
-        repeats: How often each completion was scored.
-        completions: How many.
-        total: Of the total.
-        components: Of each component.
+        repeats: Number of times that each completion was scored.
         flips: Share of pairs of repeats, over all completions, in which the advantage changed its sign.
     """
 
@@ -62,7 +60,7 @@ class Repeats:
     flips: float | None
 
     def to_data(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the result as JSON data."""
         return {
             "repeats": self.repeats,
             "completions": self.completions,
@@ -72,7 +70,7 @@ class Repeats:
         }
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
+        """Yield lines of text for a terminal."""
         yield f"{self.completions:,} completions scored {self.repeats} times each"
         for name, spread in {"total": self.total, **self.components}.items():
             yield (
@@ -106,12 +104,8 @@ def repeat(
 ) -> Repeats:
     """Score each stored completion once with each mixture.
 
-    Args:
-        mixtures: At least two, alike; each has schedules of its own to move along.
-        steps: What was stored, in order.
-        rows: The run's rows of metrics.
-        num_generations: G.
-        scaling: `grpo.advantage_scaling`.
+    There must be at least two mixtures of the same components, in separate objects, because each moves along its own
+    schedules. `rows` are the run's rows of metrics, `scaling` is `grpo.advantage_scaling`.
     """
     if len(mixtures) < 2:
         raise ValueError(f"repeats must be at least 2, not {len(mixtures)}")
@@ -159,7 +153,7 @@ class _Spread:
     scorings: int = 0
 
     def add(self, values_RN: Floats) -> None:
-        """Take in one step."""
+        """Add the values of one step."""
         self.scorings += values_RN.size
         self.missing += int(np.isnan(values_RN).sum())
         counts_N = (~np.isnan(values_RN)).sum(axis=0)
@@ -169,7 +163,7 @@ class _Spread:
         if kept_RN.size:
             differ_N = np.nanmax(kept_RN, axis=0) > np.nanmin(kept_RN, axis=0)
             self.unsteady += int(differ_N.sum())
-            # Equal values have no variance, whatever rounding makes of their mean.
+            # Rounding of the mean must not give equal values a variance.
             self.own.append(np.where(differ_N, np.nanvar(kept_RN, axis=0, ddof=1), 0.0))
         sums_N = np.nansum(values_RN, axis=0)
         means_PG = np.where(counts_N > 0, sums_N / np.maximum(counts_N, 1), np.nan).reshape(-1, self.num_generations)
@@ -179,7 +173,7 @@ class _Spread:
             self.between.append(np.maximum(np.nanvar(full, axis=1, ddof=1) - noise, 0.0))
 
     def result(self) -> ComponentSpread:
-        """What it comes to."""
+        """Return the spread of all added steps."""
         return ComponentSpread(
             own_std=_root_mean(self.own),
             group_std=_root_mean(self.between),

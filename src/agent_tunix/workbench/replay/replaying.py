@@ -1,9 +1,9 @@
-"""Stored steps through a reward, as training would have taken them.
+"""Replay of stored steps through a reward, as training would have scored them.
 
-What training did at a step followed from its completions, from the weights at that step, and, where a weight follows a
-metric, from the metrics of the steps before. A replay gives the mixture the same things in the same order, so that the
-unchanged reward gives every total and advantage again, to the last bit. Metrics that the reward itself decides
-(`rewards/…`) are those of the replay, not of the run: a changed reward would have moved its own schedules.
+At each step, training depended on the completions, on the weights at that step and, if a weight follows a metric, on
+the metrics of earlier steps. A replay gives the mixture the same inputs in the same order, so the unchanged reward
+reproduces every total and advantage to the last bit. Metrics that the reward itself determines (`rewards/…`) come from
+the replay, not from the run, because a changed reward would have moved its own schedules.
 """
 
 import itertools
@@ -22,20 +22,19 @@ from agent_tunix.rewards.sample import Sample, Score
 
 
 class Unreplayable(RewardError):
-    """What is asked of stored completions, they cannot honestly answer."""
+    """The stored completions are not enough for the replay that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """What a run stored of one step.
+    """A stored step of a run.
 
     Attributes:
-        step: From 1.
-        samples: The N stored completions, whole groups, the members of a group side by side.
-        scores: What the run's reward said of each.
-        totals: [N] float64, what trained; NaN where unscored.
-        advantages: [N] float32, what trained.
-        whole: Whether every completion of the step is stored.
+        step: Number of the step, from 1.
+        samples: The N stored completions in whole groups, the members of a group side by side.
+        totals: [N] float64 totals that trained; NaN if unscored.
+        advantages: [N] float32 advantages that trained.
+        whole: True if every completion of the step is stored.
     """
 
     step: int
@@ -48,14 +47,7 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedStep:
-    """A stored step, and what the replayed reward makes of it.
-
-    Attributes:
-        recorded: As it was stored.
-        scores: What the reward says now.
-        totals: [N] float64; NaN where unscored.
-        advantages: [N] float32.
-    """
+    """A stored step with the replay's scores, [N] float64 totals (NaN if unscored) and [N] float32 advantages."""
 
     recorded: RecordedStep
     scores: Sequence[Score]
@@ -75,17 +67,16 @@ def replay(
     """Score stored steps, in order.
 
     Args:
-        mixture: The reward; its schedules are moved along, so it serves for one replay.
-        steps: What was stored, in order.
+        mixture: The reward. A replay moves its schedules, so it serves for one replay only.
+        steps: Stored steps, in order.
         rows: The run's rows of metrics, which weights may follow.
         num_generations: G.
         scaling: `grpo.advantage_scaling`.
-        reuse: Components whose stored scores are taken instead of asking them again; one that was not computed then,
-            and now counts, is asked.
+        reuse: Components whose stored scores are reused. One that was not computed then, but counts now, is scored.
 
     Raises:
         Unreplayable: The stored completions lack what this reward or scaling needs.
-        RewardError: A weighted component failed, under `on_failure="raise"`.
+        RewardError: A weighted component failed under `on_failure="raise"`.
     """
     if scaling not in SCALINGS:
         raise RewardError(
@@ -117,7 +108,7 @@ def contrast(
     num_generations: int,
     scaling: str = "group",
 ) -> Iterator[ReplayedStep]:
-    """Score stored steps with two rewards; what the first says stands as recorded. Takes what `replay` takes."""
+    """Score stored steps with two rewards, as `replay` does. The result of the first becomes `recorded`."""
     replays = [
         replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling)
         for mixture, copy in zip((first, second), itertools.tee(steps), strict=True)
@@ -128,11 +119,7 @@ def contrast(
 
 
 def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, scaling: str) -> None:
-    """Refuse a step of which too little is stored.
-
-    Raises:
-        Unreplayable: With what is missing.
-    """
+    """Raise Unreplayable if too little of a step is stored."""
     if len(recorded.samples) % num_generations:
         raise Unreplayable(
             f"step {recorded.step} has {len(recorded.samples)} stored completions, which are no whole groups of"
