@@ -36,9 +36,9 @@ def check_gold(trial: Trial) -> CheckFinding:
         top, which = max([*observed, *golds]), "the most that was seen"
     else:
         top, which = max(golds), "what the best of them earn"
-        low = [gold for gold in golds if gold < top - 0.5 * abs(top) - EPSILON]
-        if not low:
+        if min(golds) >= top - 0.5 * abs(top) - EPSILON:
             return CheckFinding("gold solution", Status.PASSED, f"they earn {min(golds):g} to {max(golds):g}")
+        top, which = top - 0.5 * abs(top), "half of what the best of them earn"
     short = [(p, gold) for _, p, gold in trial.solved() if gold < top - EPSILON]
     if not short:
         return CheckFinding("gold solution", Status.PASSED, f"all {len(golds)} earn {top:g}")

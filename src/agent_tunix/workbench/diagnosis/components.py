@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 
 from agent_tunix.workbench.diagnosis.context import ComponentContext, RunContext
-from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, count_completions, number
+from agent_tunix.workbench.diagnosis.detecting import (
+    Detection,
+    Detector,
+    Row,
+    Window,
+    count_completions,
+    number,
+    span_of,
+)
 from agent_tunix.workbench.diagnosis.edits import assign, change_component, round_figure
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import highest_in
@@ -158,8 +166,6 @@ SCHEDULE_LEARNED = 0.1
 """Share of the total's range that the total must have gained for learning to have started."""
 SCHEDULE_START = 3
 """Steps that make the start, and the recent past."""
-SCHEDULE_SATURATED = 0.9
-"""A component that earns this share of its range from the start has nothing left to learn."""
 
 
 class Schedules(Detector):
@@ -188,26 +194,23 @@ class Schedules(Detector):
                 why = "before the total has risen"
             if why or last <= step:
                 self._waiting.discard(name)  # reported once; later learning does not undo it
-            if why and self._longer() > last:
+            if why and self._longer()[1] > last:
                 yield self._detection(component, why, row)
 
-    def _longer(self) -> int:
-        """Return the last step of a schedule that leaves the policy time to learn."""
+    def _longer(self) -> tuple[int, int]:
+        """Return first and last step of a schedule that leaves the policy time to learn."""
         start = max(self.context.warmup_steps, round(0.25 * self.context.num_steps))
-        return max(start + 1, round(0.75 * self.context.num_steps))
+        return start, max(start + 1, round(0.75 * self.context.num_steps))
 
     def _has_learned(self, row: Row) -> bool:
         if not self._totals.is_full:
             return False
-        low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
-        span = (high or 0.0) - (low or 0.0) if self.context.range is None else self.context.range[1]
-        return self._totals.rise >= SCHEDULE_LEARNED * span
+        return self._totals.rise >= SCHEDULE_LEARNED * span_of(self.context, row)
 
     def _detection(self, component: ComponentContext, why: str, row: Row) -> Detection:
         assert component.schedule is not None
         first, last = component.schedule
-        start = max(self.context.warmup_steps, round(0.25 * self.context.num_steps))
-        end = self._longer()
+        start, end = self._longer()
         written = component.written.get("weight")
         weight = dict(written) if isinstance(written, dict) else {}
         weight |= {"steps": end if first == last else [start, end]}

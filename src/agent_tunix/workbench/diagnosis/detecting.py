@@ -133,10 +133,6 @@ class Window:
         """Return True if the mean has risen by at least `least`, and by at least `errors` standard errors."""
         return self.is_past_start and self.rise >= max(least, errors * self.noise)
 
-    def is_falling(self, least: float, errors: float = 3.0) -> bool:
-        """Return True if the mean has fallen by at least `least`, and by at least `errors` standard errors."""
-        return self.is_past_start and -self.rise >= max(least, errors * self.noise)
-
 
 def span_of(context: RunContext, row: Row) -> float:
     """Return the width of the total's range: the declared one, or else that of the step; 0 if all totals are equal."""
