@@ -31,8 +31,11 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
         DataError: The two models to compare share no problem.
         RunDirectoryError: The results cannot be written.
     """
+    import absl.logging
+
     from agent_tunix.runs.directory import write_json, write_text
 
+    absl.logging.set_verbosity(absl.logging.ERROR)  # Orbax logs each file that it reads
     if request.output is not None:
         _make_directory(request.output.parent)
     config = request.subject.run.config
