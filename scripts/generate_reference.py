@@ -62,11 +62,11 @@ COMMANDS_INTRO = """\
 BUILTINS_INTRO = """\
 # Built-in rewards
 
-Each goes by its name in `training.reward_function`, alone or as a component; an argument is set in the component's
-`args` or as `rewards.args.NAME.ARGUMENT`. The kind says what a reward claims to measure: `correctness` alone looks at
-the answer, `form`, `length` and `quality` never do, and a `composite` weighs both so that a right answer beats a wrong
-one. A reference that cannot be used is an outcome of its own, never a 0. How answers are found and compared stands in
-[Answers](../answers.md).
+Use a name in `training.reward_function`, alone or as a component. Set an argument in the component's `args` or as
+`rewards.args.NAME.ARGUMENT`. The kind says what a reward measures: `correctness` looks at the answer alone, `form`,
+`length` and `quality` never look at it, and a `composite` weighs both, so that a right answer earns more than a wrong
+one. An invalid reference is an outcome of its own, never a 0. [Answers](../answers.md) describes how answers are found and
+compared.
 """
 
 OTHER_NAMES_INTRO = """\
