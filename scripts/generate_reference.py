@@ -65,8 +65,8 @@ BUILTINS_INTRO = """\
 Use a name in `training.reward_function`, alone or as a component. Set an argument in the component's `args` or as
 `rewards.args.NAME.ARGUMENT`. The kind says what a reward measures: `correctness` looks at the answer alone, `form`,
 `length` and `quality` never look at it, and a `composite` weighs both, so that a right answer earns more than a wrong
-one. An invalid reference is an outcome of its own, never a 0. [Answers](../answers.md) describes how answers are found and
-compared.
+one. An invalid reference is an outcome of its own, never a 0. [Answers](../answers.md) describes how answers are found
+and compared.
 """
 
 OTHER_NAMES_INTRO = """\
