@@ -1,4 +1,4 @@
-"""How pages are made: a template, and what it is told; and the routes at which they are."""
+"""Rendering of templates, and routes of pages."""
 
 import functools
 from collections.abc import Callable
@@ -15,14 +15,13 @@ from agent_tunix.service.inspector.access import CSRF_FIELD, requires, session_o
 
 
 def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """A page.
+    """Return a page.
 
     Args:
-        request: The one it answers; templates get its `session` (None where nobody is logged in), the session's `csrf`
-            token, `may` (whether the session's key has a scope), and `path`.
-        template: In `templates/`; it extends `layout.html`. Everything that it puts in is escaped.
-        status: Of HTTP.
-        context: What else the template names; a name that is not there is an error.
+        request: The request. Templates get its `session` (None without a login), the session's `csrf` token, `may`
+            (tests whether its key has a scope) and `path`.
+        template: File in `templates/`, which extends `layout.html`. All inserted values are escaped.
+        context: Further names that the template uses; an undefined name is an error.
     """
     session = session_of(request)
     given = {
@@ -43,7 +42,7 @@ def _nothing(scope: str) -> bool:
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Where the templates are."""
+    """Return the Jinja environment of the templates."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("agent_tunix.service.inspector", "templates"),
         autoescape=True,
@@ -59,14 +58,10 @@ def environment() -> jinja2.Environment:
 def add_page(
     app: FastAPI, path: str, endpoint: Callable[..., Any], scope: str | None = "read", method: str = "GET"
 ) -> None:
-    """Add a page, or what a page's form or script asks for, to an app.
+    """Add a page, or an endpoint of its form or script, to an app.
 
     Args:
-        app: The app.
-        path: Where.
-        endpoint: What answers; as FastAPI has it.
-        scope: What the key of who asks must allow; None: nobody need be logged in.
-        method: Of HTTP.
+        scope: Scope that the user's key must have; None if no login is needed.
     """
     dependencies = [] if scope is None else [requires(scope)]
     app.add_api_route(
