@@ -97,12 +97,10 @@ async def show_function(
     given: FormData | None = None,
     **results: Any,
 ) -> Response:
-    """Return the page of a function.
+    """Return the page of a function, with an error message in `problem`.
 
-    Args:
-        problem: Error message to show.
-        given: The submitted form, whose values are kept.
-        results: `tried`, `replayed` and `review` if there are any; `is_new` after an upload.
+    The fields keep the values of the submitted form `given`. `results` may have `tried`, `replayed`, `review`, and
+    `is_new` after an upload.
     """
     service = service_of(request)
     source = opened.text if given is None else source_of(given)

@@ -15,13 +15,10 @@ from agent_tunix.service.inspector.access import CSRF_FIELD, requires, session_o
 
 
 def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """Return a page.
+    """Return a page from a file in `templates/`, which extends `layout.html`; all inserted values are escaped.
 
-    Args:
-        request: The request. Templates get its `session` (None without a login), the session's `csrf` token, `may`
-            (tests whether its key has a scope) and `path`.
-        template: File in `templates/`, which extends `layout.html`. All inserted values are escaped.
-        context: Further names that the template uses; an undefined name is an error.
+    Templates get the session of the request as `session` (None without a login), its CSRF token as `csrf`, the function
+    `may` that tests for a scope, `path`, and the names in `context`. An undefined name is an error.
     """
     session = session_of(request)
     given = {
@@ -60,8 +57,7 @@ def add_page(
 ) -> None:
     """Add a page, or an endpoint of its form or script, to an app.
 
-    Args:
-        scope: Scope that the user's key must have; None if no login is needed.
+    The user's key must have `scope`; None needs no login. `endpoint` is a function in FastAPI's form.
     """
     dependencies = [] if scope is None else [requires(scope)]
     app.add_api_route(

@@ -76,6 +76,7 @@ def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
     Args:
         row: The columns of `SHOWN_IN_FULL`.
         longest: Maximum characters of a text; a longer one loses its middle.
+        query: The text that was searched for.
     """
     columns, extras, logged = (_object(row[name]) for name in ("columns", "extras", "logged"))
     names = [part["name"] for part in row["components"]]

@@ -65,13 +65,9 @@ def in_workers(
     deadline: Deadline,
     allow_unsandboxed: bool,
 ) -> Iterator["BoundedReward"]:
-    """Yield a reward that runs a source, already checked, in its own workers; they end with the block.
+    """Yield a reward that runs an already checked source in its own workers, which end with the block.
 
-    Args:
-        name: Name under which it scores.
-        called: How the run calls its rewards.
-        sample: A sample that it will score.
-        allow_unsandboxed: True to run it on a machine that cannot isolate it.
+    `name` is the name under which it scores; `sample` is one of the samples to come, whose columns it may use.
 
     Raises:
         RewardError: It cannot be called, for example because the completions lack a column that it needs.

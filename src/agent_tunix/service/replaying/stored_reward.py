@@ -55,9 +55,7 @@ def choose_counterpart(
     3. The component with the function's name.
     4. The total.
 
-    Args:
-        components: Components of the run, from its fingerprint.
-        asked: Name of a component, `total`, `saved`, or None.
+    `components` come from the run's fingerprint; `asked` is the name of a component, `total` or `saved`.
 
     Raises:
         Unreplayable: The run has no component of that name.

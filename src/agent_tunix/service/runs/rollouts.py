@@ -79,12 +79,10 @@ class StoredRollouts:
         reading: Reading | None = None,
         in_full: bool = False,
     ) -> RolloutPage:
-        """Return a page of the completions that match a query.
+        """Return a page of at most `limit` completions that match a query.
 
-        Args:
-            after: The `next` of the previous page.
-            reading: Counter of what is read.
-            in_full: True for the columns of `SHOWN_IN_FULL`.
+        `after` is the `next` of the previous page, `reading` counts what is read, and `in_full` selects
+        `SHOWN_IN_FULL`.
 
         Raises:
             Problem: The cursor is not from a page of this query.
