@@ -168,7 +168,7 @@ def _fail(error: AgentTunixError) -> NoReturn:
 
 
 def _exit(status: int) -> NoReturn:
-    """Exit; with several processes, skip JAX's shutdown, which would wait for processes that may be gone."""
+    """Exit; with several processes, skip JAX's shutdown, which contacts processes that may be gone."""
     processes = sys.modules.get("agent_tunix.distributed")
     if processes is not None and processes.here().count > 1:
         sys.stdout.flush()

@@ -68,7 +68,7 @@ def plan(
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Sample a few problems with the untrained model, and forecast dead groups by group size and temperature.
+    """Sample a few problems with the model as it is, and forecast dead groups by group size and temperature.
 
     Recommends grpo.num_generations, generation.temperature and training.batch_size, and lists the problems that are too
     easy or too hard to teach anything. OVERRIDES are those of the run that is planned: KEY=VALUE.

@@ -49,10 +49,9 @@ def load_problems(
 
 
 def load_completions(file: str) -> list[LabelledCompletion]:
-    """Return the completions of a JSONL file: `response`, `answer`, and optionally `prompt`, `label` and other columns.
+    """Return the completions of a JSONL file; raise DataError if it cannot be read or a line lacks a required column.
 
-    Raises:
-        DataError: The file cannot be read, or a line lacks a required column.
+    Columns are `response`, `answer`, and optionally `prompt`, `label` and others.
     """
     completions = []
     try:

@@ -146,11 +146,7 @@ _ADVICE = {
 
 
 def check(config: Config) -> None:
-    """Check a configuration before anything costly is loaded.
-
-    Raises:
-        ConfigError: One line for each problem.
-    """
+    """Raise ConfigError, with a line for each problem, if a configuration cannot run; nothing costly is loaded."""
     problems = list(_problems(config))
     if problems:
         raise ConfigError("\n".join(problems), code="invalid_setting")
@@ -436,7 +432,7 @@ class _Batch:
         return self._division_problem() or self._device_problem()
 
     def remedy(self, shape: MeshShape | None) -> str:
-        """Return values that fix everything, or else the division."""
+        """Return a hint with values that make all settings agree, or else at least the division."""
         for problem_of in (_Batch.problem, _Batch._division_problem):
             found = []
             for name, values in self._candidates().items():

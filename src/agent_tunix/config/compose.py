@@ -135,7 +135,7 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
         ConfigError: Hydra refuses an override; with Hydra's message.
     """
     register_schema()
-    # Inside a Hydra program, its own instance is put aside for the time.
+    # Inside a Hydra program, the program's own Hydra instance is set aside meanwhile.
     running = GlobalHydra.instance()
     outer, running.hydra = running.hydra, None
     try:
@@ -150,11 +150,9 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
 
 
 def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
-    """Return a configuration with some values replaced, as on a command line: `rewards.args.conciseness.limit=80`.
+    """Return a copy of a configuration with some values replaced, such as `rewards.args.conciseness.limit=80`.
 
-    Args:
-        config: The configuration; it is not changed.
-        overrides: `KEY=VALUE` in Hydra's grammar; no sweeps, deletions or choices of a group's file.
+    `overrides` are `KEY=VALUE` in Hydra's grammar, without sweeps, deletions or choices of a group's file.
 
     Raises:
         ConfigError: An override cannot be read, or its key does not exist.
@@ -175,11 +173,7 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
 
 
 def with_values(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config:
-    """Return a configuration with some values of groups replaced; the given one is not changed.
-
-    Args:
-        config: The configuration.
-        values: Group → key → value, such as `{"data": {"path": "problems"}}`.
+    """Return a copy of a configuration with some values replaced, given as group → key → value.
 
     Raises:
         ConfigError: A key does not exist, or a value has the wrong type.

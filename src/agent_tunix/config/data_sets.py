@@ -71,10 +71,7 @@ def mixture_problems(config: Config) -> Iterator[str]:
 def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator[str]:
     """Yield a line for each invalid value of one set, apart from the ranges of single keys.
 
-    Args:
-        data: Keys of the set.
-        prefix: Prefix of keys in messages: `data.` or `data.mixture.NAME.`.
-        streaming: True if rows are read as they are needed.
+    `prefix` precedes keys in messages: `data.` or `data.mixture.NAME.`. `streaming` is true if rows are read as needed.
     """
     if data.answer_mark not in _ANSWER_MARKS:
         yield f"{prefix}answer_mark must be one of {', '.join(_ANSWER_MARKS)}, not {data.answer_mark!r}"

@@ -1,7 +1,7 @@
 """Keys of `optimizer` and `scheduler` that each kind reads, with their defaults.
 
 Such a key is null until it is set, so that a value which the chosen kind does not read can be told from a default and
-refused. `filled` replaces null by the defaults.
+refused. `filled` replaces nulls by the defaults.
 """
 
 import dataclasses
@@ -50,7 +50,6 @@ class ParameterGroup:
         name: Key in `optimizer.groups`; part of the names of metrics.
         match: Pattern found (`re.search`) in the path of each weight.
         learning_rate: Peak learning rate.
-        weight_decay: Decoupled weight decay.
         freeze: True if the weights do not change.
     """
 

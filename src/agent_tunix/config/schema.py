@@ -276,7 +276,7 @@ class SchedulerConfig:
 
 @dataclass
 class GrpoConfig:
-    """Group relative policy optimisation (https://arxiv.org/abs/2402.03300) and its kin; see the page *Algorithms*."""
+    """Group relative policy optimisation (https://arxiv.org/abs/2402.03300) and variants; see the page *Algorithms*."""
 
     num_generations: int = key(8, "G: completions sampled for each prompt; at least 2.")
     num_iterations: int = key(1, "μ: updates on each batch of completions; with 1 every importance ratio is 1.")

@@ -1,7 +1,7 @@
 """Web service: the REST API of the store, and pages to inspect runs and reward functions.
 
     with open_store() as store:
-        app = create_app(Settings(), store)
+        app = create_app(ServiceSettings(), store)
 
 Importing this package loads no web framework. `create_app` does; the extra `service` installs it.
 """

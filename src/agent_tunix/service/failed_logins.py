@@ -31,11 +31,7 @@ class FailedLogins:
         self._buckets = TokenBuckets(rate, size, clock)
 
     def count(self, scope: Scope) -> None:
-        """Count the invalid key of a request.
-
-        Raises:
-            Problem: Its address sent too many; this is the response.
-        """
+        """Count the invalid key of a request; raise the Problem that answers it if its address sent too many."""
         wait_s = self._buckets.take(network_of(scope))
         if wait_s:
             raise Problem(

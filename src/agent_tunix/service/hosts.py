@@ -14,7 +14,7 @@ ANY = "*"
 class Hosts:
     """Middleware that passes requests whose Host header is an allowed name or address; `*` allows any.
 
-    The address on which a request arrived is always allowed: no web page can have another machine's address as its
+    The address on which a request arrived is always allowed: a web page cannot have another machine's address as its
     name.
     """
 

@@ -35,7 +35,7 @@ _GRACE_S = 10
 
 
 def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
-    """Serve the store of this machine until SIGTERM or SIGINT; requests in progress complete.
+    """Serve the store of this machine until SIGTERM or SIGINT, completing requests in progress.
 
     `announce` is called with the URL once the socket listens.
 

@@ -59,11 +59,7 @@ def key_of(request: Request) -> Key:
 
 
 async def open_function(request: Request, id: str) -> OpenedFunction:
-    """Read a function from the store.
-
-    Raises:
-        NotStoredError: There is no function of that id.
-    """
+    """Read a function from the store; raise NotStoredError if there is no function of that id."""
     service = service_of(request)
     functions = service.store.reward_functions
     record = await service.calls.read(functions.get, id)

@@ -26,7 +26,7 @@ async def ask(request: Request, next: Annotated[str, Query()] = HOME) -> Respons
 
 
 async def status(request: Request) -> Response:
-    """Return whether the user is logged in.
+    """Return JSON that tells if the user is logged in.
 
     The same-site cookie is missing from a request that follows a link of another site. The form's script therefore asks
     here and then continues to the linked page.

@@ -72,11 +72,7 @@ async def list_rollouts(request: Request, id: str) -> Response:
 
 
 def query_of(params: Mapping[str, str]) -> RolloutQuery:
-    """Return the query of a form; empty fields do not filter.
-
-    Raises:
-        Problem: A field is invalid.
-    """
+    """Return the query of a form, in which empty fields do not filter; raise Problem if a field is invalid."""
     return RolloutQuery(
         step=_whole(params, "step"),
         group=_whole(params, "group"),

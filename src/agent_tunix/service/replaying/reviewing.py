@@ -30,11 +30,7 @@ def sha256_of(text: str) -> str:
 
 
 def review_source(saved: str, changed: str, format: Format) -> Review:
-    """Check a changed source and compare it with the saved one.
-
-    Raises:
-        UploadError: The changed source is not a reward function.
-    """
+    """Check a changed source, raising UploadError if it is not a reward function, and compare it with the saved one."""
     checked = check_upload(changed.encode("utf-8", "replace"), format)
     return Review(diff_sources(saved, changed), checked.warnings, sha256_of(changed))
 

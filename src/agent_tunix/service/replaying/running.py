@@ -31,12 +31,9 @@ _ALONE = "uploaded"
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """Request for a replay.
+    """Request to score at most `most` completions with the bytes of a changed source.
 
-    Attributes:
-        changed: Bytes of the changed source.
-        most: Maximum number of completions.
-        against: Name to compare with; see `choose_counterpart`.
+    `against` names what to compare with; see `choose_counterpart`.
     """
 
     saved: UploadedSource

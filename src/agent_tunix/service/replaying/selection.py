@@ -21,10 +21,7 @@ class StepRange:
 
 
 class Selection:
-    """Stored steps of a range, as many as fit; if not all fit, they are spread evenly over the range.
-
-    Args:
-        most: Maximum number of completions.
+    """Stored steps of a range with at most `most` completions, spread evenly over the range if not all steps fit.
 
     Attributes:
         first: The first step of the range, as much of it as fits.
@@ -67,10 +64,7 @@ class Selection:
         return self._reading.problems
 
     def steps(self, *, whole: bool) -> Iterator[RecordedStep]:
-        """Yield the steps, in order.
-
-        Args:
-            whole: True if a step is useful only with all of its completions.
+        """Yield the steps, in order; with `whole`, only complete ones.
 
         Raises:
             Unreplayable: `whole` is true, and a step does not fit.

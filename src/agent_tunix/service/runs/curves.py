@@ -47,11 +47,7 @@ class LiveCurves:
         self._forget()
 
     def look(self, seen: tuple[int | None, str] | None = None) -> Look | None:
-        """Return the charts, including at most 2,000 new rows; None if nothing changed since `seen`.
-
-        Args:
-            seen: Step and version of the previous look.
-        """
+        """Return the charts, including at most 2,000 new rows; None if `seen` is still the current step and version."""
         with self._lock:
             is_whole = self._catch_up()
             if seen is not None and is_whole and seen == (self._after, self._version):

@@ -23,11 +23,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def opened_directory(path: Path) -> Iterator[int]:
-    """Open a directory for the block, following no links, and yield its descriptor.
-
-    Raises:
-        OSError: It does not exist, or its path contains a link.
-    """
+    """Open a directory for the block and yield its descriptor; raise OSError if its path contains a link."""
     descriptor = os.open("/", _DIRECTORY)
     try:
         for name in path.parts[1:]:
@@ -63,11 +59,7 @@ def plain_status(path: Path, kind: int = stat.S_IFREG) -> os.stat_result | None:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a regular file for reading, following no links and not waiting for pipes.
-
-    Raises:
-        OSError: It does not exist, or cannot be read.
-    """
+    """Open a regular file for reading, without waiting for a pipe; raise OSError if a link is on its path."""
     with opened_directory(path.parent) as directory:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path.name, flags, dir_fd=directory)

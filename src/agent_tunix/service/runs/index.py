@@ -61,11 +61,7 @@ class RunIndex:
         self._views: OrderedDict[str, RunView] = OrderedDict()
 
     def list(self, limit: int = 20, after: str | None = None) -> RunPage:
-        """Return a page of runs, newest first.
-
-        Args:
-            limit: Maximum number, 1 to 100.
-            after: Return only runs older than the one with this id.
+        """Return a page of 1 to 100 runs, newest first, all older than the run with the id `after`.
 
         Raises:
             Problem: There is no run of that id, or the limit is out of range.
@@ -82,11 +78,7 @@ class RunIndex:
         return RunPage([self._summary(run) for run in chosen], first + limit < len(found))
 
     def get(self, id: str) -> RunView:
-        """Return the view of a run.
-
-        Raises:
-            Problem: There is no run of that id.
-        """
+        """Return the view of a run; raise Problem if there is no run of that id."""
         run = self._find(id)
         with self._lock:
             view = self._views.pop(id, None) or RunView(run.id, run.name, run.root)
@@ -96,11 +88,7 @@ class RunIndex:
         return view
 
     def summary(self, id: str) -> RunSummary:
-        """Return a run's entry in a list.
-
-        Raises:
-            Problem: There is no run of that id.
-        """
+        """Return a run's entry in a list; raise Problem if there is no run of that id."""
         return self._summary(self._find(id))
 
     def _find(self, id: str) -> IndexedRun:

@@ -77,7 +77,7 @@ class MetricsTail:
     def evaluations(self) -> list[dict[str, Any]]:
         """Return `step` and the metrics under `eval/` of rows that have evaluations, in the file's order.
 
-        Of more than 5,000 it keeps the first, before training, and the last.
+        Of more than 5,000, only the first (before training) and the latest are kept.
         """
         with self._lock:
             self._catch_up()

@@ -60,11 +60,7 @@ class RolloutQuery:
 
 @dataclass(frozen=True)
 class Position:
-    """Position after row `row` of a step, or before its first row for -1.
-
-    Attributes:
-        key: Value that the row was ordered by; None if there is none.
-    """
+    """Position after row `row` of a step, or before its first row for -1; `key` is the value the row was ordered by."""
 
     step: int
     key: float | None
@@ -78,11 +74,7 @@ def write_cursor(query: RolloutQuery, position: Position) -> str:
 
 
 def read_cursor(query: RolloutQuery, cursor: str) -> Position:
-    """Return the position of a cursor.
-
-    Raises:
-        Problem: The cursor is not from a page of this query.
-    """
+    """Return the position of a cursor; raise Problem if it is not from a page of this query."""
     try:
         content = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         digest, step, key, row = json.loads(content)

@@ -24,11 +24,7 @@ class RunReads:
     async def make(
         self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Run a read in a thread.
-
-        Raises:
-            Problem: Too many are waiting.
-        """
+        """Run a read in a thread; raise Problem if too many are waiting."""
         if self._waiting >= _MOST_WAITING:
             raise Problem(503, "busy", f"{self._waiting} reads of runs are waiting for their turn; try again")
         done = asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))

@@ -121,15 +121,10 @@ class StoredRollouts:
         return []
 
     def scored_step(self, first: int, most: int, reading: Reading) -> tuple[StoredStep, int] | None:
-        """Return the first stored step from `first` on, as rewards saw it, with their stored scores.
+        """Return the first stored step from `first` on, with its stored scores and its number of completions.
 
-        Args:
-            first: Lowest step.
-            most: Maximum number of completions; the first whole groups are taken, at least one.
-            reading: Counter of what is read; it also collects problems.
-
-        Returns:
-            The step and its number of stored completions; None if there is no such step.
+        At most `most` completions are taken: the first whole groups, at least one. `reading` collects problems. Return
+        None if there is no such step.
         """
         for file, source, _, place in self._steps(None, first, reading):
             with _told(file, reading):
@@ -194,11 +189,7 @@ class StoredRollouts:
         return query.step is None and any(file.last > step for file in self._files())
 
     def _row_groups(self, status: os.stat_result, source: "pq.ParquetFile") -> dict[int, int]:
-        """Return step → row group of a file, cached by its status.
-
-        Raises:
-            ValueError: The file does not hold rollouts.
-        """
+        """Return step → row group of a file, cached by its status; raise ValueError if it does not hold rollouts."""
         key = (status.st_ino, status.st_size, status.st_mtime_ns)
         with self._lock:
             if key not in self._footers:

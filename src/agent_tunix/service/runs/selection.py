@@ -51,11 +51,7 @@ class Reading:
 
 
 def read(source: "pq.ParquetFile", place: int, columns: Sequence[str], reading: Reading) -> "pa.Table":
-    """Return columns of a row group.
-
-    Raises:
-        ValueError: They are larger than one page may read.
-    """
+    """Return columns of a row group; raise ValueError if they are larger than one page may read."""
     # Asking for the size of single columns can crash PyArrow if metadata is damaged; the total size is safe.
     size = source.metadata.row_group(place).total_byte_size
     if size > _LARGEST_STEP_BYTES:
