@@ -321,7 +321,7 @@ def _describe_range(low: float, high: float, low_ok: bool, high_ok: bool) -> str
 
 
 def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
-    """Yield settings of an algorithm that contradict each other, or of which one would silently do nothing."""
+    """Yield a line for each setting that contradicts another or would silently do nothing."""
     high = grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high
     if grpo.loss == "gspo" and grpo.loss_agg_mode != "sequence-mean-token-mean":
         yield (

@@ -40,7 +40,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Groups of which an evaluation may replace a run's values.
+# Groups in which an evaluation may replace values of a run.
 EVALUATE_GROUPS = ("model", "data", "prompt", "generation")
 
 _NEXT_LINE = "\x85"

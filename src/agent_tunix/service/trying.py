@@ -35,7 +35,7 @@ class Tried:
 
 
 class Tries:
-    """Runner of tries, of which a few run at once."""
+    """Runner of tries, a few at a time."""
 
     def __init__(self, limits: TryLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits

@@ -36,7 +36,7 @@ def review_source(saved: str, changed: str, format: Format) -> Review:
 
 
 class Reviews:
-    """Runner of reviews, of which a few run at once."""
+    """Runner of reviews, a few at a time."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "reviews")

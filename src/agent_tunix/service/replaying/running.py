@@ -142,7 +142,7 @@ def _called_as(config: dict[str, Any], args: object) -> CalledAs:
 
 
 class Replays:
-    """Runner of replays, of which a few run at once."""
+    """Runner of replays, a few at a time."""
 
     def __init__(self, limits: ReplayLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits

@@ -24,7 +24,7 @@ _AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class CalledAs:
-    """How a run calls a reward: the settings of `rewards`, and the arguments of the component that is replaced."""
+    """Settings by which a run calls a reward: those of `rewards`, and the arguments of the replaced component."""
 
     completions: str = "auto"
     reward_key: str | None = None
@@ -104,7 +104,7 @@ def in_workers(
 
 
 class BoundedReward:
-    """Reward in workers of which only results before a deadline count."""
+    """Reward in workers whose results count only before a deadline."""
 
     def __init__(self, placed: IsolatedReward, deadline: Deadline) -> None:
         self._placed = placed

@@ -27,11 +27,11 @@ _HASH_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """What a changed function is compared with.
+    """Opposite side of a comparison with a changed function.
 
     Attributes:
-        kind: `component`: it replaces one component of the run's reward; `total`: it replaces the whole reward;
-            `saved`: it is compared with the saved source, scored anew, each as the whole reward.
+        kind: `component`: the function replaces one component of the run's reward; `total`: it replaces the whole
+            reward; `saved`: it is compared with the saved source, scored anew, each as the whole reward.
         name: Name of the component, else of the function.
     """
 

@@ -61,7 +61,7 @@ class RunIndex:
         self._views: OrderedDict[str, RunView] = OrderedDict()
 
     def list(self, limit: int = 20, after: str | None = None) -> RunPage:
-        """Return a page of 1 to 100 runs, newest first, all older than the run with the id `after`.
+        """Return a page of 1 to 100 runs, newest first; with `after`, only those older than the run of that id.
 
         Raises:
             Problem: There is no run of that id, or the limit is out of range.
