@@ -1,7 +1,6 @@
-"""`agent-tunix train | sft | evaluate | generate | verify-resume | export | report | compare | tune | plan`, and
-`agent-tunix rewards … | keys … | store … | serve`.
+"""The command `agent-tunix` and its subcommands. Importing this module loads neither Hydra nor JAX.
 
-The commands that take Hydra overrides pass them on as they are; importing this loads neither Hydra nor JAX.
+`train`, `sft` and `evaluate` pass Hydra overrides on unchanged.
 """
 
 import logging
@@ -27,7 +26,7 @@ _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
 @click.version_option(__version__, prog_name="agent-tunix")
 def main() -> None:
     """GRPO fine-tuning on JAX and Tunix, with the reward function at its heart."""
-    if logging.lastResort is not None:  # prints warnings of commands that set up no log, with names from runs in them
+    if logging.lastResort is not None:  # prints warnings of commands without a log; they can contain names from runs
         logging.lastResort.setFormatter(SafeFormatter())
 
 
@@ -46,11 +45,11 @@ def train(overrides: tuple[str, ...]) -> None:
 @main.command(context_settings=_OVERRIDES)
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def sft(overrides: tuple[str, ...]) -> None:
-    """Teach a policy the form and the worked solutions before a reward does: `agent-tunix sft model.path=DIR`.
+    """Fine-tune a policy on target texts, before GRPO: `agent-tunix sft model.path=DIR`.
 
-    Trains on what should follow each prompt, by default `prompt.format` filled with the row's worked solution and
-    answer. OVERRIDES are those of `agent-tunix train`, with sft.target_column and sft.max_target_length besides.
-    `agent-tunix train training.init_checkpoint=RUN` begins with its weights.
+    By default the target of a prompt is `prompt.format` filled with the row's worked solution and answer. OVERRIDES are
+    those of `agent-tunix train`, and sft.target_column and sft.max_target_length. `agent-tunix train
+    training.init_checkpoint=RUN` starts from its weights.
     """
     from agent_tunix.cli import hydra_programs
 
@@ -80,10 +79,10 @@ def evaluate(overrides: tuple[str, ...]) -> None:
 def verify_resume(
     kills: int, random_seed: int, directory: str | None, program: str, overrides: tuple[str, ...]
 ) -> None:
-    """Show that a killed and resumed run equals an unbroken one, for your own configuration.
+    """Check that a killed and resumed run equals an uninterrupted one, for your own configuration.
 
-    Runs `agent-tunix train OVERRIDES`, or `sft`, twice, kills the second with SIGKILL at random moments and resumes it
-    each time, and compares the two metrics.jsonl, timings aside. Names the first difference, or says there is none.
+    Runs `agent-tunix train OVERRIDES`, or `sft`, twice. Kills the second run with SIGKILL at random moments, resumes it
+    each time, and compares the two metrics.jsonl, except timings. Reports the first difference, or that there is none.
     Exit status 0: equal; 1: different; 2: a run failed.
     """
     from agent_tunix.training.verification import verify

@@ -23,10 +23,10 @@ from agent_tunix.errors import AgentTunixError
     "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form."
 )
 def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: str, form: str) -> None:
-    """Show the runs in a directory side by side: what differs between them, and what each came to.
+    """Show the runs in a directory side by side: their differing settings and their results.
 
-    DIR is what a --multirun or `agent-tunix tune` wrote, or any directory with runs in it; several may be given. A run
-    that goes on, was killed, failed, or is damaged has a row too, with its status.
+    DIR is a directory that --multirun or `agent-tunix tune` wrote, or any directory with runs in it; several may be
+    given. A run that is in progress, was killed, failed, or is damaged has a row too, with its status.
 
     Exit status: 0; 2 a DIR holds no run, or no run has the metric.
     """
@@ -51,7 +51,7 @@ def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: 
         sys.exit(2)
     metric = metric or default_metric(runs)
     rows = read_table(runs, metric, mode)
-    # Runs without any metric, as those that have just started, may yet get this one.
+    # Runs without any metric, such as those that have just started, may still get this one.
     if all(row.final is None for row in rows) and (names := metric_names(runs)) and metric not in names:
         near = difflib.get_close_matches(metric, names, n=5, cutoff=0.4)
         advice = f"near it are {', '.join(near)}" if near else f"there are {', '.join(names)}"
@@ -61,7 +61,7 @@ def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: 
 
 
 def describe_sweep(directory: Path, metric: str | None = None, mode: str = "max") -> str | None:
-    """The table of a sweep's runs, and how to see it again; None where there is no run."""
+    """Return the table of a sweep's runs and the command that shows it again; None if there are no runs."""
     from agent_tunix.tracking.run_table import default_metric, find_runs, format_table, read_table, sort_table
 
     try:

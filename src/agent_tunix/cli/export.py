@@ -25,10 +25,10 @@ from agent_tunix.errors import AgentTunixError, ConfigError
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export; never anything else.")
 @trust_option
 def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, overwrite: bool, trust: bool) -> None:
-    """Take a trained model home: a directory that transformers, vLLM or PEFT load.
+    """Export a trained model as a directory that transformers, vLLM or PEFT load.
 
-    RUN is the directory of a run. The adapter, where there is one, is merged into the weights. The directory appears
-    whole or not at all. Exit status: 0; 2 it could not be written.
+    RUN is the directory of a run. A LoRA adapter is merged into the weights, unless --adapter exports it alone. The
+    directory appears complete or not at all. Exit status: 0; 2 it could not be written.
     """
     from agent_tunix.runs.found_run import check_step, find_run
     from agent_tunix.startup import devices

@@ -1,4 +1,4 @@
-"""`agent-tunix generate`: completions, from a terminal or a file. Importing it loads nothing but Click."""
+"""`agent-tunix generate`: completions for prompts from a terminal or a file. Importing it loads only Click."""
 
 import contextlib
 import json
@@ -26,12 +26,12 @@ _LONGEST_OF_A_MODEL = 512
 
 
 class _StepType(click.ParamType[int | str]):
-    """The step of a checkpoint, `best` or `latest`."""
+    """Parameter type: the step of a checkpoint, `best` or `latest`."""
 
     name = "step"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """The number as a number."""
+        """Return the step as an integer, or the word."""
         text = str(value)
         if text in ("best", "latest"):
             return text
@@ -105,17 +105,17 @@ def generate(
     score: bool,
     trust: bool,
 ) -> None:
-    """Write with a run's trained policy, or with any model on disk.
+    """Generate completions with a run's trained policy, or with any model on disk.
 
-    RUN_OR_MODEL is the directory of a run, whose prompts are made as in its training (chat template, system message,
-    worked examples), or a Hugging Face model directory.
+    RUN_OR_MODEL is a Hugging Face model directory, or the directory of a run, whose prompts are made as in its training
+    (chat template, system message, worked examples).
 
     \b
     With --prompt    the completion is printed;
     with --file      one JSON row is printed, or written to --output, for each completion: row (the line of the
-                     problem), prompt, completion, tokens (ids), ended (whether it ended by itself), and with --score
-                     score, components and outcome. A problem stands in the run's data.prompt_column, or in prompt,
-                     messages or question;
+                     problem), prompt, completion, tokens (ids), ended (true if it was not cut), and with --score
+                     score, components and outcome. A problem is in the column data.prompt_column of the run, or in
+                     prompt, messages or question;
     with neither     a conversation is read from the terminal, line by line; Ctrl-D ends it.
 
     Exit status: 0; 2 the command, the directory, the file or the reward cannot be used; 130 interrupted.
@@ -153,7 +153,7 @@ def generate(
 
 
 def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: bool) -> "PolicySource":
-    """Return what writes; nothing costly is loaded yet."""
+    """Return the policy to sample from, without loading its weights."""
     from agent_tunix.training.generation import choose_prompt, find_source, with_prompt
 
     found = find_source(source, None if step == "latest" else step)
@@ -203,7 +203,7 @@ def _sampling(
 
 @contextlib.contextmanager
 def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: bool) -> "Iterator[Mixture | None]":
-    """The run's reward in its workers, where there are examples to score."""
+    """Yield the run's reward in its workers; None without examples to score."""
     if examples is None:
         yield None
         return
@@ -219,7 +219,7 @@ def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: boo
 def _generator(
     found: "PolicySource", sampling: "SamplingParams", num_generations: int, seed: int, mixture: "Mixture | None"
 ) -> "Generator":
-    """Load the policy, with no more on the screen than what it writes."""
+    """Load the policy without other output on the screen."""
     import absl.logging
 
     from agent_tunix.startup import devices
@@ -231,14 +231,14 @@ def _generator(
 
 
 def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
-    """The completions as lines of JSON."""
+    """Yield the completions as JSON lines."""
     for example, group in zip(examples, generator.complete(examples), strict=True):
         for completion in group:
             yield escape_hidden_in_json(json.dumps(completion.to_row(example.index), ensure_ascii=False))
 
 
 def _write_file(path: Path, rows: Iterator[str]) -> None:
-    """All rows or no file."""
+    """Write all rows, or no file if an error occurs."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as written:
@@ -263,7 +263,7 @@ def _show(completion: "Completion") -> None:
 
 
 def _talk(generator: "Generator") -> None:
-    """Answer each line until there are no more."""
+    """Answer each line of input."""
     from agent_tunix.training.generation import Conversation
 
     conversation = Conversation(generator)
@@ -273,9 +273,9 @@ def _talk(generator: "Generator") -> None:
 
 
 def _typed_lines() -> Iterator[str]:
-    """Lines of a person, who can edit and recall them where Python was built so, until Ctrl-D."""
+    """Yield lines typed at a terminal until Ctrl-D, with editing and history if Python has readline."""
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  # being imported is what it takes
+        import readline  # noqa: F401  # importing it enables editing in input()
     while True:
         try:
             yield input("> ")

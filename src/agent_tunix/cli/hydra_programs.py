@@ -1,7 +1,7 @@
-"""The two programs whose arguments are Hydra overrides: training and evaluation.
+"""The programs that take Hydra overrides: `train`, `sft` and `evaluate`.
 
-Each checks everything that is cheap before JAX is imported, and turns an error raised on purpose into its message and
-an exit status: 2 for what the user can mend before a run, 1 for a run that stopped, 128 + n after signal n.
+Each makes all cheap checks before JAX is imported, and turns the package's errors into a message and an exit status: 2
+for errors that the user can fix before a run, 1 for a run that stopped, 128 + n after signal n.
 """
 
 import atexit
@@ -47,26 +47,26 @@ from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking.outcome import record_failure
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
-# Status of a program whose output nobody reads any more, as shells report SIGPIPE.
+# Exit status if the reader of the output has ended, as shells report SIGPIPE.
 _OUTPUT_CLOSED = 141
 _FULL_ERROR = "HYDRA_FULL_ERROR"
-# A `.env` may hold keys and no other settings: a directory that was downloaded may bring one, and other names decide
-# whose code runs or to whom keys are sent.
+# A `.env` may set keys only. A downloaded directory may contain one, and other variables decide whose code runs or
+# where keys are sent.
 _KEYS = re.compile(r".*_(KEY|TOKEN|SECRET|PASSWORD|USERNAME)|WANDB_(ENTITY|MODE|PROJECT)")
 
 
 def train(overrides: Sequence[str] | None = None) -> None:
-    """Train, with the overrides given or those of the command line."""
+    """Train with the given overrides, or those of the command line."""
     _run(_train, "config", "train", overrides)
 
 
 def sft(overrides: Sequence[str] | None = None) -> None:
-    """Train on targets, with the overrides given or those of the command line."""
+    """Train on targets with the given overrides, or those of the command line."""
     _run(_sft, "config", "sft", overrides)
 
 
 def evaluate(overrides: Sequence[str] | None = None) -> None:
-    """Evaluate, with the overrides given or those of the command line."""
+    """Evaluate with the given overrides, or those of the command line."""
     _run(_evaluate, "evaluate", "evaluate", overrides)
 
 
@@ -77,16 +77,16 @@ def own_conf() -> Path | None:
 
 
 class OwnConf(SearchPathPlugin):
-    """Puts `conf/` of the working directory after ours: its files are further choices, and replace none of ours."""
+    """Hydra plugin that adds the working directory's `conf/` after ours, so that it adds choices and replaces none."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Add the directory, where there is one."""
+        """Add the directory if it exists."""
         if (own := own_conf()) is not None:
             search_path.append("working directory", f"file://{own}")
 
 
 def find_own_conf() -> None:
-    """Have whatever Hydra composes see the `conf/` of the working directory."""
+    """Add the `conf/` of the working directory to everything that Hydra composes."""
     Plugins.instance().register(OwnConf)
 
 
@@ -97,7 +97,7 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     compose.register_schema()
     find_own_conf()
     wants_trace = os.environ.get(_FULL_ERROR) == "1"
-    # Lets what Hydra refuses come up to here, where it is explained without a traceback.
+    # Makes Hydra raise its errors, which are explained below without a traceback.
     os.environ[_FULL_ERROR] = "1"
 
     sweep: list[Path] = []
@@ -107,18 +107,18 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             before["configuration"] = time.perf_counter() - began
         job = HydraConfig.get()
         in_sweep = job.mode == RunMode.MULTIRUN
-        if in_sweep:  # the arguments of the job alone; it prints how to resume it
+        if in_sweep:  # only the job's own arguments: it prints how to resume
             sys.argv[1:] = job.overrides.task
             sweep[:] = [Path(job.sweep.dir)]
         try:
             with timeline.begin(before):
-                before.clear()  # a further job of a sweep does not take it
+                before.clear()  # only the first job of a sweep reports it
                 task(cfg)
         except BrokenPipeError:  # the reader of the output, such as `head`, has ended
             _exit(_OUTPUT_CLOSED)
         except Exception as error:
             root = Path(job.runtime.output_dir)
-            if in_sweep and not (root / "config.yaml").exists():  # it failed before it was a run
+            if in_sweep and not (root / "config.yaml").exists():  # it failed before the run was created
                 record_failure(root, error, job.overrides.task)
             if wants_trace:
                 raise
@@ -129,15 +129,15 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
                 _fail(error)
             echo(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", err=True)
             echo(_describe(error), err=True)
-            raise  # the sweep goes on, and ends with this error
+            raise  # the sweep continues, and ends with this error
 
     conf = str(compose.find_conf_directory())
     interrupted = False
     try:
         with garbage.rarely_sought():
             hydra.main(version_base="1.3", config_path=conf, config_name=config_name)(guarded)()
-        # The last look for garbage takes a second. Not after a failure: what its traceback still holds must go before
-        # JAX does.
+        # The last garbage collection takes a second. After a failure it must run: objects that the traceback holds must
+        # be freed before JAX is.
         atexit.register(gc.freeze)
     except (AgentTunixError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         if wants_trace:
@@ -147,7 +147,7 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
         echo(_explain(error, EvaluateConfig if command == "evaluate" else Config), err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        # Before the run listens for it, or the second one.
+        # Interrupted before the run handles signals, or for the second time.
         echo(
             "Interrupted: stopped at once; training.resume=true goes on from the last checkpoint, if any",
             err=True,
@@ -168,7 +168,7 @@ def _fail(error: AgentTunixError) -> NoReturn:
 
 
 def _exit(status: int) -> NoReturn:
-    """Exit, without JAX's farewell to processes that may be gone."""
+    """Exit; with several processes, skip JAX's shutdown, which contacts processes that may be gone."""
     processes = sys.modules.get("agent_tunix.distributed")
     if processes is not None and processes.here().count > 1:
         sys.stdout.flush()
@@ -188,7 +188,7 @@ def _status(error: AgentTunixError) -> int:
 
 
 def _explain(error: Exception, schema: type) -> str:
-    """Return what Hydra refuses in its own words; for an unknown key, the key that was probably meant."""
+    """Return the message of Hydra's error; for an unknown key, the key that was probably meant."""
     lines = [str(error)]
     if isinstance(error.__cause__, OmegaConfBaseException):
         lines.append(str(error.__cause__))
@@ -198,7 +198,7 @@ def _explain(error: Exception, schema: type) -> str:
     if unknown := re.search(
         r"(?:Could not override|Could not delete from config\.|Error merging override) '?\+*([\w.]+)", text
     ):
-        # Hydra advises to append the key with `+`, which the check of the configuration refuses.
+        # Hydra suggests appending the key with `+`, but the check of the configuration refuses that.
         if nearest := suggest_key(unknown[1], schema):
             return f"ConfigError: there is no key {unknown[1]}{nearest}"
         if "To append to your config" in text:
@@ -221,7 +221,7 @@ def _train(cfg: DictConfig) -> None:
         if config.training.resume:
             check_resumable_directory(root, config)
         checked = preflight(config, Path.cwd(), root if config.training.resume else None)
-    begin_verifiers(checked.mixture, config.rewards.execution)  # they start while JAX is imported
+    begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
     devices.prepare(config.distributed)
     _join(config)
     with spend("imports"):
@@ -270,7 +270,7 @@ def _evaluate(cfg: DictConfig) -> None:
 
 
 def _join(config: Config) -> None:
-    """Connect the processes of the run, where there are several."""
+    """Connect the processes of the run if there are several."""
     if config.distributed.mode == "none":
         return
     with spend("processes"):
@@ -280,10 +280,10 @@ def _join(config: Config) -> None:
 
 
 def _load_environment() -> None:
-    """Names from `.env` in the working directory, where the environment has none of its own.
+    """Set the variables of `.env` in the working directory that the environment does not set.
 
     Raises:
-        ConfigError: It cannot be read, or sets what decides which code runs or where keys are sent.
+        ConfigError: The file cannot be read, or sets variables other than keys.
     """
     if Path(".env").is_file():
         from dotenv import dotenv_values

@@ -1,4 +1,4 @@
-"""`agent-tunix keys …`: who may use the store of this machine. Importing this loads nothing but Click."""
+"""`agent-tunix keys …`: API keys of this machine's store. Importing this loads only Click."""
 
 import click
 
@@ -28,9 +28,9 @@ def keys() -> None:
     " completions. Default: all.",
 )
 def create(name: str, scopes: tuple[str, ...]) -> None:
-    """Make a key for NAME and print it: this once, for it is kept nowhere.
+    """Make a key for NAME and print it. It is shown only once, because it is not stored.
 
-    The name of a revoked key may be used again: the same owner, with all that belongs to it, gets a new key.
+    The name of a revoked key may be used again: its owner keeps everything that belongs to it, and gets a new key.
     """
     from agent_tunix.store import open_store
 
@@ -42,7 +42,7 @@ def create(name: str, scopes: tuple[str, ...]) -> None:
 
 @keys.command("list")
 def list_keys() -> None:
-    """List the keys there are or were, oldest first."""
+    """List all keys, revoked ones included, oldest first."""
     from agent_tunix.store import open_store
 
     with open_store() as store:
@@ -56,7 +56,7 @@ def list_keys() -> None:
 @keys.command()
 @click.argument("key", metavar="NAME_OR_ID")
 def revoke(key: str) -> None:
-    """Have the key of NAME_OR_ID open nothing from now on."""
+    """Revoke the key of NAME_OR_ID; it stops working at once."""
     from agent_tunix.store import open_store
 
     with open_store() as store:

@@ -1,4 +1,4 @@
-"""`agent-tunix rewards plan`: how many groups would teach nothing, before a run is paid for."""
+"""`agent-tunix rewards plan`: forecast of the groups that teach nothing, before a run is paid for."""
 
 import json
 from pathlib import Path
@@ -68,9 +68,9 @@ def plan(
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Sample a few problems with the model as it is, and forecast the run: dead groups by group size and temperature.
+    """Sample a few problems with the model as it is, and forecast dead groups by group size and temperature.
 
-    Recommends grpo.num_generations, generation.temperature and training.batch_size, and tells which problems are too
+    Recommends grpo.num_generations, generation.temperature and training.batch_size, and lists the problems that are too
     easy or too hard to teach anything. OVERRIDES are those of the run that is planned: KEY=VALUE.
 
     Exit status: 0; 1 no group size keeps the dead groups within the target; 2 the command, the reward, the data or the
@@ -97,7 +97,7 @@ def plan(
 
 
 def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[str]:
-    """The options as overrides; a value is quoted as Hydra wants it."""
+    """Return the options as Hydra overrides, with quoted values."""
     given = []
     if data is not None:
         from agent_tunix.cli.problems import source_of
@@ -151,7 +151,7 @@ def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[fl
 
 
 def _problem_lines(pilot: "Pilot") -> list[str]:
-    """One problem a line, its totals by temperature; null where unscored."""
+    """Return a JSON line per problem, with its totals by temperature; null for unscored ones."""
     lines = []
     for problem, prompt in enumerate(pilot.prompts):
         totals: dict[str, Any] = {

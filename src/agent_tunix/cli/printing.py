@@ -1,4 +1,4 @@
-"""Printing, for all commands: what others wrote can do nothing to the terminal."""
+"""Output of all commands, with control characters from foreign text escaped."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from agent_tunix.visible_text import escape_hidden, escape_hidden_in_json
 
 
 def echo(message: Any = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a message with its hidden characters escaped; bytes stay as they are unless a terminal shows them."""
+    """Print a message with hidden characters escaped; bytes are escaped only on a terminal."""
     if isinstance(message, bytes):
         if not sys.stdout.isatty():
             click.echo(message, err=err, nl=nl)
@@ -21,10 +21,10 @@ def echo(message: Any = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def echo_json(data: Any, *, indent: int | None = 2) -> None:
-    """Print a value as JSON, whose hidden characters are escaped as JSON has it."""
+    """Print a value as JSON, with hidden characters as JSON escapes."""
     click.echo(escape_hidden_in_json(json.dumps(data, ensure_ascii=False, indent=indent, default=str)))
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal in characters; None if the output is no terminal."""
+    """Return the width of the terminal in characters; None if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,4 +1,4 @@
-"""Rows for `agent-tunix rewards`: files, or the word problems that come with the package."""
+"""Rows for `agent-tunix rewards`, from files or the package's word problems."""
 
 import json
 import os
@@ -20,17 +20,17 @@ RESPONSE_COLUMNS = ("response", "completion")
 def load_problems(
     data: str | None, rows: int, prompt_column: str | None, answer_column: str | None
 ) -> list[CheckProblem]:
-    """At most `rows` problems, spread evenly over the file; or as many made by code.
+    """Return at most `rows` problems, spread evenly over a file; without one, generated word problems.
 
     Args:
-        data: A JSONL, CSV or Parquet file, or a directory with one named train; None: word problems. A file whose name
-            does not say what it is has JSON lines.
+        data: JSONL, CSV or Parquet file, or a directory with a file named train; None for word problems. A file without
+            a known suffix is read as JSON lines.
         rows: At least 1.
-        prompt_column: None: the first of `PROMPT_COLUMNS` that the first row has.
-        answer_column: None: the first of `ANSWER_COLUMNS` that the first row has.
+        prompt_column: None for the first of `PROMPT_COLUMNS` in the first row.
+        answer_column: None for the first of `ANSWER_COLUMNS` in the first row.
 
     Raises:
-        DataError: The file cannot be read, or no row of it can be used.
+        DataError: The file cannot be read, or has no usable row.
     """
     config = Config()
     if data is None:
@@ -49,10 +49,9 @@ def load_problems(
 
 
 def load_completions(file: str) -> list[LabelledCompletion]:
-    """Completions of a JSONL file: `response`, `answer`, and if wanted `prompt`, `label` and further columns.
+    """Return the completions of a JSONL file; raise DataError if it cannot be read or a line lacks a required column.
 
-    Raises:
-        DataError: The file cannot be read, or a line lacks what it must have.
+    Columns are `response`, `answer`, and optionally `prompt`, `label` and others.
     """
     completions = []
     try:
@@ -91,7 +90,7 @@ def _completion(line: str, where: str) -> LabelledCompletion:
 
 
 def source_of(data: str) -> str:
-    """The `data.source` that reads a path of the command line; a file whose name does not tell has JSON lines."""
+    """Return the `data.source` for a path of the command line; `jsonl` if the suffix is unknown."""
     path = Path(os.path.expanduser(data))
     return "auto" if path.is_dir() or source_of_name(path.name) else "jsonl"
 

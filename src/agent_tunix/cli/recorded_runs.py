@@ -1,6 +1,6 @@
-"""`agent-tunix rewards diagnose`: what a recorded run shows of its reward, without JAX.
+"""`agent-tunix rewards diagnose`: problems that a recorded run shows, without JAX.
 
-Importing this loads nothing but Click; each command loads what it needs.
+Importing this loads only Click; each command loads what it needs.
 """
 
 import sys
@@ -14,13 +14,13 @@ from agent_tunix.cli.printing import echo, echo_json
 @click.argument("run", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def diagnose(run: str, as_json: bool) -> None:
-    """Say what is the matter with a run, on which evidence, and what to change.
+    """Report what is wrong with a run, with evidence and changes to try.
 
     RUN is the directory of a run that has ended, was killed, or is still going. Findings come the most severe first,
-    each with its figures, some completions that show it, and overrides to try; the page Diagnosis of the docs explains
-    every one.
+    each with its figures, some completions that show it, and overrides to try. The page Diagnosis of the docs explains
+    all of them.
 
-    Exit status: 0 nothing is worse than info; 1 something is; 2 RUN is not a run, or was not recorded whole.
+    Exit status: 0 nothing is worse than info; 1 something is; 2 RUN is not a run, or its record is incomplete.
     """
     from agent_tunix.tracking.diagnosing import diagnose_run
     from agent_tunix.tracking.stored_run import StoredRun

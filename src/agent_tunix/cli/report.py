@@ -16,9 +16,9 @@ from agent_tunix.errors import AgentTunixError
 )
 @click.option("--data", "with_data", is_flag=True, help="Write reward_analysis.json and curves.csv as well.")
 def report(run: Path, directory: Path | None, with_data: bool) -> None:
-    """Draw a run: report.html, which needs nothing but a browser, and plots/*.png.
+    """Draw a run: report.html, which needs only a browser, and plots/*.png.
 
-    RUN is the directory of a run that has ended, was killed, or is still going; it is reported as far as it came.
+    RUN is the directory of a run that has ended, was killed, or is still going; the report covers its steps so far.
     Exit status: 0; 2 RUN is not the directory of a run, or DIR cannot be written.
     """
     from agent_tunix.tracking.report import write_analysis, write_report

@@ -1,4 +1,4 @@
-"""What `agent-tunix rewards show` and `try` print."""
+"""Output of `agent-tunix rewards show` and `try`."""
 
 import importlib
 import importlib.util
@@ -35,7 +35,7 @@ _GIVEN = {
 
 
 def describe_reward(mixture: Mixture) -> dict[str, Any]:
-    """All that is known of a reward, ready for JSON."""
+    """Return a description of a reward for JSON."""
     return {
         "name": mixture.name,
         "kind": show_kind(kind_of(mixture)),
@@ -46,7 +46,7 @@ def describe_reward(mixture: Mixture) -> dict[str, Any]:
 
 
 def reward_page(mixture: Mixture) -> str:
-    """All that is known of a reward, for a person."""
+    """Return a description of a reward as text."""
     described = describe_reward(mixture)
     lines = [
         mixture.name,
@@ -75,7 +75,7 @@ def reward_page(mixture: Mixture) -> str:
 
 
 def score_data(mixture: Mixture, score: Score, step: int) -> dict[str, Any]:
-    """A score with its parts, ready for JSON."""
+    """Return a score and its components for JSON."""
     weights = mixture.weights(step)
     return {
         **_one_score(score),
@@ -86,7 +86,7 @@ def score_data(mixture: Mixture, score: Score, step: int) -> dict[str, Any]:
 
 
 def explain_score(mixture: Mixture, score: Score, step: int) -> str:
-    """A score with the way it came about."""
+    """Return a score with its explanation, as text."""
     head = f"{mixture.name}: {_value(score)}"
     weights = mixture.weights(step)
     lines = [head]
@@ -150,7 +150,7 @@ def _signature(function: Any) -> str:
 
 
 def _parameters(function: Any, args: dict[str, Any]) -> dict[str, str]:
-    """What each parameter receives."""
+    """Return parameter → description of the value that it receives."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -171,7 +171,7 @@ def _parameters(function: Any, args: dict[str, Any]) -> dict[str, str]:
 
 
 def _example(documentation: str) -> Iterator[str]:
-    """The lines of a docstring's first doctest."""
+    """Yield the lines of a docstring's first doctest."""
     shown = False
     for line in documentation.splitlines():
         if line.startswith(">>>"):
@@ -183,7 +183,7 @@ def _example(documentation: str) -> Iterator[str]:
 
 
 def _fingerprint(mixture: Mixture) -> str | None:
-    """The reward's fingerprint, where this version can take one."""
+    """Return the short fingerprint of the reward; None if this version has no fingerprints."""
     module = "agent_tunix.rewards.fingerprint"
     if importlib.util.find_spec(module) is None:
         return None

@@ -1,6 +1,6 @@
-"""`agent-tunix rewards …`: a reward looked at, tried, tested, attacked, calibrated and timed, without JAX.
+"""`agent-tunix rewards …`: commands that show, try, test, attack, calibrate and time a reward, without JAX.
 
-Importing this loads nothing but Click; each command loads what it needs.
+Importing this loads only Click; each command loads what it needs.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _WHENCE_COLUMNS = {
 
 
 class _Rewards(click.Group):
-    """Prints an error raised on purpose as its message, with status 2."""
+    """Command group that prints the package's errors as messages and exits with status 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -61,7 +61,7 @@ def rewards() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ListedFinding:
-    """How a NAME is found, and how what it names is called; as `rewards.modules`, `rewards.args` and so on."""
+    """Options that decide how a NAME is found and called: `rewards.modules`, `rewards.args` and so on."""
 
     modules: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class ListedFinding:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Where a reward runs, how long a call may take, and what uploaded code must have; as `rewards.execution` etc."""
+    """Options that decide where a reward runs and within which limits: `rewards.execution` and so on."""
 
     place: str
     timeout_s: float
@@ -82,7 +82,7 @@ class Execution:
 def _finding_options(
     *, args: bool = True, completions: str = "--completions"
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Options that become one parameter, `finding`."""
+    """Return a decorator that adds options and passes them as one parameter, `finding`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         options = [
@@ -134,7 +134,7 @@ _allow_unsandboxed = click.option(
 
 
 def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that become one parameter, `execution`."""
+    """Add options, passed as one parameter, `execution`."""
 
     @functools.wraps(command)
     def with_execution(*, place: str, timeout: float, allow_unsandboxed: bool, **others: Any) -> Any:
@@ -207,7 +207,7 @@ _template = click.option("--format", "template", default=None, help="Template of
 @click.option("--module", "modules", multiple=True, help="Import this module or file first; may be repeated.")
 @_as_json
 def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
-    """List the rewards there are: built-in, registered by your modules or custom_rewards.py, and files of conf/reward.
+    """List the available rewards: built-in, registered by your modules or custom_rewards.py, and files of conf/reward.
 
     Exit status: 0; 2 a module cannot be imported.
     """
@@ -238,7 +238,7 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
 @_finding_options()
 @_as_json
 def show(name: str, finding: ListedFinding, as_json: bool) -> None:
-    """Show what a reward is: signature, range, source, documentation with its example, and what it is given.
+    """Show a reward: signature, range, source, documentation with its example, and what it is given.
 
     Exit status: 0; 2 there is no such reward.
     """
@@ -290,7 +290,7 @@ def try_reward(
     row |= {} if answer is None else {"answer": answer}
     mixture.check_parameters(row)
     text = sys.stdin.read() if response == "-" else response
-    limit_s = execution.timeout_s if execution.place == "inline" else None  # a built-in may take as long as it needs
+    limit_s = execution.timeout_s if execution.place == "inline" else None  # built-ins have no time limit
     with _placed(mixture, execution, num_workers=1) as placed:
         score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(CheckProblem(prompt, row), text)
     if as_json:
@@ -315,10 +315,10 @@ def test(
     execution: Execution,
     as_json: bool,
 ) -> None:
-    """Score the cases of a table and compare with what they must earn.
+    """Score the cases of a table and compare with the expected scores.
 
     NAME scores the cases that name no reward. CASES is a .yaml, .jsonl or .csv file. A case has `response` and
-    `expected` — a number, null for "not applicable", or an outcome: bad_reference, error, timeout — and, if wanted,
+    `expected` — a number, null for "not applicable", or an outcome: bad_reference, error, timeout — and optionally
     `answer` and other columns, `prompt`, `step`, `name`, `tolerance` and `reward`.
 
     Exit status: 0 every case passed; 1 one did not; 2 the table or a reward cannot be used.
@@ -403,7 +403,7 @@ def check(
     Every kind: deterministic, within its range, arguments untouched, a score for hostile strings. Correctness and
     composite: the gold solution earns the most; nothing, an echo of the prompt, tags, every answer listed, the
     reference of another row and near misses earn less. Composite: a correct long answer beats a wrong short one. Form:
-    the form, filled, beats tags alone. What is only noted never fails.
+    the form, filled, beats tags alone. Notes never make the check fail.
 
     Exit status: 0 nothing failed; 1 a check failed; 2 the command, the reward or the data cannot be used.
     """
@@ -473,10 +473,10 @@ def calibrate(
     execution: Execution,
     as_json: bool,
 ) -> None:
-    """Let two verifiers judge the same completions: confusion, disagreements, and how often each misses a right answer.
+    """Compare two verifiers on the same completions: confusion, disagreements, and right answers that each misses.
 
-    Misses are counted against the labels, if every completion has one (those made from the problems have), and
-    otherwise against the other verifier. Answers that could not be read are told apart from those taken for wrong.
+    Misses are counted against the labels if every completion has one (those made from the problems do), and otherwise
+    against the other verifier. Answers that could not be read are counted apart from those judged wrong.
 
     Exit status: 0; 2 the command, a reward or the data cannot be used.
     """
@@ -530,8 +530,8 @@ def bench(
 ) -> None:
     """Measure completions per second, where training would score them: the median of several repeats, by outcome.
 
-    Built-ins are measured in this process; your code in worker processes, one for each core, with the way there and
-    back. `--execution inline` measures the function alone.
+    Built-ins are measured in this process. Your code is measured in worker processes, one for each core, including the
+    transfer there and back. `--execution inline` measures the function alone.
 
     Exit status: 0; 2 the command, the reward or the data cannot be used.
     """
@@ -568,7 +568,7 @@ def bench(
 
 
 def resolve(name: str, finding: ListedFinding) -> "Mixture":
-    """The reward that a command's NAME means."""
+    """Return the reward that a command's NAME means."""
     from agent_tunix.rewards import resolve_reward
 
     return resolve_reward(
@@ -584,7 +584,7 @@ def resolve(name: str, finding: ListedFinding) -> "Mixture":
 
 
 def _fetch(name: str) -> "UploadedSource | None":
-    """An uploaded reward, of the store of this machine or of the server of AGENT_TUNIX_URL."""
+    """Return an uploaded reward from this machine's store or the server of AGENT_TUNIX_URL; None if it is not one."""
     from agent_tunix.store.fetching import fetch_uploaded
 
     return fetch_uploaded(name)
@@ -592,7 +592,7 @@ def _fetch(name: str) -> "UploadedSource | None":
 
 @contextlib.contextmanager
 def _placed(mixture: "Mixture", execution: Execution, num_workers: int | None = None) -> "Iterator[Mixture]":
-    """The reward where it runs, until the end of the block."""
+    """Yield the reward in the place where it runs."""
     from agent_tunix.rewards.execution import make_runner
 
     with make_runner(
@@ -606,19 +606,19 @@ def _placed(mixture: "Mixture", execution: Execution, num_workers: int | None = 
 
 
 def _reward_directories() -> list[Path]:
-    """Where files of components lie: in the working directory, then in the package or its checkout."""
+    """Return the directories of component files: in the working directory, then in the package or its checkout."""
     package = Path(__file__).resolve().parents[1]
     own = package / "conf" if (package / "conf").is_dir() else package.parents[1] / "conf"
     return [Path.cwd() / "conf" / "reward", own / "reward"]
 
 
 def read_spec(name: str) -> Any:
-    """A name as it is; a list or mapping of components is YAML."""
+    """Return a name unchanged; a list or mapping of components is parsed as YAML."""
     return _read_yaml(name) if name.lstrip().startswith(("[", "{")) else name
 
 
 def _read_args(name: str | None, args: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """`--arg` as `rewards.args`: by component, or for the one reward that is named."""
+    """Return `--arg` options as `rewards.args`: by component, or for the one named reward."""
     from agent_tunix.rewards.finding import function_name
 
     found: dict[str, dict[str, Any]] = {}

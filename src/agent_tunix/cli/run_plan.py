@@ -1,4 +1,4 @@
-"""`agent-tunix plan`: what a run will take, in memory, time and money, before a device is paid for."""
+"""`agent-tunix plan`: memory, time and cost of a run, before a device is paid for."""
 
 import dataclasses
 import json
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from agent_tunix.policy.architecture import Architecture
 
 _UNITS = {"MB": 1e6, "MIB": 2**20, "GB": 1e9, "GIB": 2**30, "TB": 1e12, "TIB": 2**40}
-# Devices of one host, among which links are fast; auto keeps `tp` within them.
+# Devices of a host, with fast links between them; `auto` keeps `tp` within a host.
 _PER_HOST = 8
 _SHARE = click.FloatRange(0, 1, min_open=True)
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 
 
 class MemorySize(click.ParamType):  # type: ignore[type-arg]  # click 8.1's takes none
-    """A number of bytes with its unit: 80GB, 79.6GiB."""
+    """Parameter type: a number of bytes with a unit, such as 80GB or 79.6GiB."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes, above 0."""
+        """Return bytes, above 0."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", str(value).strip())
         if found is None or found[2].upper() not in _UNITS or float(found[1]) == 0:
             self.fail(f"{value!r} should be a number above 0 and one of MB, MiB, GB, GiB, TB, TiB, as in 80GB", param)
@@ -78,9 +78,9 @@ def plan(
 ) -> None:
     """Add up what a run takes: memory of a device, FLOPs, seconds a step, tokens a second, cost.
 
-    Loads no model and no JAX: sizes come from the model's config.json, or for the models of conf/model from a table.
-    OVERRIDES are those of the run that is planned: KEY=VALUE. What `agent-tunix rewards plan` forecasts instead is how
-    much the reward would teach.
+    Loads no model and no JAX: sizes come from the model's config.json, or from a table for the models of conf/model.
+    OVERRIDES are those of the run that is planned: KEY=VALUE. `agent-tunix rewards plan` forecasts how much the reward
+    would teach.
 
     Exit status: 0; 1 the run does not fit the device; 2 the command, the configuration or the model cannot be used.
     """
@@ -129,7 +129,7 @@ def _compose(overrides: Sequence[str]) -> "Config":
 
 
 def _dtype(config: "Config", device: "Accelerator") -> str:
-    """What `model.dtype` means there."""
+    """Return the compute type that `model.dtype` selects on a device."""
     if config.model.dtype != "auto":
         return config.model.dtype
     return "float32" if device.name == "cpu" else "bfloat16"
@@ -138,7 +138,7 @@ def _dtype(config: "Config", device: "Accelerator") -> str:
 def _device(
     name: str | None, memory: int | None, tflops: float | None, bandwidth: float | None, link: float | None
 ) -> "Accelerator":
-    """The device of the table, or this machine, with what is given in place of what it has."""
+    """Return a device of the table, or this machine, with the given figures in place of its own."""
     from agent_tunix.planning.accelerators import Accelerator, find_accelerator
     from agent_tunix.planning.memory import host_memory
 
@@ -160,7 +160,7 @@ def _device(
 def _shape(
     config: "Config", architecture: "Architecture", device: "Accelerator", count: int, compute_bytes: int
 ) -> "MeshShape":
-    """Of the mesh that `model.mesh_shape` gives, or that auto would take on so many devices."""
+    """Return the shape that `model.mesh_shape` gives, or that `auto` would choose on so many devices."""
     from agent_tunix.config.checks import micro_batch_size
     from agent_tunix.config.mesh_shape import read_mesh_shape
     from agent_tunix.planning.memory import plan_memory

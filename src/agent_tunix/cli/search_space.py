@@ -1,4 +1,4 @@
-"""Hydra's sweeps, `KEY=a,b` or `KEY=interval(0,1)`, as the dimensions of a search."""
+"""Reading of Hydra's sweeps, `KEY=a,b` or `KEY=interval(0,1)`, as dimensions of a search."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,13 @@ from agent_tunix.training.tuning import Choice, Dimension, Range
 
 
 def read_space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Dimension]]:
-    """The overrides that are the same in every trial, and the dimensions by key.
+    """Return the overrides that all trials share, and the dimensions by key.
 
-    `choice(a,b)` and `a,b` are choices; `interval(low,high)` is a range of numbers, of whole ones with
-    `int(interval(1,9))`, on a logarithmic scale with `tag(log,interval(1e-5,1e-3))`; `range(4,17,step=4)` is 4, 8, 12
-    and 16.
+    `choice(a,b)` and `a,b` are choices. `interval(low,high)` is a range of real numbers; `int(interval(1,9))` of
+    integers; `tag(log,interval(1e-5,1e-3))` has a logarithmic scale. `range(4,17,step=4)` is 4, 8, 12 and 16.
 
     Raises:
-        ConfigError: An override cannot be read, or is a sweep that no search can draw from.
+        ConfigError: An override cannot be read, or is a sweep that a search cannot draw from.
     """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))

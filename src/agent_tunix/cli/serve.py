@@ -1,4 +1,4 @@
-"""`agent-tunix serve`. Importing this loads nothing but Click."""
+"""`agent-tunix serve`. Importing this loads only Click."""
 
 import logging
 from pathlib import Path
@@ -52,8 +52,8 @@ def serve(
 ) -> None:
     """Serve the store of this machine to a team: its REST API, and the pages of the inspector.
 
-    Every call of the API needs a key of `agent-tunix keys create`, on this machine too. An address that others can
-    reach is refused while there is no key.
+    Every call of the API needs a key of `agent-tunix keys create`, also on this machine. An address that other machines
+    can reach is refused while there is no key.
 
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the store
     cannot be opened.
@@ -61,7 +61,7 @@ def serve(
     handler = logging.StreamHandler()
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # its warnings are a line for whatever strangers send
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request of a stranger
     try:
         from agent_tunix.service.serving import serve
         from agent_tunix.service.settings import ServiceSettings

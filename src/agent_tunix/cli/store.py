@@ -1,6 +1,6 @@
-"""`agent-tunix store …`: reward functions uploaded, listed, read and deleted, on this machine or on a server.
+"""`agent-tunix store …`: upload, list, read and delete reward functions, on this machine or a server.
 
-Importing this loads nothing but Click; each command loads what it needs.
+Importing this loads only Click; each command loads what it needs.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,10 @@ _FORMATS = ["auto", "trl", "miles"]
 
 
 class StoreGroup(click.Group):
-    """Prints an error raised on purpose as its message: status 1 where the store refused, 2 where it was not usable."""
+    """Command group that prints the package's errors: status 1 if the store refused, 2 if it was not usable."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and turn errors into messages and exit statuses."""
         try:
             return super().invoke(ctx)
         except AgentTunixError as error:
@@ -79,16 +80,16 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def upload(
     file: Path, name: str | None, given_format: str, if_changed: bool, url: str | None, key: str | None, as_json: bool
 ) -> None:
-    """Upload FILE, which has a function `reward`, and print its id, rf_…
+    """Upload FILE, which has a function `reward`, and print its id (rf_…).
 
-    The file is checked and never run. A name that is your own gets its next version. What would make it a better reward
-    is said on standard error. With --if-changed the same command may be run again and again, as where it is not known
-    whether it came to its end.
+    The file is checked but never run. A name that is your own gets its next version. Advice for a better reward is
+    printed on standard error. With --if-changed the command may be repeated, for example if it is not known whether it
+    completed.
     """
     from agent_tunix.store.uploads import MAX_BYTES, check_upload, detect_format
 
     with file.open("rb") as opened:
-        source = opened.read(MAX_BYTES + 1)  # one more is as good as any number
+        source = opened.read(MAX_BYTES + 1)  # one byte too many is enough to refuse it
     chosen = detect_format(source) if given_format == "auto" else given_format
     checked = check_upload(source, chosen)  # type: ignore[arg-type]
     with _opened(url, key) as access:
@@ -152,9 +153,9 @@ def get(id: str, with_source: bool, url: str | None, key: str | None, as_json: b
 @click.argument("id")
 @_place_options
 def delete(id: str, url: str | None, key: str | None) -> None:
-    """Delete the version of an ID, rf_…
+    """Delete the version with an ID (rf_…).
 
-    Runs that were trained with it keep their own copy. Its name stays yours, and its id is not given again.
+    Runs that were trained with it keep their own copy. Its name stays yours, and its id is not used again.
     """
     with _opened(url, key) as access:
         access.delete(id)

@@ -1,6 +1,6 @@
-"""`agent-tunix rewards replay | diff`: rewards over completions that runs have stored, without JAX.
+"""`agent-tunix rewards replay | diff`: rewards on completions that runs have stored, without JAX.
 
-Importing this loads nothing but Click; each command loads what it needs.
+Importing this loads only Click; each command loads what it needs.
 """
 
 from pathlib import Path
@@ -56,9 +56,9 @@ def replay(
     """Score the stored completions of RUN with a changed reward: new totals and advantages, and which moved.
 
     OVERRIDES change the run's own configuration: reward.components.brevity.weight=0.3,
-    rewards.args.conciseness.limit=80, grpo.advantage_scaling=none. Only what decides totals and advantages of given
-    completions can be changed. Without any change the run's own reward is scored again, and every stored total and
-    advantage should come out to the last bit.
+    rewards.args.conciseness.limit=80, grpo.advantage_scaling=none. Only settings that decide totals and advantages of
+    given completions can be changed. Without changes the run's own reward scores again, and every total and advantage
+    should equal the stored one to the last bit.
 
     Exit status: 0 every total and advantage is the stored one, or --repeats; 1 some differ; 2 the command, the run or
     the reward cannot be used.
@@ -131,8 +131,8 @@ def diff(
 ) -> None:
     """Compare two rewards: code, arguments, mixture and versions, and, with --run, where their verdicts differ.
 
-    FIRST and SECOND are anything that training.reward_function accepts, or the directory of a run, whose reward, as its
-    files are now, is meant.
+    FIRST and SECOND are anything that training.reward_function accepts, or the directory of a run. A run's reward is
+    taken with its files as they are now.
 
     Exit status: 0 they are the same; 1 they differ; 2 one of them, or the run, cannot be used.
     """
@@ -171,7 +171,7 @@ def diff(
 
 
 def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
-    """The reward that a specification means, or that of a run's directory."""
+    """Return the reward of a specification or of a run's directory."""
     from agent_tunix.cli.rewards import ListedFinding, resolve
     from agent_tunix.runs.reward_setup import resolve_from_config
     from agent_tunix.runs.stored_rewards import changed_since_run

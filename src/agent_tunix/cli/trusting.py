@@ -1,4 +1,4 @@
-"""The option of commands that run what a run names."""
+"""The option `--trust`, of commands that run code named by a run."""
 
 import click
 

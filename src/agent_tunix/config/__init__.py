@@ -1,1 +1,1 @@
-"""Text → trusted, typed values, once."""
+"""Configuration: composition, types and checks."""

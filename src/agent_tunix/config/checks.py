@@ -1,4 +1,4 @@
-"""What a single key cannot know: choices, ranges, and keys that must agree.
+"""Checks that need more than the type of one key: choices, ranges, and keys that must agree.
 
 Every message names the key, what was required, what arrived, and what to do.
 """
@@ -95,7 +95,7 @@ _AT_LEAST = {
     "tracking.num_samples": 0,
 }
 
-# key: (lowest, highest, whether lowest itself is allowed, whether highest itself is allowed)
+# key: (lowest, highest, True if lowest is allowed, True if highest is allowed)
 _WITHIN = {
     "optimizer.learning_rate": (0.0, math.inf, True, False),
     "optimizer.beta1": (0.0, 1.0, True, False),
@@ -124,11 +124,11 @@ _WITHIN = {
     "stopping.min_delta": (0.0, math.inf, True, False),
     "rollouts.share": (0.0, 1.0, True, True),
     "rollouts.max_file_mb": (0.0, math.inf, False, False),
-    # JAX's keys take 32 bits; larger seeds would silently repeat smaller ones.
+    # JAX's keys use 32 bits; larger seeds would silently repeat smaller ones.
     "seed": (0, 2**32 - 1, True, True),
 }
 
-# What to do instead, where the range alone does not say it.
+# Advice where the range alone does not tell what to do.
 _ADVICE = {
     "rewards.num_workers": "null starts one for each core",
     "rewards.timeout_s": "a call without a limit could stall the run; rewards.execution=inline has none",
@@ -146,18 +146,14 @@ _ADVICE = {
 
 
 def check(config: Config) -> None:
-    """Refuse a configuration that cannot run, before anything costly is loaded.
-
-    Raises:
-        ConfigError: With one line for each thing that is wrong.
-    """
+    """Raise ConfigError, with a line for each problem, if a configuration cannot run; nothing costly is loaded."""
     problems = list(_problems(config))
     if problems:
         raise ConfigError("\n".join(problems), code="invalid_setting")
 
 
 def suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
-    """`; did you mean X?` for the nearest known name, or nothing."""
+    """Return `; did you mean X?` for the nearest known name, or ""."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -165,7 +161,7 @@ def suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
 def suggest_key(key: str, schema: type) -> str:
     """Return `; did you mean training.batch_size?` for an unknown key of a configuration, or "".
 
-    Names of TRL, verl and Tunix come first, then keys of the same last name in other groups, then similar spellings.
+    Names of TRL, verl and Tunix come first, then keys with the same last name in other groups, then similar spellings.
     """
     known = [*_keys_of(schema), "hydra.run.dir", "hydra.sweep.dir"]
     if key in known:
@@ -181,7 +177,7 @@ def suggest_key(key: str, schema: type) -> str:
 
 
 def _keys_of(schema: type, prefix: str = "") -> Iterator[str]:
-    """Groups and dotted keys of a schema."""
+    """Yield the groups and dotted keys of a schema."""
     for field in dataclasses.fields(schema):
         yield prefix + field.name
         if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
@@ -249,7 +245,7 @@ def _process_problems(distributed: DistributedConfig) -> Iterator[str]:
 
 
 def _too_low(config: Config, keys: Iterable[str], prefix: str = "") -> Iterator[str]:
-    """One line for each key below its least value; `prefix` stands in messages for the key's group."""
+    """Yield a line for each key below its minimum; `prefix` replaces the key's group in messages."""
     for key in keys:
         value = _value(config, key)
         if value is not None and not value >= _AT_LEAST[key]:  # type: ignore[operator]
@@ -306,7 +302,7 @@ def _prompt_problems(config: Config) -> Iterator[str]:
 
 
 def _names_a_column(template: str) -> bool:
-    """Whether a template has a place for a column; one that cannot be read is told where it is read."""
+    """Return True if a template names a column; an invalid template is reported where it is read."""
     try:
         return any(name is not None for _, name, _, _ in string.Formatter().parse(template))
     except ValueError:
@@ -325,7 +321,7 @@ def _describe_range(low: float, high: float, low_ok: bool, high_ok: bool) -> str
 
 
 def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
-    """Settings of an algorithm that contradict each other, or of which one would silently do nothing."""
+    """Yield a line for each setting that contradicts another or would silently do nothing."""
     high = grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high
     if grpo.loss == "gspo" and grpo.loss_agg_mode != "sequence-mean-token-mean":
         yield (
@@ -399,7 +395,7 @@ def _batch_problems(config: Config) -> Iterator[str]:
     try:
         shape = read_mesh_shape(config.model.mesh_shape)
     except ValueError:
-        return  # told already
+        return  # reported already
     batch = _Batch(
         size=training.batch_size,
         micro=training.micro_batch_size,
@@ -408,21 +404,21 @@ def _batch_problems(config: Config) -> Iterator[str]:
         devices=1 if shape is None else shape.row_shards,
     )
     if any(number is not None and number < 1 for number in dataclasses.astuple(batch)):
-        return  # their ranges are told already
+        return  # their ranges are reported already
     if problem := batch.problem():
         yield problem + batch.remedy(shape)
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """The settings that decide how a step's prompts are divided.
+    """Settings that divide a step's prompts.
 
     Attributes:
-        size: Prompts a step.
-        micro: Prompts a micro-batch; None where it follows from the others.
-        steps: Micro-batches a step; None where it follows from the others.
-        generations: Completions a prompt.
-        devices: Among which the completions of a micro-batch are divided.
+        size: Prompts per step.
+        micro: Prompts per micro-batch; None if the others determine it.
+        steps: Micro-batches per step; None if the others determine it.
+        generations: Completions per prompt.
+        devices: Number of devices that share the completions of a micro-batch.
     """
 
     size: int
@@ -432,11 +428,11 @@ class _Batch:
     devices: int
 
     def problem(self) -> str | None:
-        """What does not agree."""
+        """Return the first disagreement; None if there is none."""
         return self._division_problem() or self._device_problem()
 
     def remedy(self, shape: MeshShape | None) -> str:
-        """Values with which everything agrees, or else with which the division does."""
+        """Return a hint with values that make all settings agree, or else at least the division."""
         for problem_of in (_Batch.problem, _Batch._division_problem):
             found = []
             for name, values in self._candidates().items():
@@ -474,7 +470,7 @@ class _Batch:
         )
 
     def _candidates(self) -> dict[str, Iterable[int]]:
-        """Values to try in place of each setting, the nearest first."""
+        """Return values to try for each setting, the nearest first."""
         unit = self.micro or self.steps or 1
         first = math.ceil(self.size / unit)
         both = self.micro is not None and self.steps is not None
@@ -517,7 +513,7 @@ def _length_problems(config: Config) -> Iterator[str]:
 
 
 def micro_batch_size(config: Config) -> int:
-    """Prompts a forward and backward pass, from whichever of the two keys is given."""
+    """Return the prompts per forward and backward pass, from whichever of the two keys is set."""
     training = config.training
     if training.micro_batch_size is not None:
         return training.micro_batch_size

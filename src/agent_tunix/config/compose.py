@@ -1,6 +1,6 @@
-"""Hydra's composition of `conf/` over the schema, and the way from there to typed values.
+"""Composition of `conf/` over the schema with Hydra, and its conversion to typed values.
 
-The only module, besides `cli`, that touches Hydra and OmegaConf.
+Only this module and `cli` use Hydra and OmegaConf.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-# The groups of a run of which an evaluation may replace values.
+# Groups in which an evaluation may replace values of a run.
 EVALUATE_GROUPS = ("model", "data", "prompt", "generation")
 
 _NEXT_LINE = "\x85"
@@ -48,15 +48,15 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 def find_conf_directory() -> Path:
-    """The directory of configuration files: inside the installed package, or at the top of a checkout."""
+    """Return the directory of configuration files: in the installed package, or at the top of a checkout."""
     packaged = Path(__file__).resolve().parents[1] / "conf"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "conf"
 
 
 def register_schema() -> None:
-    """Make the schemas known to Hydra, so that composing checks every key and type.
+    """Register the schemas with Hydra, so that composing checks every key and type.
 
-    Some mappings have keys of the user's own; there, `rewards.args.conciseness.limit=80` needs no `+`.
+    Some mappings have user-defined keys: `rewards.args.conciseness.limit=80` needs no `+`.
     """
     schema = OmegaConf.structured(Config)
     _open_mappings(schema)
@@ -69,7 +69,7 @@ def register_schema() -> None:
 
 
 def _open_mappings(cfg: DictConfig) -> None:
-    """Allow keys of the user's own where there are some."""
+    """Allow new keys in mappings with user-defined keys."""
     open_to_any = (
         cfg.rewards.args,
         cfg.reward.components,
@@ -83,7 +83,7 @@ def _open_mappings(cfg: DictConfig) -> None:
 
 
 def to_typed(cfg: DictConfig) -> Config:
-    """The composed configuration as plain typed values.
+    """Return the composed configuration as plain typed values.
 
     Raises:
         ConfigError: A mandatory value (`???`) is missing, or an interpolation cannot be resolved.
@@ -92,7 +92,7 @@ def to_typed(cfg: DictConfig) -> Config:
 
 
 def to_evaluate(cfg: DictConfig) -> EvaluateConfig:
-    """The composed request of `evaluate.py` as plain typed values.
+    """Return the composed request of `evaluate.py` as plain typed values.
 
     Raises:
         ConfigError: An interpolation cannot be resolved.
@@ -103,7 +103,7 @@ def to_evaluate(cfg: DictConfig) -> EvaluateConfig:
 def _instantiate(cfg: DictConfig, schema: type[T]) -> T:
     plain: Any = OmegaConf.to_container(cfg)
     plain.pop("hydra", None)
-    # Merging would drop what the schema does not know, as in `+training.batchsize=3`, and take its default for `???`.
+    # Merging would drop unknown keys, such as `+training.batchsize=3`, and use the schema's default for `???`.
     unknown = [f"there is no key {key}{suggest_key(key, schema)}" for key in _unknown_keys(plain, schema)]
     try:
         missing = [f"{key} must have a value, not ???; set {key}=VALUE" for key in sorted(OmegaConf.missing_keys(cfg))]
@@ -129,13 +129,13 @@ def _unknown_keys(values: Mapping[str, Any], schema: type, prefix: str = "") -> 
 
 
 def compose_overrides(overrides: Sequence[str]) -> Config:
-    """The configuration of a run, composed as `train` would compose it.
+    """Return the configuration of a run, composed as `train` composes it.
 
     Raises:
-        ConfigError: Hydra refuses an override, with its words.
+        ConfigError: Hydra refuses an override; with Hydra's message.
     """
     register_schema()
-    # Within a Hydra program its own Hydra steps aside meanwhile.
+    # Inside a Hydra program, the program's own Hydra instance is set aside meanwhile.
     running = GlobalHydra.instance()
     outer, running.hydra = running.hydra, None
     try:
@@ -150,14 +150,12 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
 
 
 def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
-    """A configuration with some values set anew, as on a command line: `rewards.args.conciseness.limit=80`.
+    """Return a copy of a configuration with some values replaced, such as `rewards.args.conciseness.limit=80`.
 
-    Args:
-        config: What is changed; it stays as it is.
-        overrides: `KEY=VALUE` in Hydra's grammar; no sweeps, no deletions, no choices of a group's file.
+    `overrides` are `KEY=VALUE` in Hydra's grammar, without sweeps, deletions or choices of a group's file.
 
     Raises:
-        ConfigError: An override cannot be read, or names no key.
+        ConfigError: An override cannot be read, or its key does not exist.
     """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -175,14 +173,10 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
 
 
 def with_values(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config:
-    """A configuration with some values of some groups set anew.
-
-    Args:
-        config: What is changed; it stays as it is.
-        values: Group → key → value, as in `{"data": {"path": "problems"}}`.
+    """Return a copy of a configuration with some values replaced, given as group → key → value.
 
     Raises:
-        ConfigError: There is no such key, or the value is of another type.
+        ConfigError: A key does not exist, or a value has the wrong type.
     """
     cfg = _structured(config)
     for group, given in values.items():
@@ -200,24 +194,24 @@ def _set(cfg: Any, key: str, value: Any, written: str) -> None:
 
 
 def to_yaml(config: Config) -> str:
-    """The configuration as YAML that `from_yaml` reads back."""
+    """Return the configuration as YAML that `from_yaml` reads back."""
     structured = _structured(config)
     text = OmegaConf.to_yaml(structured)
     if _NEXT_LINE not in text:
         return text
-    # PyYAML writes this character as it is, and reads it as a blank: it stands only as an escape between quotes.
+    # PyYAML writes this character unescaped but reads it as a space; only an escape in quotes preserves it.
     return yaml.dump(OmegaConf.to_container(structured, enum_to_str=True), Dumper=_QuotingDumper, sort_keys=False)
 
 
 class _QuotingDumper(yaml.SafeDumper):
-    """Writes every text between double quotes, and what is not ASCII in it as escapes."""
+    """YAML dumper that writes every text in double quotes, with escapes for non-ASCII characters."""
 
 
 _QuotingDumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(_TEXT_TAG, text, style='"'))
 
 
 def _structured(config: Config) -> DictConfig:
-    """Typed values as OmegaConf keeps them; a `${` in them is text, as in a problem with LaTeX."""
+    """Return typed values as OmegaConf nodes, with `${` escaped: it is text, as in a problem with LaTeX."""
     structured = OmegaConf.structured(_escape(config))
     assert isinstance(structured, DictConfig)
     return structured

@@ -1,4 +1,4 @@
-"""The sets of `data.mixture`: each a whole configuration of its own, made from the group's keys and its own."""
+"""The sets of `data.mixture`, each a configuration of its own from the group's keys and the set's."""
 
 import dataclasses
 import difflib
@@ -13,7 +13,7 @@ from typing import Any
 from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# What concerns the whole mixture.
+# Keys of the whole mixture.
 _SHARED_KEYS = ("mixture", "streaming")
 _ANSWER_MARKS = ("auto", "none", "always")
 _KINDS = ("baby_steps", "one_pass")
@@ -24,7 +24,7 @@ class DataSet:
     """One set of a mixture.
 
     Attributes:
-        weight: Its share of the draws, before the weights are made to sum to 1; above 0.
+        weight: Share of the draws before normalisation, above 0.
         config: The run's configuration with the set's own `data` in place of the mixture.
     """
 
@@ -33,7 +33,7 @@ class DataSet:
 
 
 def data_sets(config: Config) -> dict[str, DataSet]:
-    """The sets of `data.mixture` by name; empty where the run has but one set, which has no name.
+    """Return the sets of `data.mixture` by name; empty if the run has only one set, which has no name.
 
     The configuration must have passed `checks.check`.
     """
@@ -49,7 +49,7 @@ def _data_set(config: Config, entry: Mapping[str, Any]) -> DataSet:
 
 
 def data_name(config: Config) -> str:
-    """What to call the data in a report: `data.name`, or else the sets of a mixture, the file, the made-up problems."""
+    """Return the data's name for reports: `data.name`, or else the sets of a mixture, the file, or `word_problems`."""
     data = config.data
     path = config.training.train_data_dir or data.path
     if data.name is not None or not (data.mixture or path):
@@ -58,7 +58,7 @@ def data_name(config: Config) -> str:
 
 
 def mixture_problems(config: Config) -> Iterator[str]:
-    """What is wrong with the mixture as it is written, one line each; nothing if `data_sets` can read it."""
+    """Yield a line for each error in `data.mixture`; none if `data_sets` can read it."""
     if not config.data.mixture:
         return
     for key in ("data_source", "train_data_dir"):
@@ -69,12 +69,9 @@ def mixture_problems(config: Config) -> Iterator[str]:
 
 
 def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator[str]:
-    """What is wrong with the values of one set, apart from the ranges of single keys.
+    """Yield a line for each invalid value of one set, apart from the ranges of single keys.
 
-    Args:
-        data: The set's own keys.
-        prefix: What comes before a key in messages: `data.` or `data.mixture.NAME.`.
-        streaming: Whether its rows are read as they are needed.
+    `prefix` precedes keys in messages: `data.` or `data.mixture.NAME.`. `streaming` is true if rows are read as needed.
     """
     if data.answer_mark not in _ANSWER_MARKS:
         yield f"{prefix}answer_mark must be one of {', '.join(_ANSWER_MARKS)}, not {data.answer_mark!r}"
@@ -123,7 +120,7 @@ def _key_problems(where: str, values: Mapping[str, Any], schema: type) -> Iterat
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value is of the type that the schema gives a key."""
+    """Return True if a value has the type that the schema gives a key."""
     if hint is Any:
         return True
     if isinstance(hint, types.UnionType):

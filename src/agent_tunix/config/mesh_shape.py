@@ -1,4 +1,4 @@
-"""How many devices lie along each axis of the mesh, as `model.mesh_shape` says it."""
+"""Numbers of devices along the axes of the mesh: `model.mesh_shape`."""
 
 import math
 from typing import NamedTuple
@@ -10,10 +10,10 @@ class MeshShape(NamedTuple):
     """Devices along the axes of the mesh, in their order.
 
     Attributes:
-        data: Copies of the weights; rows of a batch are divided among them.
-        fsdp: Devices that share the weights of a copy, and divide its rows once more.
-        tp: Devices that share the weights of a copy and all compute the same rows, each its part of the heads, of the
-            MLP's width and of the words.
+        data: Copies of the weights, among which the rows of a batch are divided.
+        fsdp: Devices that share the weights of a copy and divide its rows again.
+        tp: Devices that share the weights of a copy and compute the same rows, each with a part of the heads, the MLP's
+            width and the words.
     """
 
     data: int
@@ -22,17 +22,17 @@ class MeshShape(NamedTuple):
 
     @property
     def size(self) -> int:
-        """All devices."""
+        """Number of all devices."""
         return math.prod(self)
 
     @property
     def row_shards(self) -> int:
-        """Parts that the rows of a batch are divided into."""
+        """Number of parts that the rows of a batch are divided into."""
         return self.data * self.fsdp
 
     @property
     def weight_shards(self) -> int:
-        """Parts that the weights of a copy are divided into."""
+        """Number of parts that the weights of a copy are divided into."""
         return self.fsdp * self.tp
 
     def rows_per_device(self, rows: int) -> int:
@@ -43,15 +43,15 @@ class MeshShape(NamedTuple):
         return rows
 
     def __str__(self) -> str:
-        """As the setting is written."""
+        """Return the shape in the form of the setting."""
         return f"[{self.data},{self.fsdp},{self.tp}]"
 
 
 def read_mesh_shape(given: object) -> MeshShape | None:
-    """The shape that `[fsdp, tp]` or `[data, fsdp, tp]` stands for; None for `auto`.
+    """Return the shape for `[fsdp, tp]` or `[data, fsdp, tp]`; None for `auto`.
 
     Raises:
-        ValueError: It is none of these; with what it should be.
+        ValueError: The value has another form; the message says which are valid.
     """
     if given == AUTO:
         return None

@@ -1,7 +1,7 @@
-"""Which keys of `optimizer` and `scheduler` each choice reads, and with which defaults.
+"""Keys of `optimizer` and `scheduler` that each kind reads, with their defaults.
 
-Such a key is null until it is given, so that one which the chosen optimiser or schedule does not read can be told from
-a default and refused by name. `filled` puts the defaults in, for whoever works with the values or keeps them.
+Such a key is null until it is set, so that a value which the chosen kind does not read can be told from a default and
+refused. `filled` replaces nulls by the defaults.
 """
 
 import dataclasses
@@ -37,21 +37,20 @@ _Group = TypeVar("_Group", OptimizerConfig, SchedulerConfig)
 
 
 def filled(group: _Group) -> _Group:
-    """The configuration with the defaults of its kind in place of nulls; what the kind does not read stays null."""
+    """Return the configuration with its kind's defaults for nulls; keys that the kind does not read stay null."""
     defaults: Mapping[str, Any] = _table(group)[group.kind]
     return replace(group, **{name: value for name, value in defaults.items() if getattr(group, name) is None})
 
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Weights that are updated in a way of their own.
+    """Weights with their own update settings.
 
     Attributes:
-        name: As in `optimizer.groups`; part of the names of metrics.
-        match: Found (`re.search`) in the path of each of its weights.
-        learning_rate: Peak.
-        weight_decay: Decoupled.
-        freeze: Whether they stay as they are.
+        name: Key in `optimizer.groups`; part of the names of metrics.
+        match: Pattern found (`re.search`) in the path of each weight.
+        learning_rate: Peak learning rate.
+        freeze: True if the weights do not change.
     """
 
     name: str
@@ -62,7 +61,7 @@ class ParameterGroup:
 
 
 def parameter_groups(config: OptimizerConfig) -> list[ParameterGroup]:
-    """The groups of a configuration that passed `optimizer_problems`, in their order."""
+    """Return the groups of a configuration that passed `optimizer_problems`, in their order."""
     return [
         ParameterGroup(
             name,
@@ -76,7 +75,7 @@ def parameter_groups(config: OptimizerConfig) -> list[ParameterGroup]:
 
 
 def optimizer_problems(optimizer: OptimizerConfig, scheduler: SchedulerConfig) -> Iterator[str]:
-    """One line for each key that is not read by what was chosen, and for whatever is wrong with a group."""
+    """Yield a line for each key that the chosen kind does not read, and for each error in a group."""
     yield from _unread(optimizer, "optimizer")
     yield from _unread(scheduler, "scheduler")
     usual = OptimizerConfig().warmup_ratio
@@ -99,7 +98,7 @@ def _table(group: OptimizerConfig | SchedulerConfig) -> Mapping[str, Values]:
 def _unread(group: OptimizerConfig | SchedulerConfig, prefix: str) -> Iterator[str]:
     table = _table(group)
     if group.kind not in table:
-        return  # told already, with the choices
+        return  # reported already, with the choices
     for name in dict.fromkeys(name for values in table.values() for name in values):
         value = getattr(group, name)
         if value is not None and name not in table[group.kind]:
@@ -120,7 +119,7 @@ _GROUP_KEYS: Mapping[str, tuple[type, ...]] = {
 
 
 def _group_problems(name: object, values: Any) -> Iterator[str]:
-    """What is wrong with a group, each to follow its name."""
+    """Yield the errors of a group, each written to follow its name."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", str(name)) or name == REST:
         yield f" must be named by letters, digits, - and _, a letter first, and not {REST}, which is what no group has"
     if not isinstance(values, dict) or "match" not in values:
@@ -145,12 +144,12 @@ def _group_problems(name: object, values: Any) -> Iterator[str]:
         yield f" is frozen, so {', '.join(others)} would do nothing; leave them out"
 
 
-# Where metrics show groups: all weights that none has.
+# Name in metrics for the weights of no group.
 REST = "rest"
 
 
 def summary(optimizer: OptimizerConfig, scheduler: SchedulerConfig) -> str:
-    """The optimiser and its schedule with every value that counts, for the log."""
+    """Return the optimiser and schedule with all values in use, for the log."""
 
     def describe(group: OptimizerConfig | SchedulerConfig, left_out: tuple[str, ...]) -> str:
         values = dataclasses.asdict(group)

@@ -1,7 +1,7 @@
-"""Names of settings in TRL, verl and Tunix, with the keys of this package that do the same.
+"""Names of settings in TRL, verl and Tunix, with the equivalent keys of this package.
 
-Sources: `GRPOConfig` of TRL 1.16 and the `TrainingArguments` of transformers below it, the PPO configuration of verl
-0.9, `GRPOConfig` and `RolloutConfig` of Tunix 0.1.7.
+Sources: `GRPOConfig` of TRL 1.16 and its base, `TrainingArguments` of transformers; the PPO configuration of verl 0.9;
+`GRPOConfig` and `RolloutConfig` of Tunix 0.1.7.
 """
 
 _COMPLETIONS = "counts completions; ours counts prompts, so divide by grpo.num_generations"
@@ -121,15 +121,15 @@ OTHER_NAMES: dict[str, str | tuple[str, str]] = {
     "rollout_max_prompt_length": "generation.max_prompt_length",
     "loss_algo": "grpo.loss",
 }
-# Short last names, such as `path`, say too little by themselves.
+# Short last names, such as `path`, are too ambiguous.
 _BY_LAST_NAME = {leaf: name for name in OTHER_NAMES if "." in name and len(leaf := name.rpartition(".")[2]) > 4}
 
 
 def key_of_other_name(written: str) -> tuple[str, str] | None:
-    """Return the key for a setting that another library names so, and a remark or ""; None for an unknown name.
+    """Return the key for another library's setting, and a remark or ""; None for an unknown name.
 
     Args:
-        written: A name such as `max_steps`, in whatever group it was written.
+        written: A name such as `max_steps`, with or without a group.
     """
     leaf = written.rpartition(".")[2]
     name = next((one for one in (written, leaf, _BY_LAST_NAME.get(leaf)) if one in OTHER_NAMES), None)

@@ -1,11 +1,10 @@
-"""What a run can be told: one dataclass for each configuration group, one field for each key.
+"""Schema of the configuration: a dataclass for each group, a field for each key.
 
-This module is the single place where keys, types, defaults, units and reasons stand. Hydra composes `conf/*` over
-it (so a wrong type or an unknown key is refused while composing), the configuration reference in the docs is
-generated from it, and the rest of the program sees only these typed values. Importing it costs nothing: no Hydra,
-no OmegaConf, no JAX.
+Keys, types, defaults, units and reasons are defined only here. Hydra composes `conf/*` over the schema, so a wrong type
+or an unknown key is refused; the configuration reference in the docs is generated from it; the rest of the program sees
+only these typed values. Importing it loads no Hydra, OmegaConf or JAX.
 
-A field's help is its `metadata["help"]`, written with `key(...)`.
+The help of a field is its `metadata["help"]`, written with `key(...)`.
 """
 
 import dataclasses
@@ -14,7 +13,7 @@ from typing import Any
 
 
 def key(default: Any, help_text: str) -> Any:
-    """A field with a default and the sentence that documents it."""
+    """Return a dataclass field with a default and its help text."""
     if isinstance(default, list | dict):
         template = default
         return dataclasses.field(default_factory=lambda: type(template)(template), metadata={"help": help_text})
@@ -23,7 +22,7 @@ def key(default: Any, help_text: str) -> Any:
 
 @dataclass
 class ModelConfig:
-    """Which policy is trained, and how much of it."""
+    """The policy to train, and which of its weights."""
 
     model_family: str | None = key(
         None, "Family that `config.json` must be of: gemma2, gemma3, llama, qwen2 or qwen3; null: any of them."
@@ -58,7 +57,7 @@ class ModelConfig:
 
 @dataclass
 class CurriculumConfig:
-    """Easy rows first, harder ones later."""
+    """A curriculum: easy rows first, harder ones later."""
 
     column: str | None = key(
         None, "Column that says how hard a row is: a number, or a value of `order`; null: no curriculum."
@@ -74,7 +73,7 @@ class CurriculumConfig:
 
 @dataclass
 class DataConfig:
-    """Where prompts and reference answers come from."""
+    """The source of prompts and reference answers."""
 
     name: str | None = key(None, "Name of the dataset, for reports; null: that of its files, or word_problems.")
     source: str = key(
@@ -123,7 +122,7 @@ class DataConfig:
 
 @dataclass
 class PromptConfig:
-    """How a problem becomes the text that the model sees."""
+    """The text that the model sees for a problem."""
 
     system: str | None = key(
         None, "System message; null: none. A conversation that has a system message of its own keeps that."
@@ -167,7 +166,7 @@ class PromptConfig:
 
 @dataclass
 class RewardsConfig:
-    """How rewards are found and run, whichever they are."""
+    """The way in which any rewards are found and run."""
 
     modules: list[str] = key([], "Modules or files imported first, so that their registrations are seen.")
     args: dict[str, Any] = key({}, "Arguments by reward name: `rewards.args.conciseness.limit=80`.")
@@ -209,7 +208,7 @@ class RewardsConfig:
 
 @dataclass
 class RewardGroupConfig:
-    """A reward made of named components (a file of `conf/reward/`); empty: `training.reward_function` decides."""
+    """A reward made of named components (a file of `conf/reward/`); if empty, `training.reward_function` decides."""
 
     components: dict[str, Any] = key(
         {},
@@ -220,10 +219,10 @@ class RewardGroupConfig:
 
 @dataclass
 class OptimizerConfig:
-    """How gradients become updates: by which optimiser, at which learning rate, and which weights apart.
+    """The optimiser, the learning rate, and groups of weights with settings of their own.
 
-    A key whose default is null belongs to some optimisers only; null is the default of the one chosen, and any other
-    value is refused by an optimiser that does not read it.
+    A key whose default is null belongs to some optimisers only. Null stands for the default of the chosen optimiser;
+    any other value is refused if the optimiser does not read the key.
     """
 
     kind: str = key("adamw", "adamw, adafactor, lion, muon or sgd.")
@@ -263,7 +262,7 @@ class OptimizerConfig:
 
 @dataclass
 class SchedulerConfig:
-    """The learning rate after the warm-up; keys with the default null as in `optimizer`."""
+    """The learning rate after the warm-up. Keys with the default null work as in `optimizer`."""
 
     kind: str = key("cosine", "cosine, linear, constant, wsd (warm-up, stable, decay) or inverse_sqrt.")
     final_ratio: float | None = key(
@@ -277,7 +276,7 @@ class SchedulerConfig:
 
 @dataclass
 class GrpoConfig:
-    """Group relative policy optimisation (https://arxiv.org/abs/2402.03300) and its kin; see the page *Algorithms*."""
+    """Group relative policy optimisation (https://arxiv.org/abs/2402.03300) and variants; see the page *Algorithms*."""
 
     num_generations: int = key(8, "G: completions sampled for each prompt; at least 2.")
     num_iterations: int = key(1, "μ: updates on each batch of completions; with 1 every importance ratio is 1.")
@@ -321,7 +320,7 @@ class GrpoConfig:
 
 @dataclass
 class GenerationConfig:
-    """How completions are sampled in training."""
+    """Sampling of completions in training."""
 
     max_prompt_length: int = key(64, "Longest prompt, in tokens; prompts are padded to it on the left.")
     max_generation_steps: int = key(32, "Longest completion, in tokens.")
@@ -338,7 +337,7 @@ class GenerationConfig:
 
 @dataclass
 class TrainingConfig:
-    """The run: its reward, its length, its batches, and what it leaves behind."""
+    """The run: its reward, length, batches and outputs."""
 
     reward_function: Any = key(
         "math",
@@ -386,7 +385,7 @@ class TrainingConfig:
 
 @dataclass
 class SftConfig:
-    """What `agent-tunix sft` teaches; all else is as in any run."""
+    """Targets of `agent-tunix sft`; everything else is as in any run."""
 
     target_column: str | None = key(
         None,
@@ -400,7 +399,7 @@ class SftConfig:
 
 @dataclass
 class StoppingConfig:
-    """Which checkpoint is the best, and whether the run may end before its last step."""
+    """The choice of the best checkpoint, and early stopping."""
 
     metric: str | None = key(
         None, "A metric of metrics.jsonl, such as eval/accuracy or rewards/oracle/mean; null: no step is the best."
@@ -430,7 +429,7 @@ class EvaluationConfig:
 
 @dataclass
 class DistributedConfig:
-    """Which devices the run sees, which other processes take part, and where compiled programs are kept."""
+    """The devices and processes of the run, and the cache of compiled programs."""
 
     mode: str = key(
         "none",
@@ -460,7 +459,7 @@ class DistributedConfig:
 
 @dataclass
 class TrackingConfig:
-    """Who hears the metrics, besides metrics.jsonl, which is always written."""
+    """Outputs of metrics besides metrics.jsonl, which is always written."""
 
     tensorboard: bool = key(True, "Write TensorBoard events.")
     progress: str = key("auto", "auto (live on a terminal, else plain lines), live, plain or none.")
@@ -481,7 +480,7 @@ class TrackingConfig:
 
 @dataclass
 class RolloutsConfig:
-    """Which completions are kept, in `rollouts/` of the run's directory."""
+    """Storage of completions, in `rollouts/` of the run's directory."""
 
     share: float = key(1.0, "Share of groups whose completions are stored, 0 to 1; a group is stored whole or not.")
     max_file_mb: float = key(64.0, "A file of rollouts is closed at this size, and with each checkpoint.")
@@ -517,7 +516,7 @@ class Config:
 
 @dataclass
 class EvaluateConfig:
-    """What `evaluate.py` can be told; all else comes from the run's own config.yaml."""
+    """Settings of `evaluate.py`; everything else comes from the run's own config.yaml."""
 
     checkpoint_dir: str | None = key(None, "The directory of a run, or its checkpoints/.")
     step: Any = key(

@@ -1,8 +1,8 @@
-"""Configurations that runs wrote, read as data.
+"""Reading of configurations that runs wrote, as data.
 
-A run's directory may come from somebody else. Nothing in its `config.yaml` is interpreted: no interpolation, no
-environment variables, no YAML tags or aliases, no imports. Text is read as the text that the run was given, and values
-that do not have the type of their key are refused.
+A run's directory may come from somebody else. Nothing in its `config.yaml` is interpreted: no interpolation,
+environment variables, YAML tags, aliases or imports. Text is read as the run received it, and values of the wrong type
+are refused.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _MAX_BYTES = 8 * 2**20
 _MAX_NODES = 200_000
 _MAX_DEPTH = 50
-# Longer words are refused: YAML reads `1:30:00` as a number to the base 60, in time that grows with the square.
+# Longer words are refused: YAML reads `1:30:00` as a base-60 number, in quadratic time.
 _MAX_WORD = 10_000
 _MISSING = "???"
 _FLOAT_TAG, _TIMESTAMP_TAG = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
@@ -35,7 +35,7 @@ _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _PlainLoader(_SafeLoader):  # type: ignore[misc]  # chosen above
-    """YAML as `to_yaml` writes it: `1e-4` is a number, a date is text, and no key may stand twice."""
+    """Loader of YAML as `to_yaml` writes it: `1e-4` is a number, a date is text, and no key may occur twice."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -56,12 +56,7 @@ _PlainLoader.add_implicit_resolver(
 
 
 def load_plain_yaml(content: bytes | str, *, max_bytes: int = _MAX_BYTES, max_nodes: int = _MAX_NODES) -> Any:
-    """Return YAML as plain values: mappings, lists, text, numbers, truth values and null.
-
-    Args:
-        content: The text.
-        max_bytes: The longest text that is read.
-        max_nodes: The most values that are made.
+    """Return YAML as plain values: mappings, lists, text, numbers, booleans and null.
 
     Raises:
         ValueError: It has a tag or an alias, or is too large, too deep or malformed.
@@ -69,7 +64,7 @@ def load_plain_yaml(content: bytes | str, *, max_bytes: int = _MAX_BYTES, max_no
     if len(content) > max_bytes:
         raise ValueError(f"it has {len(content):,} bytes, more than the {max_bytes:,} that are read")
     try:
-        # Before anything is made of it: making it is recursive, in C, without a limit.
+        # Checked before loading: the loader recurses in C without a limit.
         events: Any = yaml.parse(content, _SafeLoader)
         _check_shape(events, max_nodes)
         return yaml.load(content, _PlainLoader)
@@ -102,7 +97,7 @@ def from_yaml_text(content: bytes | str) -> Config:
     """Return the configuration that `to_yaml` wrote.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: The text is not a configuration.
     """
     try:
         loaded = load_plain_yaml(content)
@@ -131,7 +126,7 @@ def from_yaml(path: Path) -> Config:
 
 
 def check_yaml(path: Path) -> None:
-    """Check that a run's configuration is there and whole as YAML; faster than reading it.
+    """Check that a run's configuration exists and is complete YAML; faster than reading it.
 
     Raises:
         ConfigError: The file is missing, empty or damaged.
@@ -174,10 +169,10 @@ def _instance(values: Mapping[Any, Any], schema: type[T], prefix: str) -> T:
 
 
 def _typed(value: Any, wanted: Any, key: str) -> Any:
-    """Return the value if it is of the wanted type, or as that type where nothing is lost.
+    """Return the value if it has the wanted type, or converted to it if that loses nothing.
 
     Raises:
-        ConfigError: It is of another type.
+        ConfigError: It has another type.
     """
     if get_origin(wanted) in (Union, types.UnionType):
         if value is None:

@@ -1,9 +1,9 @@
-"""The service: the store's REST API, and the pages on which people look into runs and reward functions.
+"""Web service: the REST API of the store, and pages to inspect runs and reward functions.
 
     with open_store() as store:
-        app = create_app(Settings(), store)
+        app = create_app(ServiceSettings(), store)
 
-Importing this loads no web framework; making an app does, and the extra `service` brings it.
+Importing this package loads no web framework. `create_app` does; the extra `service` installs it.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ __all__ = ["ReplayLimits", "ServiceSettings", "TryLimits", "create_app"]
 
 
 def create_app(settings: ServiceSettings, store: "Store") -> "FastAPI":
-    """The service as an ASGI app; `agent_tunix.service.app.create_app` says more."""
+    """Return the service as an ASGI app; see `agent_tunix.service.app.create_app`."""
     from agent_tunix.service.app import create_app
 
     return create_app(settings, store)

@@ -1,4 +1,4 @@
-"""Answers in JSON."""
+"""JSON responses."""
 
 import json
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from agent_tunix.service.problems import Problem
 
 
 class Json(Response):
-    """JSON, written without another look at it: what it is made of is known, and documented in `api.models`."""
+    """JSON response that is not validated: the code that makes it is ours, and `api.models` documents it."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Escaped to ASCII, so that half a surrogate in a text cannot stop it."""
+        """Return ASCII bytes; escaping keeps a lone surrogate in a text from raising an error."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def answer_problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Json:
-    """The answer that tells of a problem."""
+    """Return the response that reports a problem."""
     return Json(problem.to_data(), problem.status, {**problem.headers, **(headers or {})})

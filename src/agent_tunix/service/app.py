@@ -1,4 +1,4 @@
-"""The app: the API, the inspector's pages, and what stands around them."""
+"""The ASGI app: the API, the inspector's pages, and the middleware around them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,12 +27,7 @@ _DESCRIPTION = (
 
 
 def create_app(settings: ServiceSettings, store: Store) -> FastAPI:
-    """The service as an ASGI app.
-
-    Args:
-        settings: How it is run.
-        store: What it serves; it stays open when the app ends.
-    """
+    """Return the service as an ASGI app; the store stays open when the app ends."""
     service = Service.of(settings, store)
 
     @asynccontextmanager
@@ -55,7 +50,7 @@ def create_app(settings: ServiceSettings, store: Store) -> FastAPI:
     inspector.mount(app)
     failures.add_handlers(app, errors.answer)
     app.openapi = partial(documentation.make_document, app)  # type: ignore[method-assign]  # FastAPI's own way
-    # The last to be added is the first to see a request.
+    # The middleware added last sees a request first.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
     app.add_middleware(Gate, store.keys, service.calls, service.buckets, service.failed_logins)
     app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
@@ -65,5 +60,5 @@ def create_app(settings: ServiceSettings, store: Store) -> FastAPI:
 
 
 def _is_known(scope: Scope) -> bool:
-    """Whether a request comes with a key, which the gate has looked at, or from a browser that is logged in."""
+    """Return True if a request has an API key, which the gate checked, or comes from a logged-in browser."""
     return is_api(scope["path"]) or access.is_logged_in(scope)

@@ -1,4 +1,4 @@
-"""Bodies of requests, taken in whole before anything is done with them: within a size, and within a time."""
+"""Reading of request bodies, each in whole before the app sees it, limited in size and time."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,20 +8,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_tunix.service.problems import Problem
 
-# Those of other methods are not read at all.
+# Bodies of other methods are not read.
 _METHODS = ("POST", "PUT", "PATCH")
-# Of whoever is not known: room for a log-in.
+# Limit for clients without a valid key: enough to log in.
 STRANGERS_BYTES = 16 * 1024
 
 
 class Bodies:
-    """Reads a body up to a limit, and hands it on in one piece.
+    """Middleware that reads a body up to a limit and passes it on in one piece.
 
     Args:
-        app: What it is handed to.
-        max_bytes: The largest body; one that says to be larger is refused before it is read.
-        timeout_s: By when all of it must have come.
-        is_known: Whether a request is of somebody who has shown a key; the bodies of others are small.
+        app: The wrapped app.
+        max_bytes: Largest body. A larger Content-Length is refused before the body is read.
+        timeout_s: Seconds in which the whole body must arrive.
+        is_known: True for a client that has shown a valid key; others may send only small bodies.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float, is_known: Callable[[Scope], bool]) -> None:
@@ -31,6 +31,7 @@ class Bodies:
         self._is_known = is_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body, then call the app."""
         if scope["type"] != "http" or scope["method"] not in _METHODS:
             await self._app(scope, receive, send)
             return
@@ -44,7 +45,7 @@ class Bodies:
                 408, "body_timeout", f"the body must have come within {self._timeout_s:g} s; send it again, faster"
             ) from None
         if body is None:
-            return  # the client has gone
+            return  # the client disconnected
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -61,12 +62,12 @@ def _check_headers(headers: Headers, most: int) -> None:
         )
     if "content-length" in headers and "transfer-encoding" in headers:
         raise Problem(400, "malformed_request", "the request says twice how long its body is; leave out Content-Length")
-    if int(headers.get("content-length", "0")) > most:  # the server has seen that it is a number
+    if int(headers.get("content-length", "0")) > most:  # the server has checked that it is a number
         raise _too_large(most)
 
 
 async def _read(receive: Receive, most: int) -> bytes | None:
-    """The body; None where the client goes away."""
+    """Return the body; None if the client disconnects."""
     body = bytearray()
     more = True
     while more:

@@ -1,20 +1,20 @@
-"""How much of something one party may have in a time: requests of a key, failed keys of an address."""
+"""Rate limits per party: requests of a key, failed keys of an address."""
 
 import time
 from collections.abc import Callable
 
-# Of more parties than this, those that were not heard of the longest are forgotten.
+# Beyond this number of parties, the least recently seen are forgotten.
 MOST_PARTIES = 20_000
 
 
 class TokenBuckets:
-    """A bucket of tokens for each party, of which each request takes one.
+    """Token buckets, one for each party; each request takes a token.
 
     Args:
-        rate: Tokens that a bucket gains in a second; 0: nothing is counted.
-        size: Tokens that it can hold; it begins full.
-        clock: Seconds from any moment on.
-        most: How many buckets are kept.
+        rate: Tokens that a bucket gains per second; 0 disables the limit.
+        size: Tokens that a bucket holds; it starts full.
+        clock: Returns seconds since any fixed moment.
+        most: Number of buckets that are kept.
     """
 
     def __init__(
@@ -24,14 +24,10 @@ class TokenBuckets:
         self._size = float(size)
         self._clock = clock
         self._most = most
-        self._buckets: dict[str, tuple[float, float]] = {}  # the one that was used last is last
+        self._buckets: dict[str, tuple[float, float]] = {}  # least recently used first
 
     def take(self, party: str) -> float:
-        """Take a token.
-
-        Returns:
-            0, or the seconds until there will be one.
-        """
+        """Take a token; return 0, or the seconds until one is available if the bucket is empty."""
         if not self._rate:
             return 0.0
         now = self._clock()

@@ -16,21 +16,18 @@ Result = TypeVar("Result")
 
 _READERS = 8
 _WRITERS = 4
-# Uploads that may wait for their turn; checking one takes some 50 ms, and a hostile one ten seconds.
+# Uploads that may wait. Checking one takes about 50 ms, a hostile one ten seconds.
 _MOST_WAITING = 64
-# Of one key, so that others have their turn whatever it uploads.
+# Limits for one key, so that its uploads cannot block those of others.
 _MOST_OF_A_KEY = 32
 _AT_ONCE_OF_A_KEY = _WRITERS - 1
 
 
 class StoreCalls:
-    """Makes calls so that no request holds up the others.
+    """Calls of the store that do not block other requests; the store stays open when this is closed.
 
-    SQLite answers a read in well under a millisecond without waiting for writers, which is less than a thread costs:
-    such a call is made at once. PostgreSQL may be far away, and a write waits for others; both have threads.
-
-    Args:
-        store: What is called; it stays open when this is closed.
+    SQLite answers a read in well under a millisecond without waiting for writers, which is less than a thread costs, so
+    such reads run in the event loop. PostgreSQL may be remote, and writes wait for each other; both run in threads.
     """
 
     def __init__(self, store: Store) -> None:
@@ -55,10 +52,10 @@ class StoreCalls:
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> Result:
-        """Make a call that changes something for a key; once begun, to its end even if the client goes away.
+        """Make a call that changes something for a key. Once started it completes, even if the client disconnects.
 
         Raises:
-            Problem: Too many are waiting, in all or of this key.
+            Problem: Too many calls are waiting, in total or of this key.
         """
         waiting, mine = self._writing.total(), self._writing[key.id]
         if waiting >= _MOST_WAITING or mine >= _MOST_OF_A_KEY:
@@ -75,9 +72,9 @@ class StoreCalls:
                 return await asyncio.shield(loop.run_in_executor(self._writers, lambda: call(key, *args, **kwargs)))
         finally:
             self._writing[key.id] -= 1
-            self._writing += Counter()  # forgets the keys of which none is left
+            self._writing += Counter()  # drops keys with no calls left
 
     def close(self) -> None:
-        """Wait for the writes that have begun."""
+        """Wait for the writes that have started."""
         self._writers.shutdown()
         self._readers.shutdown()

@@ -1,4 +1,4 @@
-"""The outermost layer: every request gets a number and an answer, whatever happens within."""
+"""Outermost middleware: every request gets an id and a response, even if the app fails."""
 
 import asyncio
 import logging
@@ -14,24 +14,20 @@ from agent_tunix.service.problems import Problem, internal_error, problem_of
 
 logger = logging.getLogger("agent_tunix.service")
 
-# What of a refused body is still taken in, so that whoever is sending it gets to read the answer.
+# Bytes of a refused body that are still read, so that a client that is sending can read the response.
 _LINGER_BYTES = 1024 * 1024
 _LINGER_S = 1.0
 
 
 class Envelope:
-    """Numbers requests, answers what is raised, and ends connections with bodies nobody read.
-
-    Args:
-        app: What may raise.
-        answer_problem: The answer to a request that tells of a problem.
-    """
+    """Middleware that gives requests an id, answers exceptions, and closes connections with unread bodies."""
 
     def __init__(self, app: ASGIApp, answer_problem: Callable[[Scope, Problem], Response]) -> None:
         self._app = app
         self._answer_problem = answer_problem
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the app, and answer if it raises an error."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -40,15 +36,15 @@ class Envelope:
         answer = _Answer(scope, receive, send, request_id)
         try:
             await self._app(scope, answer.receive, answer.send)
-        except Exception as error:  # whatever may come of a defect of ours, the client gets an answer
+        except Exception as error:  # the client gets a response to any defect of ours
             problem = _tell(error, scope, request_id)
-            if answer.has_begun:  # too late for another one
+            if answer.has_begun:  # too late for another response
                 raise
             await self._answer_problem(scope, problem)(scope, answer.receive, answer.send)
 
 
 def _tell(error: Exception, scope: Scope, request_id: str) -> Problem:
-    """The answer to an error, which is logged where it is none of the client's."""
+    """Return the problem for an error; log it if the client did not cause it."""
     if isinstance(error, Problem):
         return error
     problem = problem_of(error) if isinstance(error, AgentTunixError) else internal_error()
@@ -58,7 +54,7 @@ def _tell(error: Exception, scope: Scope, request_id: str) -> Problem:
 
 
 class _Answer:
-    """One answer on its way, with the headers that all of them have."""
+    """Response in progress, with the headers that all responses have."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         headers = Headers(scope=scope)
@@ -69,12 +65,14 @@ class _Answer:
         self.has_begun = False
 
     async def receive(self) -> Message:
+        """Receive a message, and record when the request body has been read."""
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
             self._has_body = False
         return message
 
     async def send(self, message: Message) -> None:
+        """Send a message with the common headers. If the body is unread, read some of it before the response ends."""
         if message["type"] == "http.response.start":
             self.has_begun = True
             headers = MutableHeaders(scope=message)
@@ -89,7 +87,7 @@ class _Answer:
         await self._send(message)
 
     async def _linger(self) -> None:
-        """Take in some more: a connection that is closed while the other end sends may lose the answer."""
+        """Read more of the body: closing a connection while the client sends may lose the response."""
         left = _LINGER_BYTES
         try:
             async with asyncio.timeout(_LINGER_S):

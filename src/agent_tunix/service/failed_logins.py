@@ -1,4 +1,4 @@
-"""Keys that are not valid, counted by the address that they come from: of the API and of the pages' log-in alike."""
+"""Invalid keys, counted by client address, for the API and the log-in page together."""
 
 import ipaddress
 import math
@@ -10,35 +10,28 @@ from starlette.types import Scope
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.problems import Problem
 
-# Whoever has one address of version 6 has all that begin like it.
+# An owner of one IPv6 address has its whole /64 network.
 _NETWORK_BITS = 64
 
 
 class FailedLogins:
-    """Refuses an address's further failures once there were too many.
+    """Limit on the invalid keys that an address may send.
 
-    A key is looked up before anything is counted, so that a valid one always passes, whoever else shares its address:
-    all that come through the same proxy do. No limit has to keep keys from being guessed, which have 238 random bits;
-    this one keeps a client that goes on with a dead key from being answered at length, and from filling the log.
+    A key is looked up before it is counted, so a valid key always passes, whoever shares its address (all clients
+    behind one proxy do). Keys have 238 random bits and need no protection from guessing. This limit stops a client that
+    keeps sending a dead key from getting long answers and from filling the log.
 
     Args:
-        rate: Failures of an address in a second, on average; 0: they are not counted.
-        size: How many it may have at once before that average counts.
-        clock: Seconds from any moment on.
+        rate: Failures per second of an address, on average; 0 disables the limit.
+        size: Failures that an address may have at once before that average counts.
+        clock: Returns seconds since any fixed moment.
     """
 
     def __init__(self, rate: float, size: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._buckets = TokenBuckets(rate, size, clock)
 
     def count(self, scope: Scope) -> None:
-        """Count a key that was not valid.
-
-        Args:
-            scope: Of the request that came with it.
-
-        Raises:
-            Problem: There were too many from its address; this is then the answer.
-        """
+        """Count the invalid key of a request; raise the Problem that answers it if its address sent too many."""
         wait_s = self._buckets.take(network_of(scope))
         if wait_s:
             raise Problem(
@@ -50,11 +43,11 @@ class FailedLogins:
 
 
 def network_of(scope: Scope) -> str:
-    """Whoever sends a request: its address, or, of version 6, the network that one party has."""
+    """Return the client address of a request; for IPv6, the network that one party owns."""
     host = (scope.get("client") or ("", 0))[0]
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:  # a socket of the file system has none
+    except ValueError:  # a Unix socket has no address
         return str(host)
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

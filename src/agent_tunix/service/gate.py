@@ -1,4 +1,4 @@
-"""Who may pass: every call of the API needs a key that allows it, and no key may make too many."""
+"""Access control of the API: every call needs a key with the right scope, within the key's rate limit."""
 
 import math
 
@@ -17,10 +17,10 @@ API = "/v1"
 
 
 class Gate:
-    """Lets a request for the API pass with a key of the store; the key is then the `key` of the request's state.
+    """Middleware that requires a key for API requests and stores it as `key` in the request's state.
 
-    The store is asked each time, so that a revoked key opens nothing from that moment on. Nothing of a body is read
-    before; and once it has come in whole, which the client may draw out, the store is asked again.
+    Every request asks the store, so a revoked key stops working at once. No body is read before that. When a body is
+    complete, the key is checked again, because the client may send it slowly.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Gate:
         self._failed_logins = failed_logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the key of an API request, then call the app."""
         if scope["type"] != "http" or not is_api(scope["path"]):
             await self._app(scope, receive, send)
             return
@@ -47,12 +48,11 @@ class Gate:
         await self._app(scope, receive_while_valid, send)
 
     async def admit(self, scope: Scope) -> Key:
-        """The key of a request.
+        """Return the key of a request.
 
         Raises:
-            Problem: It has none, or has made too many requests; or too many keys that are not valid came from where
-                this one did, which is not valid either.
-            AccessDeniedError: The key is not valid, or does not allow this.
+            Problem: There is no key, the key made too many requests, or its address sent too many invalid keys.
+            AccessDeniedError: The key is invalid, or lacks the scope.
         """
         key = await self._authenticate(scope)
         wait_s = self._buckets.take(key.id)
@@ -78,12 +78,12 @@ class Gate:
 
 
 def is_api(path: str) -> bool:
-    """Whether a path is the API's."""
+    """Return True if a path belongs to the API."""
     return path == API or path.startswith(f"{API}/")
 
 
 def required_scope(method: str, path: str) -> str:
-    """What a key must allow: to look, to run what is uploaded, or, for all else, to change what is there."""
+    """Return the scope that a request needs: `read`, `try` to run uploaded code, or `write` for everything else."""
     if method in ("GET", "HEAD", "OPTIONS"):
         return "read"
     return "try" if path.endswith("/try") else "write"

@@ -1,4 +1,4 @@
-"""The names by which the service may be asked: a page elsewhere whose name leads here is refused (DNS rebinding)."""
+"""Host header check, which stops web pages whose own name resolves to this service (DNS rebinding)."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -12,13 +12,10 @@ ANY = "*"
 
 
 class Hosts:
-    """Lets requests pass whose Host header names this service.
+    """Middleware that passes requests whose Host header is an allowed name or address; `*` allows any.
 
-    The address that a request came in by is always one of its names: no page can have another's address for its name.
-
-    Args:
-        app: What is asked.
-        allowed: Names and addresses without a port; `*`: any.
+    The address on which a request arrived is always allowed: a web page cannot have another machine's address as its
+    name.
     """
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
@@ -26,6 +23,7 @@ class Hosts:
         self._allowed = frozenset(map(_plain, allowed))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the Host header, then call the app."""
         if scope["type"] == "http" and ANY not in self._allowed:
             given = [value for name, value in scope["headers"] if name == b"host"]
             if len(given) != 1 or not self._is_allowed(given[0].decode("latin-1"), scope):
@@ -59,7 +57,7 @@ def _is_address(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Return a name or address in the one form in which it is compared."""
+    """Return a name or address in the canonical form that is compared."""
     name = name.strip().lower().rstrip(".").strip("[]")
     try:
         address = ipaddress.ip_address(name)

@@ -1,4 +1,4 @@
-"""What goes wrong with a request, in the one shape that the API answers with.
+"""Errors of requests, in the one shape that the API returns.
 
 {"error": {"type": "not_found_error", "code": "reward_function_not_found", "message": "…", "param": "id"}}
 """
@@ -18,19 +18,18 @@ from agent_tunix.errors import (
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _OTHER_TYPE, _SERVER_TYPE = "invalid_request_error", "server_error"
 
-# Seconds after which what was refused for lack of room is worth another attempt.
+# Seconds after which a client may retry a request that was refused for lack of capacity.
 RETRY_AFTER_S = 1
 
 
 class Problem(Exception):
-    """A request that is answered with an error.
+    """Request that is answered with an error.
 
     Attributes:
-        status: Of HTTP.
-        code: A word for programs, such as `invalid_limit`.
-        message: For a person: what was required, what arrived, what to do.
-        param: Which part of the request is at fault; None: no one part.
-        headers: Further headers of the answer.
+        code: Machine-readable code, such as `invalid_limit`.
+        message: What was required, what arrived, what to do.
+        param: Part of the request at fault; None if there is no single one.
+        headers: Extra headers of the response.
     """
 
     def __init__(
@@ -48,13 +47,13 @@ class Problem(Exception):
             self.headers["WWW-Authenticate"] = "Bearer"
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON says it."""
+        """Return the JSON object of the response."""
         kind = _SERVER_TYPE if self.status >= 500 else TYPES.get(self.status, _OTHER_TYPE)
         return {"error": {"type": kind, "code": self.code, "message": self.message, "param": self.param}}
 
 
 def problem_of(error: AgentTunixError) -> Problem:
-    """How an error that the package raised on purpose is answered; what may hold internals is not told."""
+    """Return the problem for an error of the package; errors that may contain internals become general ones."""
     if not isinstance(error, StoreRequestError):
         if isinstance(error, StoreError):
             return Problem(503, "store_unavailable", "the store cannot be used at the moment; try again later")
@@ -72,5 +71,5 @@ def problem_of(error: AgentTunixError) -> Problem:
 
 
 def internal_error() -> Problem:
-    """The answer to a defect of ours."""
+    """Return the problem that reports a defect of ours."""
     return Problem(500, "internal_error", "the server failed; its log says why, under the X-Request-Id of this answer")

@@ -1,6 +1,6 @@
-"""HTTP on one connection, as uvicorn speaks it, with what uvicorn leaves open: how long anything may take.
+"""HTTP protocol for uvicorn with the limits that uvicorn lacks.
 
-Headers that do not come, answers that are not read, more connections than there is room for.
+They cover headers that do not arrive, responses that are not read, and too many connections.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ _INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 class LimitedProtocol(H11Protocol):
-    """Gives each request's headers a time by which they must have come, and the server a number of connections.
+    """HTTP/1.1 protocol with a timeout for request headers and a limit on connections.
 
-    A connection whose other end takes in nothing of an answer ends as well, where the system can see to that. What goes
-    wrong before there is a request is answered in the API's shape too. Classes with other limits are made by `limited`.
+    Where the system supports it, a connection also ends if the client reads nothing of a response. Errors before a
+    request exists are answered in the API's shape too. `limited` makes classes with other limits.
     """
 
     header_timeout_s = 10.0
@@ -29,7 +29,7 @@ class LimitedProtocol(H11Protocol):
     max_connections = 1000
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for headers, unless there are too many connections."""
+        """Start to wait for headers, or refuse the connection if there are too many."""
         super().connection_made(transport)
         self._deadline: asyncio.TimerHandle | None = None
         _end_unless_read(transport, self.unread_timeout_s)
@@ -39,33 +39,33 @@ class LimitedProtocol(H11Protocol):
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what has come; once a request is complete that far, its headers are no longer waited for."""
+        """Process data, and stop the header timer once the headers are complete."""
         if self.transport.is_closing():
             return
         was_idle = self._is_idle()
-        if was_idle and self._deadline is None:  # the first bytes of a further request on this connection
+        if was_idle and self._deadline is None:  # first bytes of another request on this connection
             self._await_headers()
         super().data_received(data)
         if not self._is_idle():
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """Wait for the headers of a further request, if some have come meanwhile."""
+        """Wait for the headers of the next request if some of them have arrived."""
         super().on_response_complete()
         if self._is_idle() and self.conn.trailing_data[0] and self._deadline is None:
             self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Stop the header timer."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP."""
+        """Answer data that is not HTTP."""
         self._refuse(Problem(400, "malformed_request", f"{msg} Send HTTP/1.1 with headers of at most 64 KB in all."))
 
     def _is_idle(self) -> bool:
-        """Whether no request is being served: its headers have not all come."""
+        """Return True if no request is being served: its headers are not complete."""
         return self.conn.their_state is h11.IDLE
 
     def _await_headers(self) -> None:
@@ -84,7 +84,7 @@ class LimitedProtocol(H11Protocol):
             )
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer, and end the connection."""
+        """Send an error and close the connection."""
         self._stop_waiting()
         content = json.dumps(problem.to_data(), separators=(",", ":")).encode()
         headers = [
@@ -104,15 +104,15 @@ class LimitedProtocol(H11Protocol):
 
 
 def _end_unless_read(transport: asyncio.Transport, timeout_s: float) -> None:
-    """Have a connection end once what is sent has not been taken in for a time; Linux alone can."""
+    """Make a connection end if the client does not acknowledge data for a time; only Linux supports this."""
     connection: socket.socket | None = transport.get_extra_info("socket")
     if connection is not None and connection.family in _INTERNET and hasattr(socket, "TCP_USER_TIMEOUT"):
-        with contextlib.suppress(OSError):  # the other end is gone already
+        with contextlib.suppress(OSError):  # the client has disconnected
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * timeout_s))
 
 
 def limited(header_timeout_s: float, unread_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
-    """The protocol with limits of one's own."""
+    """Return a protocol class with the given limits."""
     limits = {
         "header_timeout_s": header_timeout_s,
         "unread_timeout_s": unread_timeout_s,

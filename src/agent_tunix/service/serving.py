@@ -1,4 +1,4 @@
-"""The service on an address, until a signal ends it."""
+"""Serving of the service on an address until a signal ends it."""
 
 import contextlib
 import errno
@@ -29,20 +29,18 @@ from agent_tunix.store.opening import Store
 logger = logging.getLogger("agent_tunix.service")
 
 _BACKLOG = 1024
-# Of the store, of tries, of files that are being read.
+# For the store, tries and files being read.
 _OTHER_DESCRIPTORS = 512
 _GRACE_S = 10
 
 
 def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
-    """Serve the store of this machine until SIGTERM or SIGINT, and let what has begun come to its end.
+    """Serve the store of this machine until SIGTERM or SIGINT, completing requests in progress.
 
-    Args:
-        settings: How.
-        announce: Told the address once it is listened on.
+    `announce` is called with the URL once the socket listens.
 
     Raises:
-        ServiceError: The address cannot be had, or others could reach it and no key exists.
+        ServiceError: The address is not available, or other machines can reach it and no key exists.
         StoreError: The store cannot be opened.
     """
     with open_store() as store:
@@ -54,7 +52,7 @@ def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
 
 
 def check_exposure(settings: ServiceSettings, store: Store) -> None:
-    """Raise ServiceError if other machines could reach a service that nobody has a key for."""
+    """Raise ServiceError if other machines can reach the service and no key exists."""
     if settings.is_loopback or any(key.revoked_at is None for key in store.keys.list()):
         return
     raise ServiceError(
@@ -65,7 +63,7 @@ def check_exposure(settings: ServiceSettings, store: Store) -> None:
 
 
 def make_server(settings: ServiceSettings, app: FastAPI) -> uvicorn.Server:
-    """What serves the app on sockets that it is given."""
+    """Return a server that serves the app on given sockets."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -83,7 +81,7 @@ def make_server(settings: ServiceSettings, app: FastAPI) -> uvicorn.Server:
 
 
 def _make_room(connections: int) -> None:
-    """Let this process have as many descriptors as it takes to serve so many connections."""
+    """Raise this process's descriptor limit to what so many connections need, as far as the system allows."""
     needed = connections + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -124,7 +122,7 @@ def _url(host: str, listener: socket.socket) -> str:
 
 @contextlib.contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """uvicorn sends itself the signal that has ended it once more; here that does nothing, so that the status is 0."""
+    """Ignore the signal that uvicorn sends itself again after it has ended, so that the exit status is 0."""
 
     def ignore(number: int, frame: FrameType | None) -> None:
         logger.info("ended by %s", signal.Signals(number).name)

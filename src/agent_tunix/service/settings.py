@@ -1,4 +1,4 @@
-"""How the service is run, and within which limits."""
+"""Settings and limits of the service."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -9,15 +9,14 @@ from agent_tunix.errors import ServiceError
 
 @dataclass(frozen=True, slots=True)
 class TryLimits:
-    """What a try of an uploaded function may take.
+    """Limits of a try of an uploaded function.
 
     Attributes:
-        max_rows: Rows of a request.
-        max_completions: Completions of a row.
-        timeout_s: Wall time of a call, for each completion that it scores.
-        total_timeout_s: Wall time of the whole; what is not scored by then has the outcome `timeout`.
-        memory_mb: What its process may allocate beyond what it holds before the function is loaded.
-        at_once: Tries that run at the same time; whoever comes when all are taken is told to come again.
+        max_completions: Completions per row.
+        timeout_s: Wall time of a call, per completion that it scores.
+        total_timeout_s: Wall time of the whole try; completions not scored by then have the outcome `timeout`.
+        memory_mb: Memory that the process may allocate beyond what it holds before the function is loaded.
+        at_once: Tries that run at the same time; further requests are refused and may be repeated later.
     """
 
     max_rows: int = 64
@@ -30,16 +29,14 @@ class TryLimits:
 
 @dataclass(frozen=True, slots=True)
 class ReplayLimits:
-    """What a replay of a changed function on a run's stored completions may take.
+    """Limits of a replay of a changed function on the stored completions of a run.
 
     Attributes:
-        max_completions: Completions that are scored.
-        timeout_s: Wall time of a call, for each completion that it scores.
-        total_timeout_s: Wall time of all scoring; what is not scored by then has the outcome `timeout`.
-        memory_mb: What each of its processes may allocate beyond what it holds before the function is loaded.
-        workers: Its processes.
-        movers: Completions that are shown of those that move most.
-        at_once: Replays that run at the same time; whoever comes when all are taken is told to come again.
+        timeout_s: Wall time of a call, per completion that it scores.
+        total_timeout_s: Wall time of all scoring; completions not scored by then have the outcome `timeout`.
+        memory_mb: Memory that each process may allocate beyond what it holds before the function is loaded.
+        movers: Completions shown, those that move most.
+        at_once: Replays that run at the same time; further requests are refused and may be repeated later.
     """
 
     max_completions: int = 2000
@@ -53,26 +50,21 @@ class ReplayLimits:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """What `agent-tunix serve` was told.
+    """Options of `agent-tunix serve`.
 
     Attributes:
-        host: The address it listens on.
-        port: The port; 0: any that is free.
-        allowed_hosts: Names by which it may be asked besides its host and those of this machine; `*`: by any.
-        runs: Directories under which runs are looked for.
-        allow_unsandboxed: Whether uploaded code is run where this machine cannot lock it in.
-        max_body_bytes: Of a request.
-        header_timeout_s: By when a request's headers must have come.
-        body_timeout_s: By when its body must have come, from its headers on.
-        unread_timeout_s: How long whoever is answered may take in nothing of the answer.
-        keep_alive_s: How long an idle connection is kept.
-        max_connections: Connections at a time.
-        requests_per_second: Of one key, on average; 0: without a limit.
-        burst: How many requests one key may have at once before that average counts.
-        failed_keys_per_second: Keys that are not valid from one address, on average; 0: without a limit.
-        failed_keys_burst: How many of them may come at once before that average counts.
-        tries: What a try may take.
-        replays: What a replay may take.
+        port: Port to listen on; 0 picks a free one.
+        allowed_hosts: Names allowed in the Host header besides `host` and those of this machine; `*` allows any.
+        runs: Directories that are searched for runs.
+        allow_unsandboxed: True to run uploaded code on a machine that cannot isolate it.
+        header_timeout_s: Seconds in which a request's headers must arrive.
+        body_timeout_s: Seconds, after the headers, in which the body must arrive.
+        unread_timeout_s: Seconds for which a client may read nothing of a response.
+        keep_alive_s: Seconds for which an idle connection stays open.
+        requests_per_second: Requests of one key, on average; 0 disables the limit.
+        burst: Requests that one key may make at once before that average counts.
+        failed_keys_per_second: Invalid keys from one address, on average; 0 disables the limit.
+        failed_keys_burst: Invalid keys that may come at once before that average counts.
     """
 
     host: str = "127.0.0.1"
@@ -108,7 +100,7 @@ class ServiceSettings:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach the host."""
         if self.host == "localhost":
             return True
         try:

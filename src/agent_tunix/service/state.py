@@ -1,4 +1,4 @@
-"""What the requests of a running service share."""
+"""Objects that the requests of a running service share."""
 
 from dataclasses import dataclass
 
@@ -17,19 +17,11 @@ from agent_tunix.store.opening import Store
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service.
+    """A running service: its settings, its store, and the state that requests share.
 
     Attributes:
-        settings: How it is run.
-        store: What it serves.
-        calls: How the store is called from the event loop.
-        buckets: How many requests each key has left.
-        failed_logins: How many keys that are not valid each address may still show.
-        tries: Where uploaded functions are tried.
-        reviews: Where changed ones are looked at beside the saved ones.
-        replays: Where they score a run's stored completions.
-        runs: The runs that can be looked into.
-        run_reads: How they are read from the event loop.
+        buckets: Rate limits of keys.
+        failed_logins: Limits on invalid keys, by address.
     """
 
     settings: ServiceSettings
@@ -45,7 +37,7 @@ class Service:
 
     @classmethod
     def of(cls, settings: ServiceSettings, store: Store) -> "Service":
-        """Make what the settings say."""
+        """Return a service with the given settings."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
         failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
@@ -64,7 +56,7 @@ class Service:
         )
 
     def close(self) -> None:
-        """Wait for what has begun; the store stays open."""
+        """Wait for work that has started; the store stays open."""
         self.tries.close()
         self.replays.close()
         self.reviews.close()
@@ -73,6 +65,6 @@ class Service:
 
 
 def service_of(request: Request) -> Service:
-    """The service that a request came to."""
+    """Return the service that handles a request."""
     service: Service = request.app.state.service
     return service

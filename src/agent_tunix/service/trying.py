@@ -1,4 +1,4 @@
-"""Uploaded functions tried on completions: in workers of their own, a few at a time, and not for long."""
+"""Tries of uploaded functions on completions, in isolated workers, with limits on time and number."""
 
 import asyncio
 import time
@@ -19,13 +19,7 @@ from agent_tunix.service.settings import TryLimits
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """A row of a dataset, with completions of its prompt.
-
-    Attributes:
-        prompt: The problem.
-        completions: At least one.
-        columns: The row, the reference as `answer` where it has one.
-    """
+    """Row of a dataset with at least one completion of its prompt; the column `answer`, if any, is the reference."""
 
     prompt: str
     completions: Sequence[str]
@@ -34,24 +28,14 @@ class TrialRow:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What became of a try.
-
-    Attributes:
-        scores: For each row, those of its completions.
-        seconds: Wall time of the whole.
-    """
+    """Scores of a try, by row and completion, and its wall time."""
 
     scores: list[list[Score]]
     seconds: float
 
 
 class Tries:
-    """Tries, a few at a time.
-
-    Args:
-        limits: What one may take, and how many run at once.
-        allow_unsandboxed: Whether code runs where this machine cannot lock it in.
-    """
+    """Runner of tries, a few at a time."""
 
     def __init__(self, limits: TryLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits
@@ -60,11 +44,11 @@ class Tries:
         self._running = 0
 
     async def run(self, source: UploadedSource, rows: Sequence[TrialRow], step: int = 0) -> Tried:
-        """Score completions with an uploaded function; its code runs in workers alone.
+        """Score completions with an uploaded function; its code runs only in workers.
 
         Raises:
-            Problem: Others are taking up all the room.
-            RewardError: The function cannot be called at all, as where it needs a column that a row lacks.
+            Problem: All places are taken.
+            RewardError: The function cannot be called, for example because a row lacks a column that it needs.
         """
         if self._running >= self._limits.at_once:
             raise Problem(
@@ -80,20 +64,20 @@ class Tries:
             self._running -= 1
 
     def close(self) -> None:
-        """Wait for those that are running."""
+        """Wait for running tries."""
         self._threads.shutdown()
 
 
 def try_reward(
     source: UploadedSource, rows: Sequence[TrialRow], step: int, limits: TryLimits, allow_unsandboxed: bool = False
 ) -> Tried:
-    """Score completions with an uploaded function in an isolated worker of its own, which is gone afterwards.
+    """Score completions with an uploaded function in its own isolated worker, and end the worker.
 
     Blocks until all are scored or out of time.
 
     Raises:
         RewardError: The function cannot be called at all.
-        SandboxUnavailableError: It cannot be isolated here, and is not allowed to run otherwise.
+        SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
     """
     with lines_forgotten(source):
         return _try(source, rows, step, limits, allow_unsandboxed)
@@ -117,7 +101,7 @@ def _try(
     )
     with Runner(reward, settings) as runner:
         placed: Any = runner.reward
-        assert isinstance(placed, IsolatedReward)  # uploaded code is nowhere else called
+        assert isinstance(placed, IsolatedReward)  # uploaded code is called nowhere else
         scores = _score(placed, groups, started + limits.total_timeout_s, limits.total_timeout_s)
     return Tried(scores, time.monotonic() - started)
 
@@ -154,7 +138,7 @@ def _samples(row: TrialRow, number: int, step: int) -> list[Sample]:
 
 
 def check_size(rows: Sequence[TrialRow], limits: TryLimits) -> None:
-    """Raise Problem where there are more rows or completions than a try may have."""
+    """Raise Problem if there are more rows or completions than a try may have."""
     if len(rows) > limits.max_rows:
         raise Problem(400, "too_many_rows", f"a try takes at most {limits.max_rows} rows, not {len(rows)}", "rows")
     most = max(len(row.completions) for row in rows)
@@ -168,7 +152,7 @@ def check_size(rows: Sequence[TrialRow], limits: TryLimits) -> None:
 
 
 def cannot_be_tried(error: RewardError) -> Problem:
-    """The answer where a function cannot be called with the rows that were sent, or cannot be locked in."""
+    """Return the problem for a function that cannot be called with the given rows, or cannot be isolated."""
     if isinstance(error, SandboxUnavailableError):
         return Problem(503, "sandbox_unavailable", str(error))
     return Problem(400, "cannot_be_tried", str(error), "rows")

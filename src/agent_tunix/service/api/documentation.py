@@ -1,4 +1,4 @@
-"""The OpenAPI document: what every request may be answered with."""
+"""The OpenAPI document, with all errors that a request may get."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from agent_tunix.service.api.models import ErrorResponse
 
-# What may happen to any request, to one with a body, to one for a function or a run.
+# Error statuses of any request, of one with a body, and of one for a function or a run.
 ANY = (400, 401, 403, 408, 429, 500, 503)
 BODY = (413, 415)
 FUNCTION = (404,)
@@ -33,7 +33,7 @@ _RETRY_AFTER = {
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The errors that an operation may be answered with, beside those that any may."""
+    """Return the error responses of an operation: the given statuses and those that any request may get."""
     return {
         status: {
             "model": ErrorResponse,
@@ -45,11 +45,11 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def make_document(app: FastAPI) -> dict[str, Any]:
-    """The app's OpenAPI document, made once."""
+    """Return the app's OpenAPI document, which is made once."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for operation in (operation for path in document["paths"].values() for operation in path.values()):
-            operation["responses"].pop("422", None)  # FastAPI's own; here what is not valid is answered with 400
+            operation["responses"].pop("422", None)  # FastAPI's own; here invalid requests get 400
             for response in operation["responses"].values():
                 response["headers"] = _REQUEST_ID | response.get("headers", {})
         schemas = document["components"]["schemas"]

@@ -1,4 +1,4 @@
-"""What FastAPI raises, as a problem of ours."""
+"""Handlers that turn FastAPI's errors into problems of the API."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,12 +17,7 @@ _MOST_TOLD = 300
 
 
 def add_handlers(app: FastAPI, answer: Callable[[Scope, Problem], Response]) -> None:
-    """Have an app answer what FastAPI itself finds wrong.
-
-    Args:
-        app: The app.
-        answer: The answer to a request that tells of a problem.
-    """
+    """Make an app answer FastAPI's own errors with what `answer` returns for them."""
 
     async def not_valid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -37,7 +32,7 @@ def add_handlers(app: FastAPI, answer: Callable[[Scope, Problem], Response]) -> 
 
 
 def _of_validation(errors: Sequence[Any]) -> Problem:
-    """The first thing that is not as it should be."""
+    """Return the problem for the first validation error."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return Problem(400, "invalid_json", f"the body is not JSON: {first['ctx']['error']}")
@@ -67,7 +62,7 @@ def _of_http(request: Request, error: HTTPException) -> Problem:
 
 
 def _methods_of(request: Request) -> set[str]:
-    """What can be done with a path, by any of its routes."""
+    """Return the HTTP methods that any route of a path supports."""
     methods: set[str] = set()
     for route in request.app.router.routes:
         match, _ = route.matches(request.scope)

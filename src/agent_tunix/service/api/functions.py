@@ -21,7 +21,7 @@ from agent_tunix.store.uploads import MAX_BYTES
 PATH = f"{API}/reward_functions"
 SOURCE_TYPE = "text/x-python"
 
-# The store looks after names and ids, and says better what is wrong with one; these are for the document alone.
+# Only for the document: the store checks names and ids, with better messages.
 _ID = {"pattern": models.ID}
 _NAME = {"pattern": models.NAME}
 
@@ -57,9 +57,10 @@ async def create(
         bool, Form(description="Where the name's newest version is this very file, answer that one and make none")
     ] = False,
 ) -> Response:
-    """Upload a reward function; a name that is one's own gets its next version.
+    """Upload a reward function. A name that belongs to your key gets its next version.
 
-    Where an answer is lost, whether the file was kept is not known; with `if_changed` the request may be made again.
+    If the response is lost, the file may or may not have been stored; with `if_changed` it is safe to repeat the
+    request.
     """
     if (file.size or 0) > MAX_BYTES:
         raise UploadError("file_too_large", f"the file has {file.size:,} bytes; at most {MAX_BYTES:,} are kept", "file")
@@ -77,20 +78,20 @@ async def list_functions(
     ] = None,
     name: Annotated[str | None, Query(description="Only the versions of this name")] = None,
 ) -> Response:
-    """Reward functions, newest first. Who follows the pages sees each that stays exactly once."""
+    """List reward functions, newest first. Following the pages shows each function that is not deleted exactly once."""
     service = service_of(request)
     page = await service.calls.read(service.store.reward_functions.list, limit, after, name)
     return Json({"object": "list", "data": [one.to_data() for one in page.data], "has_more": page.has_more})
 
 
 async def get(request: Request, id: FunctionId) -> Response:
-    """One reward function."""
+    """Get one reward function."""
     service = service_of(request)
     return Json((await service.calls.read(service.store.reward_functions.get, id)).to_data())
 
 
 async def source(request: Request, id: FunctionId) -> Response:
-    """The very bytes of its file."""
+    """Get the source of a reward function, byte for byte."""
     service = service_of(request)
     found = await service.calls.read(service.store.reward_functions.get, id)
     content = await service.calls.read(service.store.reward_functions.source, id)
@@ -99,7 +100,7 @@ async def source(request: Request, id: FunctionId) -> Response:
 
 
 async def delete(request: Request, key: Asking, id: FunctionId) -> Response:
-    """Delete a version of one's own; another's is not found."""
+    """Delete a version that belongs to your key; one of another key is not found."""
     service = service_of(request)
     await service.calls.write(service.store.reward_functions.delete, key, id)
     return Json({"id": id, "object": "reward_function", "deleted": True})

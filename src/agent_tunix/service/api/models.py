@@ -1,6 +1,6 @@
-"""What the API takes and gives, as its OpenAPI document says it.
+"""Requests and responses of the API, as its OpenAPI document describes them.
 
-Answers are written from plain values; tests hold them equal to these models.
+Responses are written from plain values; tests check that they match these models.
 """
 
 from typing import Annotated, Any, Literal
@@ -16,13 +16,13 @@ Outcome = Literal["scored", "not_applicable", "bad_reference", "error", "timeout
 
 
 class Model(BaseModel):
-    """Has these fields and no others."""
+    """Model with exactly these fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ErrorDetail(Model):
-    """What went wrong."""
+    """Details of an error."""
 
     type: Annotated[str, Field(description="The kind of error: it follows from the status.")]
     code: Annotated[str, Field(description="A word for programs.")]
@@ -31,7 +31,7 @@ class ErrorDetail(Model):
 
 
 class ErrorResponse(Model):
-    """Every error has this shape."""
+    """Shape of every error."""
 
     error: ErrorDetail
 
@@ -51,7 +51,7 @@ class RewardFunction(Model):
 
 
 class RewardFunctionList(Model):
-    """Some reward functions, newest first."""
+    """Page of reward functions, newest first."""
 
     object: Literal["list"]
     data: list[RewardFunction]
@@ -59,7 +59,7 @@ class RewardFunctionList(Model):
 
 
 class DeletedRewardFunction(Model):
-    """A version that is gone; its id is not given again."""
+    """Version that was deleted; its id is not used again."""
 
     id: Annotated[str, Field(pattern=ID)]
     object: Literal["reward_function"]
@@ -67,7 +67,7 @@ class DeletedRewardFunction(Model):
 
 
 class TryRow(Model):
-    """A row of a dataset, with completions of its prompt."""
+    """Row of a dataset, with completions of its prompt."""
 
     prompt: str = ""
     completions: Annotated[list[str], Field(min_length=1)]
@@ -76,7 +76,7 @@ class TryRow(Model):
 
 
 class TryRequest(Model):
-    """What a function is tried on."""
+    """Rows on which a function is tried."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -89,7 +89,7 @@ class TryRequest(Model):
 
 
 class TryScore(Model):
-    """What the function said of one completion."""
+    """Score that the function gave one completion."""
 
     row: Annotated[int, Field(ge=0, description="Which row, from 0.")]
     completion: Annotated[int, Field(ge=0, description="Which of its completions, from 0.")]
@@ -103,7 +103,7 @@ class TryScore(Model):
 
 
 class TryResult(Model):
-    """The scores, in the order of the rows and their completions."""
+    """Scores, in the order of the rows and their completions."""
 
     object: Literal["try"]
     reward_function: Annotated[str, Field(pattern=ID)]

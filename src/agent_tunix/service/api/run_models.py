@@ -1,4 +1,4 @@
-"""What the endpoints under `/v1/runs` give, as the OpenAPI document says it."""
+"""Responses of the endpoints under `/v1/runs`, as the OpenAPI document describes them."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ Step = Annotated[int, Field(description="Training step, from 1; 0 is before the 
 
 
 class Run(Model):
-    """A run's directory, in a list."""
+    """A run, as a list shows it."""
 
     id: Id
     object: Literal["run"]
@@ -28,7 +28,7 @@ class Run(Model):
 
 
 class RunList(Model):
-    """Some runs, newest first."""
+    """Page of runs, newest first."""
 
     object: Literal["list"]
     data: list[Run]
@@ -43,7 +43,7 @@ class Metrics(Model):
 
 
 class RunDetail(Run):
-    """A run, looked into."""
+    """A run in detail."""
 
     components: Annotated[list[str], Field(description="Of the reward; each has metrics `rewards/<component>/…`.")]
     evaluations: Annotated[
@@ -55,7 +55,7 @@ class RunDetail(Run):
 
 
 class MetricsList(Model):
-    """Rows of metrics, in the order of their steps."""
+    """Page of metrics, in the order of steps."""
 
     object: Literal["list"]
     data: list[Metrics]
@@ -66,7 +66,7 @@ class MetricsList(Model):
 
 
 class RolloutComponent(Model):
-    """What a component of the reward said of a completion."""
+    """Result of a reward component for a completion."""
 
     name: str
     value: Annotated[float | None, Field(description="Its raw value; null where it failed or was not computed.")]
@@ -95,7 +95,7 @@ class Rollout(Model):
 
 
 class RolloutList(Model):
-    """Some completions: steps in order, and each in the order asked for."""
+    """Page of completions: steps in order, the completions of each in the order asked for."""
 
     object: Literal["list"]
     data: list[Rollout]
@@ -108,7 +108,7 @@ class RolloutList(Model):
 
 
 class RunFinding(Model):
-    """Something that the run shows."""
+    """Diagnosis of a problem in the run."""
 
     object: Literal["finding"]
     name: str

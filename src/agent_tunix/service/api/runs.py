@@ -1,4 +1,4 @@
-"""The endpoints under `/v1/runs`: looking into runs, which nothing here changes."""
+"""The read-only endpoints under `/v1/runs`."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -31,14 +31,14 @@ async def list_runs(
         str | None, Query(description="Only those older than the one of this id", json_schema_extra=_ID)
     ] = None,
 ) -> Response:
-    """Runs, newest first."""
+    """List runs, newest first."""
     service = service_of(request)
     page = await service.run_reads.make(service.runs.list, limit, after)
     return Json({"object": "list", "data": [one.to_data() for one in page.data], "has_more": page.has_more})
 
 
 async def get(request: Request, id: RunId) -> Response:
-    """One run, with its configuration and evaluations."""
+    """Get one run, with its configuration and evaluations."""
     service = service_of(request)
 
     def look() -> dict[str, Any]:
@@ -61,7 +61,7 @@ async def metrics(
     after: Annotated[int | None, Query(ge=-1, le=_LAST_STEP, description="Only later steps than this")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="At most so many rows")] = 1000,
 ) -> Response:
-    """A run's metrics, step by step. Who asks again with the last step gets what is new."""
+    """List a run's metrics, step by step. Ask again with the last step to get new ones."""
     service = service_of(request)
     page = await service.run_reads.make(lambda: service.runs.get(id).metrics(after, limit))
     return Json(
@@ -89,7 +89,7 @@ async def rollouts(
     limit: Annotated[int, Query(ge=1, le=MAX_ROLLOUTS, description="At most so many")] = 20,
     after: Annotated[str | None, Query(description="The `next` of the page before, of the same query")] = None,
 ) -> Response:
-    """A run's completions. With `step` and `group`: those of one prompt, with their advantages."""
+    """List a run's completions. With `step` and `group`: those of one prompt, with their advantages."""
     service = service_of(request)
     query = RolloutQuery(step, group, outcome, min_reward, max_reward, q, sort)
     page = await service.run_reads.make(lambda: service.runs.get(id).rollouts.page(query, limit, after))
@@ -105,7 +105,7 @@ async def rollouts(
 
 
 async def findings(request: Request, id: RunId) -> Response:
-    """What was diagnosed while a run went on."""
+    """List the findings that were made during a run."""
     service = service_of(request)
     found, damaged = await service.run_reads.make(lambda: service.runs.get(id).findings())
     data = [{"object": "finding", **one.to_data()} for one in found]

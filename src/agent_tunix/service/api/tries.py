@@ -1,4 +1,4 @@
-"""The endpoint under which an uploaded function is tried."""
+"""The endpoint that tries an uploaded function."""
 
 import math
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ async def try_function(
     id: Annotated[str, Path(description="`rf_…`", json_schema_extra={"pattern": ID})],
     body: TryRequest,
 ) -> Response:
-    """Have a function score completions, in a process of its own that can reach nothing."""
+    """Score completions with a function, in its own process, which can reach nothing."""
     service = service_of(request)
     functions = service.store.reward_functions
     record = await service.calls.read(functions.get, id)
@@ -48,7 +48,7 @@ async def try_function(
 
 
 def score_data(score: Score) -> dict[str, Any]:
-    """A score as JSON says it."""
+    """Return a score as a JSON object."""
     return {
         "value": score.value,
         "outcome": score.outcome.value,
@@ -61,7 +61,7 @@ def score_data(score: Score) -> dict[str, Any]:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """What JSON has for a value that somebody's code made; what it has nothing for becomes text."""
+    """Return the JSON form of a value that uploaded code made; what JSON cannot express becomes text."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):

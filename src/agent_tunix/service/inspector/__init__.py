@@ -1,7 +1,7 @@
-"""The inspector: the pages on which people look into runs and reward functions, beside the API and in its process.
+"""The inspector: pages to inspect runs and reward functions, in the same process as the API.
 
-Pages are made on the server; scripts only add to them. Everything they load lies in this package. A person logs in with
-a key of the store, and may do what that key may do.
+Pages are rendered on the server; scripts only add to them, and all assets are in this package. Users log in with a key
+of the store and have its permissions.
 """
 
 from fastapi import FastAPI
@@ -11,7 +11,7 @@ from agent_tunix.service.inspector.sessions import Sessions
 
 
 def mount(app: FastAPI) -> None:
-    """Add the pages to an app, none of them to its OpenAPI document."""
+    """Add the pages to an app, but not to its OpenAPI document."""
     app.state.sessions = Sessions()
     for room in (assets, login, runs, rollouts, functions, editing):
         room.add_routes(app)

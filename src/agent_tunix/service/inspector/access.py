@@ -1,8 +1,8 @@
-"""Who may see a page, or change something by one.
+"""Access control of pages.
 
-Every request is looked at anew: its session, the key behind it, which the store is asked for, and the key's scopes. A
-request that changes something must also come from a page of this site: it bears the session's CSRF token, and what the
-browser says of its origin must not speak against it.
+Every request is checked again: its session, the session's key in the store, and the key's scopes. A request that
+changes something must also come from a page of this site: it carries the session's CSRF token, and its origin headers,
+if any, name this site.
 """
 
 import hmac
@@ -24,27 +24,27 @@ CSRF_FIELD = "csrf"
 CSRF_HEADER = "X-CSRF-Token"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
-# What Sec-Fetch-Site says of a request of one's own pages, and of what was typed or reloaded.
+# Sec-Fetch-Site of requests from our pages, and of typed or reloaded addresses.
 _OWN_SITE = ("same-origin", "none")
 
-# In place of a scope: whatever the key allows.
+# Stands for any key, whatever its scopes.
 ANY_KEY = ""
 
 
 def sessions_of(request: Request) -> Sessions:
-    """Who is logged in, at the app that a request came to."""
+    """Return the sessions of the app that handles a request."""
     sessions: Sessions = request.app.state.sessions
     return sessions
 
 
 def session_of(request: Request) -> Session | None:
-    """The session of a request that `requires` has let through; None on a page that needs none."""
+    """Return the session of a request that `requires` admitted; None on pages that need no login."""
     session: Session | None = getattr(request.state, "session", None)
     return session
 
 
 def requires(scope: str) -> Any:
-    """A dependency of a route: it wants somebody who is logged in with a key that has a scope, or with `ANY_KEY`."""
+    """Return a route dependency that requires a login whose key has a scope, or any key for `ANY_KEY`."""
 
     async def admit(request: Request) -> None:
         session = await find_session(request)
@@ -62,14 +62,14 @@ def requires(scope: str) -> Any:
 
 
 def is_logged_in(scope: Scope) -> bool:
-    """Whether a request bears the token of a session; whether its key still opens anything is looked up later."""
+    """Return True if a request has the token of a session; its key is checked later."""
     request = Request(scope)
     token = request.cookies.get(COOKIE)
     return token is not None and sessions_of(request).find(token) is not None
 
 
 async def find_session(request: Request) -> Session | None:
-    """The session that a request's cookie opens, with the key as it is now; None where it opens none."""
+    """Return the session of a request's cookie, with the current key; None if there is none."""
     token = request.cookies.get(COOKIE)
     sessions = sessions_of(request)
     session = sessions.find(token) if token else None
@@ -80,7 +80,7 @@ async def find_session(request: Request) -> Session | None:
         key = await service.calls.read(service.store.keys.get, session.key.id)
     except NotStoredError:
         key = None
-    # A key that was revoked and made anew has the same id, and another secret.
+    # A key that was revoked and created again has the same id but another secret.
     if key is None or key.revoked_at is not None or key.created_at != session.key.created_at:
         sessions.end(token)
         return None
@@ -99,11 +99,7 @@ async def _check_rate(request: Request, session: Session) -> None:
 
 
 def check_origin(request: Request) -> None:
-    """See that what the browser says of a request's origin is this site.
-
-    Raises:
-        Problem: It comes from elsewhere.
-    """
+    """Raise Problem if the browser reports another origin than this site."""
     headers = request.headers
     host = headers.get("host", "")
     origin = headers.get("origin", f"http://{host}")

@@ -1,6 +1,6 @@
-"""Styles and scripts: read once from the package, and served by exact name, so that no request reaches the file system.
+"""Styles and scripts, read from the package once and served by exact name; no request reaches the file system.
 
-Colours, type and charts are those of a report, from the very files that it is made of.
+Colours, fonts and charts come from the files of run reports.
 """
 
 import functools
@@ -21,13 +21,7 @@ _OF_REPORTS = ("report.css", "base.js", "charts.js")
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file that pages load.
-
-    Attributes:
-        content: Its bytes.
-        media_type: What it is.
-        tag: Its ETag.
-    """
+    """File that pages load, with its ETag."""
 
     content: bytes
     media_type: str
@@ -36,7 +30,7 @@ class Asset:
 
 @functools.cache
 def assets() -> dict[str, Asset]:
-    """Name → file."""
+    """Return name → file."""
     own = importlib.resources.files("agent_tunix.service.inspector") / "static"
     reports = importlib.resources.files("agent_tunix.tracking.report") / "assets"
     files = [file for file in own.iterdir() if file.name.rpartition(".")[2] in _TYPES]
@@ -50,7 +44,7 @@ def assets() -> dict[str, Asset]:
 
 
 async def asset(request: Request, name: str) -> Response:
-    """A file; a browser that has it asks whether it is still the same."""
+    """Return a file, or 304 if the browser has the current version."""
     found = assets().get(name)
     if found is None:
         raise Problem(404, "path_not_found", "there is no such file")

@@ -1,6 +1,6 @@
-"""A function's source changed in the editor: tried, replayed, looked at beside the saved one, and saved.
+"""Editor of a function's source: try, replay, compare with the saved source, and save.
 
-Each of these is asked for by the page's form; its script asks for the same and puts the answer into the page.
+The page's form makes these requests; its script makes the same ones and inserts the response into the page.
 """
 
 import json
@@ -43,7 +43,7 @@ _LAST_STEP = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class TriedCompletion:
-    """A completion that was typed, and what the function says of it."""
+    """Completion that was typed, with its score."""
 
     text: str
     score: Score
@@ -143,7 +143,7 @@ async def _review(request: Request, opened: OpenedFunction, form: FormData) -> R
 
 
 async def save(request: Request, id: str) -> Response:
-    """Keep the changed source as the next version; only what was looked at beside the saved one is kept."""
+    """Save the changed source as the next version, if it was reviewed."""
     form = await request.form()
     opened = await open_function(request, id)
     service = service_of(request)
@@ -164,7 +164,7 @@ Work = Callable[[Request, OpenedFunction, FormData], Awaitable[dict[str, Any]]]
 
 
 def _editing(work: Work, template: str) -> Callable[[Request, str], Awaitable[Response]]:
-    """What answers the form: the page with what came of it, or, for the page's script, only that."""
+    """Return the form's endpoint: it answers with the whole page, or with only the result for the page's script."""
 
     async def answer(request: Request, id: str) -> Response:
         form = await request.form()
@@ -190,7 +190,7 @@ async def _refuse(request: Request, opened: OpenedFunction, form: FormData, erro
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add what the form asks for to an app."""
+    """Add the endpoints of the form to an app."""
     one = f"{PATH}/{{id}}"
     add_page(app, f"{one}/try", _editing(try_source, "function_try.html"), "try", "POST")
     add_page(app, f"{one}/replay", _editing(replay_source, "function_replay.html"), "try", "POST")

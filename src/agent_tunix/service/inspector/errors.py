@@ -1,4 +1,4 @@
-"""What goes wrong, as a page for who asks for pages, and in the API's shape for all else."""
+"""Error responses: a page for browsers, the API's JSON for everything else."""
 
 from urllib.parse import urlencode
 
@@ -28,13 +28,13 @@ _TITLES = {
 
 
 def wants_page(scope: Scope) -> bool:
-    """Whether a request is of somebody in front of a browser, not of a program or of a page's script."""
+    """Return True if a request comes from a browser, not from a program or a page's script."""
     accept = Request(scope).headers.get("accept", "")
     return not is_api(scope["path"]) and "text/html" in accept
 
 
 def answer(scope: Scope, problem: Problem) -> Response:
-    """The answer that tells of a problem; who looks for a page without being logged in is led to where that is done."""
+    """Return the response that reports a problem; page requests without a login are redirected to the login."""
     if not wants_page(scope):
         return answer_problem(problem)
     request = Request(scope)

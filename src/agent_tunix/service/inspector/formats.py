@@ -1,4 +1,4 @@
-"""How numbers and moments are written for a person; filters of the templates."""
+"""Template filters that format numbers and times."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,12 +10,12 @@ _LARGEST = 1e300
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """At most so many digits after the point; tiny and huge numbers in powers of ten.
+    """Return a number with at most `digits` decimals; tiny and huge ones in scientific notation.
 
     >>> number(0.25), number(-1234.5678), number(None), number(0.00001234), number(12)
     ('0.25', '−1234.568', '–', '1.23e-05', '12')
     """
-    if value is None or not -_LARGEST < value < _LARGEST:  # which NaN is not, nor an integer that is no float
+    if value is None or not -_LARGEST < value < _LARGEST:  # False for NaN and for integers beyond floats
         return NONE
     size = abs(value)
     if size and (size < 0.5 * 10**-digits or size >= 1e7):
@@ -25,7 +25,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """As `number`, with a sign where it is above zero.
+    """Return a number like `number`, with a `+` if it is positive.
 
     >>> signed(0.5), signed(0), signed(-0.5)
     ('+0.5', '0', '−0.5')
@@ -34,16 +34,16 @@ def signed(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share.
+    r"""Return a share as a percentage.
 
     >>> percent(0.125)
-    '12.5\\xa0%'
+    '12.5\xa0%'
     """
     return NONE if value is None else f"{number(100 * value, 1)}\N{NO-BREAK SPACE}%"
 
 
 def count(value: int | None) -> str:
-    """A whole number with commas.
+    """Return an integer with thousands separators.
 
     >>> count(1000000)
     '1,000,000'
@@ -52,7 +52,7 @@ def count(value: int | None) -> str:
 
 
 def moment(value: datetime | float) -> str:
-    """Seconds since 1970, or a time, to the minute in UTC.
+    """Return a datetime or Unix time to the minute, in UTC.
 
     >>> moment(0)
     '1970-01-01 00:00 UTC'
@@ -61,7 +61,7 @@ def moment(value: datetime | float) -> str:
 
 
 def iso(value: datetime | float) -> str:
-    """The same for machines.
+    """Return a datetime or Unix time in ISO 8601, in UTC.
 
     >>> iso(0)
     '1970-01-01T00:00:00Z'
@@ -70,7 +70,7 @@ def iso(value: datetime | float) -> str:
 
 
 def words(value: str) -> str:
-    """A name of a program as words.
+    """Return an identifier as words.
 
     >>> words("dead_groups")
     'dead groups'

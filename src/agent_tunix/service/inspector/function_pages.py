@@ -1,4 +1,4 @@
-"""What the pages of a reward function are made of."""
+"""Content of a reward function's pages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,21 +22,18 @@ from agent_tunix.store import Key, Page, RewardFunctionRecord
 _RUNS_OFFERED = 100
 _BOXES = 3
 
-# What a person may do wrong, told on the page on which they did it.
+# User errors, which are shown on the page where they were made.
 EXPECTED = (Problem, StoreRequestError, RewardError)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedFunction:
-    """A reward function that a page shows.
+    """Reward function that a page shows.
 
     Attributes:
-        record: What the store says of it.
-        text: Its source, with lines that end as a browser's editor has them.
-        content: Its bytes, as they are stored.
+        text: Its source, with line ends as a browser's editor sends them.
         versions: The newest versions of its name.
-        owner: The name of the key that it belongs to.
-        is_mine: Whether that is the key of who looks.
+        is_mine: True if the user's key owns it.
     """
 
     record: RewardFunctionRecord
@@ -47,7 +44,7 @@ class OpenedFunction:
     is_mine: bool
 
     def as_uploaded(self, content: bytes | None = None) -> UploadedSource:
-        """It, or it with another source, to be called."""
+        """Return the function, with other content if given, as a source that can be called."""
         of = self.record
         return UploadedSource(
             of.id, of.name, of.format, of.version, self.content if content is None else content, "this server"
@@ -55,18 +52,14 @@ class OpenedFunction:
 
 
 def key_of(request: Request) -> Key:
-    """The key of who is logged in."""
+    """Return the key of the logged-in user."""
     session = session_of(request)
     assert session is not None  # every route here requires one
     return session.key
 
 
 async def open_function(request: Request, id: str) -> OpenedFunction:
-    """Read a function from the store.
-
-    Raises:
-        NotStoredError: There is none of that id.
-    """
+    """Read a function from the store; raise NotStoredError if there is no function of that id."""
     service = service_of(request)
     functions = service.store.reward_functions
     record = await service.calls.read(functions.get, id)
@@ -82,7 +75,7 @@ async def open_function(request: Request, id: str) -> OpenedFunction:
 
 
 async def owners(service: Service, functions: Sequence[RewardFunctionRecord]) -> dict[str, str]:
-    """Id → name of the keys to which functions belong."""
+    """Return id → name of the keys that own functions."""
     names = {}
     for id in {function.owner_id for function in functions}:
         try:
@@ -100,15 +93,10 @@ async def show_function(
     given: FormData | None = None,
     **results: Any,
 ) -> Response:
-    """The page of a function.
+    """Return the page of a function, with an error message in `problem`.
 
-    Args:
-        request: The request.
-        opened: The function.
-        status: Of HTTP.
-        problem: What went wrong with what was asked.
-        given: The form as it was sent, so that nothing that was typed is lost.
-        results: `tried`, `replayed` and `review`, where there are such; `is_new`: whether it was made just now.
+    The fields keep the values of the submitted form `given`. `results` may have `tried`, `replayed`, `review`, and
+    `is_new` after an upload.
     """
     service = service_of(request)
     source = opened.text if given is None else source_of(given)
@@ -135,18 +123,18 @@ async def show_function(
 
 
 def source_of(form: FormData) -> str:
-    """The source in the editor; a browser sends its lines with the ends of HTTP."""
+    """Return the source in the editor, which a browser sends with CRLF line ends."""
     return normalise(text_of(form, "source"))
 
 
 def text_of(form: Mapping[str, Any], name: str) -> str:
-    """A field of a form that holds text; "" where there is none."""
+    """Return a text field of a form; "" if there is none."""
     value = form.get(name)
     return value if isinstance(value, str) else ""
 
 
 def fields_of(request: Request, form: FormData | None) -> dict[str, Any]:
-    """What stands in the fields beside the source: as it was sent, else as an address or nobody has filled them."""
+    """Return the values of the fields beside the source: from the form, else from the query, else empty."""
     names = ("prompt", "answer", "columns", "run", "first", "last", "most", "against", "name")
     told: Mapping[str, Any] = request.query_params if form is None else form
     boxes = [] if form is None else [box for box in form.getlist("completion") if isinstance(box, str)]
@@ -156,7 +144,7 @@ def fields_of(request: Request, form: FormData | None) -> dict[str, Any]:
 
 
 def as_problem(error: Exception) -> Problem:
-    """What a person is told of what they did wrong."""
+    """Return the problem that reports a user's error."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, RewardError):

@@ -1,4 +1,4 @@
-"""Reward functions: their list, uploading one, and one with its source and versions."""
+"""Pages of reward functions: the list with the upload form, and one version."""
 
 from typing import cast
 
@@ -28,12 +28,12 @@ _A_PAGE = 50
 
 
 async def list_functions(request: Request, after: str | None = None, name: str | None = None) -> Response:
-    """All versions of all functions, newest first."""
+    """List all versions of all functions, newest first."""
     return await _show_list(request, after, name or None)
 
 
 async def upload(request: Request) -> Response:
-    """Keep a file; what is wrong with it is told beside the form."""
+    """Store a file; errors are shown beside the form."""
     async with request.form() as form:
         try:
             made = await _keep(request, form)
@@ -45,7 +45,7 @@ async def upload(request: Request) -> Response:
 
 async def _keep(request: Request, form: FormData) -> str:
     service, file = service_of(request), form.get("file")
-    format = cast(Format, text_of(form, "format"))  # the store looks whether it is one
+    format = cast(Format, text_of(form, "format"))  # the store checks it
     if not isinstance(file, UploadFile) or not file.filename:
         raise Problem(400, "missing_parameter", "choose a file of Python", "file")
     if (file.size or 0) > MAX_BYTES:
@@ -83,12 +83,12 @@ async def _show_list(
 
 
 async def show(request: Request, id: str, new: str = "") -> Response:
-    """One version, with its source in the editor."""
+    """Show one version, with its source in the editor."""
     return await show_function(request, await open_function(request, id), is_new=bool(new))
 
 
 async def delete(request: Request, id: str) -> Response:
-    """Take a version of one's own out of the store."""
+    """Delete a version that belongs to the user's key."""
     service = service_of(request)
     await service.calls.write(service.store.reward_functions.delete, key_of(request), id)
     return RedirectResponse(PATH, 303)

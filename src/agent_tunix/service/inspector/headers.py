@@ -1,11 +1,11 @@
-"""What every answer but the API's says to the browser about what it may do."""
+"""Security headers of all responses except the API's."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_tunix.service.gate import is_api
 
-# Whatever should get into a page as markup would find nothing here that runs it, nor anywhere to send what it saw.
+# Markup injected into a page cannot run, and cannot send data anywhere.
 POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -21,7 +21,7 @@ POLICY = "; ".join(
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    # To this site alone: with `no-referrer`, browsers would give the origin of its own forms as `null`.
+    # Not `no-referrer`: browsers would then send `null` as the origin of our own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -30,12 +30,13 @@ NOT_KEPT = "no-store"
 
 
 class PageHeaders:
-    """Puts `HEADERS` on answers; what says nothing of being kept is not kept."""
+    """Middleware that adds `HEADERS` to responses, and disables caching where a response does not allow it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the app, adding headers to its response."""
         if scope["type"] != "http" or is_api(scope["path"]):
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Logging in with a key of the store, and out."""
+"""Login with a key of the store, and logout."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ _LONGEST_PLACE = 2000
 
 
 async def ask(request: Request, next: Annotated[str, Query()] = HOME) -> Response:
-    """The form. Who is logged in already goes on to where they wanted."""
+    """Show the login form; a logged-in user is redirected to the page they wanted."""
     place = own_place(next)
     if await find_session(request) is not None:
         return RedirectResponse(place, 303)
@@ -26,16 +26,16 @@ async def ask(request: Request, next: Annotated[str, Query()] = HOME) -> Respons
 
 
 async def status(request: Request) -> Response:
-    """Whether somebody is logged in.
+    """Return JSON that tells if the user is logged in.
 
-    A link from another site comes without the cookie, which is for this site's own pages: the form's script asks here,
-    and then goes on to where the link led.
+    The same-site cookie is missing from a request that follows a link of another site. The form's script therefore asks
+    here and then continues to the linked page.
     """
     return Json({"is_logged_in": await find_session(request) is not None})
 
 
 async def log_in(request: Request, key: Annotated[str, Form()] = "", next: Annotated[str, Form()] = HOME) -> Response:
-    """Begin a session with a key's secret."""
+    """Start a session with a key's secret."""
     check_origin(request)
     service = service_of(request)
     place = own_place(next)
@@ -60,7 +60,7 @@ async def log_out(request: Request) -> Response:
 
 
 def own_place(wanted: str) -> str:
-    """Where to go after logging in: a page of this site, whatever was asked for.
+    """Return the page to show after login: the wanted one if it is on this site, else the first page.
 
     >>> own_place("/runs/run_a?x=1"), own_place("//evil.example"), own_place("https://evil.example/runs")
     ('/runs/run_a?x=1', '/runs', '/runs')
@@ -79,13 +79,13 @@ def _end(request: Request) -> None:
 
 
 def _is_secure(request: Request) -> bool:
-    """Whether the browser came by https, be it to a proxy before this server."""
-    forwarded, _, _ = request.headers.get("x-forwarded-proto", "").partition(",")  # of several proxies, the first
+    """Return True if the browser used HTTPS, to this server or to a proxy in front of it."""
+    forwarded, _, _ = request.headers.get("x-forwarded-proto", "").partition(",")  # the first of several proxies
     return "https" in (request.url.scheme, forwarded.strip().lower())
 
 
 async def home() -> Response:
-    """The first page."""
+    """Redirect to the first page."""
     return RedirectResponse(HOME, 303)
 
 

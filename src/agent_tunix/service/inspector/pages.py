@@ -1,4 +1,4 @@
-"""How pages are made: a template, and what it is told; and the routes at which they are."""
+"""Rendering of templates, and routes of pages."""
 
 import functools
 from collections.abc import Callable
@@ -15,14 +15,10 @@ from agent_tunix.service.inspector.access import CSRF_FIELD, requires, session_o
 
 
 def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """A page.
+    """Return a page from a file in `templates/`, which extends `layout.html`; all inserted values are escaped.
 
-    Args:
-        request: The one it answers; templates get its `session` (None where nobody is logged in), the session's `csrf`
-            token, `may` (whether the session's key has a scope), and `path`.
-        template: In `templates/`; it extends `layout.html`. Everything that it puts in is escaped.
-        status: Of HTTP.
-        context: What else the template names; a name that is not there is an error.
+    Templates get the session of the request as `session` (None without a login), its CSRF token as `csrf`, the function
+    `may` that tests for a scope, `path`, and the names in `context`. An undefined name is an error.
     """
     session = session_of(request)
     given = {
@@ -43,7 +39,7 @@ def _nothing(scope: str) -> bool:
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Where the templates are."""
+    """Return the Jinja environment of the templates."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("agent_tunix.service.inspector", "templates"),
         autoescape=True,
@@ -59,14 +55,9 @@ def environment() -> jinja2.Environment:
 def add_page(
     app: FastAPI, path: str, endpoint: Callable[..., Any], scope: str | None = "read", method: str = "GET"
 ) -> None:
-    """Add a page, or what a page's form or script asks for, to an app.
+    """Add a page, or an endpoint of its form or script, to an app.
 
-    Args:
-        app: The app.
-        path: Where.
-        endpoint: What answers; as FastAPI has it.
-        scope: What the key of who asks must allow; None: nobody need be logged in.
-        method: Of HTTP.
+    The user's key must have `scope`; None needs no login. `endpoint` is a function in FastAPI's form.
     """
     dependencies = [] if scope is None else [requires(scope)]
     app.add_api_route(

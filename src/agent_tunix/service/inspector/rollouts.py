@@ -1,4 +1,4 @@
-"""Completions: found among a run's, beside those of the same prompt, and beside those of another step."""
+"""Pages of completions: a run's list, one group, and one prompt at two steps."""
 
 import math
 from collections.abc import Mapping
@@ -30,13 +30,13 @@ Chosen = Annotated[int | None, Query(ge=0, le=_LAST)]
 
 
 async def list_rollouts(request: Request, id: str) -> Response:
-    """A run's completions, filtered and in the order asked for; all that is asked stands in the address."""
+    """List a run's completions; the query string holds filter and order."""
     service = service_of(request)
     params = request.query_params
     refusal: Problem | None = None
     try:
         query = query_of(params)
-    except Problem as problem:  # told beside the form, with all that was asked still in it
+    except Problem as problem:  # shown beside the form, which keeps its values
         refusal, query = problem, RolloutQuery()
 
     asked = {name: value for name, value in params.items() if value and name != "after"}
@@ -72,11 +72,7 @@ async def list_rollouts(request: Request, id: str) -> Response:
 
 
 def query_of(params: Mapping[str, str]) -> RolloutQuery:
-    """What a form asks for; a field that is left empty asks for nothing.
-
-    Raises:
-        Problem: A field cannot be read.
-    """
+    """Return the query of a form, in which empty fields do not filter; raise Problem if a field is invalid."""
     return RolloutQuery(
         step=_whole(params, "step"),
         group=_whole(params, "group"),
@@ -89,7 +85,7 @@ def query_of(params: Mapping[str, str]) -> RolloutQuery:
 
 
 async def show_group(request: Request, id: str, step: Number, group: Number) -> Response:
-    """The completions of a prompt, with what each was worth beside the others."""
+    """Show the completions of one prompt, with their rewards and advantages."""
     service = service_of(request)
 
     def look() -> Response:
@@ -123,7 +119,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
 async def compare(
     request: Request, id: str, step: Chosen = None, other: Chosen = None, prompt: Chosen = None
 ) -> Response:
-    """The completions of a prompt that two steps have, beside each other; by default the first and the last step."""
+    """Show the completions of a prompt at two steps side by side; by default the first and the last step."""
     service = service_of(request)
 
     def look() -> Response:
@@ -150,7 +146,7 @@ async def compare(
 
 
 def _side(run: RunView, step: int, group: int) -> dict[str, Any]:
-    """The completions of a group, highest reward first."""
+    """Return the completions of a group, highest reward first."""
     rows = run.rollouts.group(step, group, in_full=True).rows[:_MOST_OF_A_GROUP]
     shown = sorted((show(row, _LONGEST_IN_LIST) for row in rows), key=_by_reward)
     return {"step": step, "group": group, "rollouts": shown} | _statistics(rows)
@@ -162,7 +158,7 @@ def _by_reward(shown: Shown) -> float:
 
 
 def _statistics(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of the totals that there are; with the standard deviation that advantages are divided by."""
+    """Return statistics of the known totals, with the standard deviation that divides advantages."""
     totals = [row["total"] for row in rows if row["total"] is not None]
     return {
         "num_scored": len(totals),

@@ -1,4 +1,4 @@
-"""Runs: their list, and one with its curves, findings and configuration."""
+"""Pages of runs: the list, and one run with its curves, findings and configuration."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _LONGEST_VALUE = 2000
 
 
 async def list_runs(request: Request, after: str | None = None) -> Response:
-    """All runs, newest first."""
+    """List all runs, newest first."""
     service = service_of(request)
 
     def look() -> Response:
@@ -41,7 +41,7 @@ async def list_runs(request: Request, after: str | None = None) -> Response:
 
 
 async def show_run(request: Request, id: str) -> Response:
-    """A run; its curves come by the page's script."""
+    """Show a run; the page's script loads the curves."""
     service = service_of(request)
 
     def look() -> Response:
@@ -67,11 +67,11 @@ async def show_run(request: Request, id: str) -> Response:
 async def curves(
     request: Request, id: str, step: int | None = None, version: Annotated[str, Query(max_length=100)] = ""
 ) -> Response:
-    """What a run's page draws; who names what they have seen gets the charts where there is something new."""
+    """Return a run's charts; only the run's state if `step` and `version` show that the page has the current ones."""
     service = service_of(request)
 
     def look() -> Response:
-        # Asked first: of a run that ends meanwhile, the next look tells, when all its rows are there.
+        # Read before the curves: a run that ends in between is reported by the next look, with all its rows.
         state = service.runs.summary(id).state
         found = service.runs.get(id).curves.look((step, version) if version else None)
         return Json(finite({"state": state} | ({} if found is None else _drawn(found))))
@@ -129,7 +129,7 @@ def _urgency(finding: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _sections(config: Mapping[str, Any] | None) -> list[tuple[str, list[tuple[str, str]]]] | None:
-    """Each group of a configuration with its keys and values; those that stand alone come first, under ""."""
+    """Return each group of a configuration with its keys and values; top-level keys come first, under ""."""
     if config is None:
         return None
     alone = [(name, _value(value)) for name, value in config.items() if not isinstance(value, dict)]
@@ -146,7 +146,7 @@ def _leaves(group: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def _value(value: Any) -> str:
-    """As the command line has it."""
+    """Return a value as the command line writes it."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     text = str(value)

@@ -1,6 +1,6 @@
-"""Who is logged in: sessions in memory, ended by time, by logging out and by the end of the process.
+"""Login sessions, in memory; they end after a time, at logout, and with the process.
 
-A browser holds a session's token, and here is only its hash, so that what leaks from this process opens nothing.
+The browser holds a session's token; the server stores only its hash, so a leak of its memory opens no session.
 """
 
 import hashlib
@@ -18,12 +18,11 @@ MOST_OF_A_KEY = 32
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that is logged in.
+    """Session of a logged-in browser.
 
     Attributes:
-        key: With which.
-        csrf: What its forms and scripts must send back with every change.
-        ends_at: By the clock of `Sessions`.
+        csrf: Token that forms and scripts must send with every change.
+        ends_at: End, by the clock of `Sessions`.
     """
 
     key: Key
@@ -31,17 +30,14 @@ class Session:
     ends_at: float
 
     def may(self, scope: str) -> bool:
-        """Whether its key has a scope."""
+        """Return True if the session's key has a scope."""
         return scope in self.key.scopes
 
 
 class Sessions:
-    """The sessions of a server, for its event loop alone; a key's oldest gives way where it has too many.
+    """Sessions of a server; not thread-safe. If a key has too many, its oldest session ends.
 
-    Args:
-        lifetime_s: How long one lasts, whatever is done with it.
-        most_of_a_key: How many a key may have at a time.
-        clock: Seconds from any moment on.
+    `lifetime_s` counts from the login, however a session is used; `clock` returns seconds since any fixed moment.
     """
 
     def __init__(
@@ -53,10 +49,10 @@ class Sessions:
         self._lifetime_s = lifetime_s
         self._most_of_a_key = most_of_a_key
         self._clock = clock
-        self._sessions: OrderedDict[str, Session] = OrderedDict()  # oldest first, and so the next to end first
+        self._sessions: OrderedDict[str, Session] = OrderedDict()  # oldest first, so the next to end is first
 
     def open(self, key: Key) -> tuple[str, Session]:
-        """Begin a session; its token cannot be had again."""
+        """Start a session, and return it with its token, which is not stored."""
         self._drop_ended()
         mine = [digest for digest, session in self._sessions.items() if session.key.id == key.id]
         for digest in mine[: max(0, len(mine) + 1 - self._most_of_a_key)]:
@@ -67,7 +63,7 @@ class Sessions:
         return token, session
 
     def find(self, token: str) -> Session | None:
-        """The session of a token; None where there is none, or it has ended."""
+        """Return the session of a token; None if there is none or it has ended."""
         self._drop_ended()
         return self._sessions.get(_digest(token))
 

@@ -1,4 +1,4 @@
-"""A stored completion as a page shows it: what verifiers extract is marked, and what rewards said stands by it."""
+"""Display of a stored completion, with the extracted answer marked and the results of rewards beside it."""
 
 import itertools
 import json
@@ -17,12 +17,7 @@ _ROLLOUT_ID = re.compile(r"(\d{1,9})_(\d{1,9})_(\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A part of a text.
-
-    Attributes:
-        text: As it is written.
-        kind: `answer`: what verifiers extract; `hit`: what was searched for; "": neither.
-    """
+    """Part of a text: the `answer` that verifiers extract, a search `hit`, or "" for neither."""
 
     text: str
     kind: Literal["", "answer", "hit"] = ""
@@ -30,18 +25,16 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a component of the reward said.
+    """Result of a reward component.
 
     Attributes:
-        name: The component.
-        value: Its raw value; None where there is none.
-        weight: Its effective weight.
-        weighed: What was weighed.
-        outcome: What became of computing it; None where a gate or a route spared it.
-        is_shut: Whether its gate was shut.
-        detail: Why, for a person.
-        log: What it logged or printed.
-        more: Numbers it logged and what it wants shown, as JSON; "" for nothing.
+        value: Its raw value; None if there is none.
+        weighed: The value that was weighted, after transforms and gates.
+        outcome: Outcome of computing it; None if a gate or a route skipped it.
+        is_shut: True if its gate was shut.
+        detail: Reason, for a person.
+        log: Text that it logged or printed.
+        more: Numbers it logged and its extras, as JSON; "" for none.
     """
 
     name: str
@@ -57,17 +50,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A completion.
+    """Completion as a page shows it.
 
     Attributes:
-        row: With the columns of `SHOWN_IN_FULL`.
-        anchor: Its id within the page.
-        prompt: What was asked.
-        reference: The row's `answer`; None where it has none.
-        response: What was answered, in pieces.
-        found: By which rule verifiers find an answer in it; None where they find none.
-        parts: What each component said.
-        more: What the reward as a whole wants shown, as JSON; "" for nothing.
+        row: The columns of `SHOWN_IN_FULL`.
+        anchor: Id of its element in the page.
+        reference: The row's `answer`; None if it has none.
+        found: Rule by which verifiers find an answer in it; None if they find none.
+        more: Extras of the reward as a whole, as JSON; "" for none.
     """
 
     row: Mapping[str, Any]
@@ -81,12 +71,12 @@ class Shown:
 
 
 def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
-    """What is shown of a completion.
+    """Return the display of a completion.
 
     Args:
-        row: With the columns of `SHOWN_IN_FULL`.
-        longest: Characters of a text; of a longer one the middle is left out.
-        query: What was searched for.
+        row: The columns of `SHOWN_IN_FULL`.
+        longest: Maximum characters of a text; a longer one loses its middle.
+        query: The text that was searched for.
     """
     columns, extras, logged = (_object(row[name]) for name in ("columns", "extras", "logged"))
     names = [part["name"] for part in row["components"]]
@@ -104,18 +94,18 @@ def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
 
 
 def anchor_of(rollout_id: str) -> str:
-    """The id of a completion's element, `r-1_2_3`."""
+    """Return the id of a completion's element, such as `r-1_2_3`."""
     return f"r-{rollout_id}" if _ROLLOUT_ID.fullmatch(rollout_id) else "r-"
 
 
 def place_of(rollout_id: str) -> tuple[int, int] | None:
-    """The step and the group that an id names; None where it is none."""
+    """Return the step and group of a rollout id; None if it is invalid."""
     found = _ROLLOUT_ID.fullmatch(rollout_id)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def pieces(text: str, query: str = "") -> Iterator[TextPiece]:
-    """A response in parts: the answer that verifiers extract, what was searched for, and what lies between."""
+    """Yield the pieces of a response: the answer that verifiers extract, search matches, and the text between them."""
     marks = [(start, end, "hit") for start, end in _hits(text, query)]
     answer = answer_span(text)
     if answer is not None:
@@ -133,7 +123,7 @@ def pieces(text: str, query: str = "") -> Iterator[TextPiece]:
 
 
 def answer_span(response: str) -> tuple[int, int] | None:
-    """Where the answer stands that the built-in verifiers extract; None where they find none.
+    """Return the position of the answer that the built-in verifiers extract; None if they find none.
 
     >>> answer_span("<answer> 7 </answer> so it is 7")
     (9, 10)
@@ -181,7 +171,7 @@ def _part(stored: Mapping[str, Any], extras: Any, logged: Any) -> Part:
 
 
 def _object(stored: str) -> dict[str, Any]:
-    """An object of JSON as it was stored; nothing where it is none."""
+    """Return a stored JSON object; empty if it is not one."""
     try:
         loaded = json.loads(stored)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""A changed source of an uploaded function beside the saved one: its text, and what it makes of a run's completions.
+"""Comparison of a changed source of an uploaded function with the saved one, by text and by scores.
 
     replayed = replay_source(run, ReplayRequest(saved, changed, StepRange(10, 20)), ReplayLimits())
 
-The changed source is checked as an upload is, and its code runs in isolated workers alone.
+The changed source is checked like an upload, and its code runs only in isolated workers.
 """
 
 from agent_tunix.service.replaying.differences import DiffLine, SourceDiff, diff_sources, normalise

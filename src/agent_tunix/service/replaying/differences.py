@@ -1,12 +1,12 @@
-"""The text of a changed source beside the saved one."""
+"""Line-by-line difference of a changed source and the saved one."""
 
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# Looking for the best match takes time with the square of the lines, and more with hostile ones; beyond this, what lies
-# between the first and the last change is shown as taken out and put in as a whole.
+# Finding the best match takes quadratic time, more for hostile sources. Beyond this number of lines, everything between
+# the first and the last change is shown as removed and added.
 _MOST_COMPARED = 2000
 _MOST_SHOWN = 2000
 _CONTEXT = 3
@@ -16,13 +16,13 @@ Kind = Literal["same", "removed", "added", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """A line of a difference.
+    """Line of a difference.
 
     Attributes:
-        kind: `skipped` stands for lines that are the same in both and not shown.
-        text: Without its end; of skipped lines, how many they are.
-        before: Its number in the saved source, from 1; None: it is not there.
-        after: The same of the changed source.
+        kind: `skipped` stands for unchanged lines that are not shown.
+        text: The line without its end; for `skipped`, the number of lines.
+        before: Its number in the saved source, from 1; None if it is not there.
+        after: Its number in the changed source, from 1; None if it is not there.
     """
 
     kind: Kind
@@ -33,13 +33,13 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class SourceDiff:
-    """How two sources differ, the ends of lines aside.
+    """Difference of two sources; the line endings do not count.
 
     Attributes:
-        lines: With three lines around each change, at most 2,000 in all; none where there is no change.
-        added: Lines that only the changed source has.
-        removed: Lines that only the saved source has.
-        left_out: How many further lines there would be to show.
+        lines: Changes with three lines around each, at most 2,000 in all; empty if there are none.
+        added: Number of lines only in the changed source.
+        removed: Number of lines only in the saved source.
+        left_out: Number of further lines that are not in `lines`.
     """
 
     lines: tuple[DiffLine, ...]
@@ -52,12 +52,12 @@ class SourceDiff:
 
 
 def normalise(text: str) -> str:
-    """With every end of a line as `\\n`, which is what a browser's editor makes of it."""
+    r"""Return text with `\n` at every line end, as a browser's editor sends it."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def diff_sources(before: str, after: str) -> SourceDiff:
-    """What was taken out and put in, line by line."""
+    """Return the lines that were removed and added."""
     if normalise(before) == normalise(after):
         return SourceDiff((), 0, 0)
     old, new = (normalise(text).split("\n") for text in (before, after))
@@ -69,7 +69,7 @@ def diff_sources(before: str, after: str) -> SourceDiff:
 
 
 def _lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
-    """All lines of both."""
+    """Yield all lines of both sources."""
     for tag, low, high, new_low, new_high in _blocks(old, new):
         if tag == "equal":
             pairs = zip(range(low, high), range(new_low, new_high), strict=True)
@@ -80,7 +80,7 @@ def _lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """As `SequenceMatcher.get_opcodes` has them, what both begin and end with aside."""
+    """Yield blocks like `SequenceMatcher.get_opcodes`; the common start and end are not searched."""
     shortest = min(len(old), len(new))
     start = next((place for place in range(shortest) if old[place] != new[place]), shortest)
     rest = shortest - start
@@ -97,7 +97,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, 
 
 
 def _shortened(lines: Sequence[DiffLine]) -> Iterator[DiffLine]:
-    """Without the lines that are far from any change."""
+    """Yield the lines, with those far from any change replaced by `skipped`."""
     changed = [place for place, line in enumerate(lines) if line.kind != "same"]
     near = {around for place in changed for around in range(place - _CONTEXT, place + _CONTEXT + 1)}
     skipped = 0

@@ -1,4 +1,4 @@
-"""What a replay says: the values that are compared, what follows for totals and advantages, and who moves most."""
+"""Results of a replay: the values that are compared, totals and advantages, and the completions that move most."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,16 +17,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """The values of what is compared, before and after.
+    """Values of the compared component or total, before and after.
 
     Attributes:
-        mean_before: Over the completions that have one; None if none has.
-        mean_after: The same of the changed source.
-        changed: Completions with another value or outcome.
-        rank_correlation: Spearman's, of completions with a value in both; None where it is undefined.
-        outcomes_before: Outcome → completions. Those on which it was not asked have none.
-        outcomes_after: The same of the changed source.
-        details: Outcome other than `scored` → what the first of its completions says of it.
+        mean_before: Mean over the completions with a value; None if there are none.
+        mean_after: The same for the changed source.
+        changed: Number of completions with another value or outcome.
+        rank_correlation: Spearman's, over completions with a value in both; None if undefined.
+        outcomes_before: Outcome → number of completions. Completions on which the component was not asked do not count.
+        outcomes_after: The same for the changed source.
+        details: Outcome other than `scored` → detail of the first such completion.
     """
 
     mean_before: float | None
@@ -40,19 +40,15 @@ class ValueChange:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A changed source on a run's stored completions.
+    """Result of a changed source on a run's stored completions.
 
     Attributes:
-        counterpart: What it was set beside.
-        steps: The steps that were taken.
-        is_all: Whether these are all completions of the range that was asked.
-        in_time: Whether the time did for all that were to be taken.
-        values: What was compared, value by value.
-        totals: What follows for totals and advantages.
-        reordered_groups: Groups of which two members change places in the total.
-        prompts: Of the completions that move most, by their rollout id.
-        problems: What could not be read of the run.
-        seconds: Wall time of the whole.
+        counterpart: What the source is compared with.
+        is_all: True if these are all completions of the requested range.
+        in_time: True if scoring ended before the deadline.
+        reordered_groups: Number of groups in which two completions swapped their order by total.
+        prompts: Rollout id → prompt, of the completions that move most.
+        problems: Descriptions of what could not be read.
     """
 
     counterpart: Counterpart
@@ -69,14 +65,12 @@ class Replayed:
 
 @dataclass(slots=True)
 class Tally:
-    """Looks at replayed steps on their way to the comparison of totals.
+    """Collector of values from replayed steps on their way to the comparison of totals.
 
     Attributes:
-        name: The component that is compared; None: the total.
-        num_generations: G.
-        steps: The steps that came by.
-        reordered_groups: As of `Replayed`.
-        prompts: Of every completion that came by.
+        name: The component that is compared; None for the total.
+        reordered_groups: As in `Replayed`.
+        prompts: Rollout id → prompt, of all completions that passed.
     """
 
     name: str | None
@@ -90,13 +84,13 @@ class Tally:
     _changed: int = 0
 
     def pass_on(self, steps: Iterable[ReplayedStep]) -> Iterator[ReplayedStep]:
-        """Hand steps on as they come."""
+        """Yield the steps unchanged, and collect their values."""
         for step in steps:
             self._add(step)
             yield step
 
     def values(self) -> ValueChange:
-        """What the values come to."""
+        """Return the change of the values."""
         before_N, after_N = (np.array(values, dtype=np.float64) for values in self._values)
         before, after = self._outcomes
         return ValueChange(
@@ -133,7 +127,7 @@ class Tally:
 
 
 def _reordered(before_PG: Floats, after_PG: Floats) -> NDArray[np.bool_]:
-    """[P], whether two members of a group were in one order and are in the other; NaN is in no order."""
+    """Return [P], True for groups in which two completions swapped their order; NaN has no order."""
     orders = [np.sign(totals_PG[:, :, None] - totals_PG[:, None, :]) for totals_PG in (before_PG, after_PG)]
     return np.asarray((orders[0] * orders[1] < 0).any(axis=(1, 2)))
 

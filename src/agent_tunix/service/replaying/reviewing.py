@@ -1,4 +1,4 @@
-"""A changed source looked at before it is tried, replayed or saved: whether it can be, and how it differs."""
+"""Review of a changed source before it is tried, replayed or saved."""
 
 import asyncio
 import hashlib
@@ -9,20 +9,15 @@ from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying.differences import SourceDiff, diff_sources
 from agent_tunix.store import Format, check_upload
 
-# Apart from uploads: checking a hostile source takes ten seconds, and who may not write must not hold them up.
+# Separate from uploads: checking a hostile source takes ten seconds, and users without write access must not delay
+# uploads.
 _AT_ONCE = 2
 _MOST_WAITING = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A changed source beside the saved one.
-
-    Attributes:
-        diff: How they differ.
-        advice: What would make the changed one a better reward.
-        sha256: Of the changed one.
-    """
+    """Difference of a changed source from the saved one, advice for a better reward, and the digest of the change."""
 
     diff: SourceDiff
     advice: tuple[str, ...]
@@ -30,38 +25,29 @@ class Review:
 
 
 def sha256_of(text: str) -> str:
-    """By which a source is known that was looked at."""
+    """Return the digest that identifies a reviewed source."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def review_source(saved: str, changed: str, format: Format) -> Review:
-    """Look at a changed source.
-
-    Args:
-        saved: The saved source.
-        changed: The changed one.
-        format: How its `reward` is to be called.
-
-    Raises:
-        UploadError: The changed source is no reward function.
-    """
+    """Check a changed source, raising UploadError if it is not a reward function, and compare it with the saved one."""
     checked = check_upload(changed.encode("utf-8", "replace"), format)
     return Review(diff_sources(saved, changed), checked.warnings, sha256_of(changed))
 
 
 class Reviews:
-    """Reviews, a few at a time."""
+    """Runner of reviews, a few at a time."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "reviews")
         self._waiting = 0
 
     async def run(self, saved: str, changed: str, format: Format) -> Review:
-        """Look at a changed source; see `review_source`.
+        """Review a changed source; see `review_source`.
 
         Raises:
             Problem: Too many are waiting.
-            UploadError: It is no reward function.
+            UploadError: The changed source is not a reward function.
         """
         if self._waiting >= _MOST_WAITING:
             raise Problem(503, "busy", f"{self._waiting} sources are waiting to be looked at; try again in a moment")
@@ -74,5 +60,5 @@ class Reviews:
         self._waiting -= 1
 
     def close(self) -> None:
-        """Wait for those that are running."""
+        """Wait for running reviews; drop those that wait."""
         self._threads.shutdown(cancel_futures=True)

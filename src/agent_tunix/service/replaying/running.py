@@ -1,4 +1,4 @@
-"""A replay from its beginning to its end, and where several of them run."""
+"""Replays, and the threads that run them."""
 
 import asyncio
 import contextlib
@@ -23,22 +23,17 @@ from agent_tunix.store import Format
 from agent_tunix.store.uploads import check_upload
 from agent_tunix.workbench.replay import RecordedStep, ReplayedStep, compare, contrast, replay
 
-# Scalings of the advantage that look at more than the group.
+# Advantage scalings that need more than the group.
 _OVER_THE_BATCH = ("batch", "component")
-# What a function is called that is the whole reward; its own name may be none for a component.
+# Component name of a function that is the whole reward. Its own name may not be a valid component name.
 _ALONE = "uploaded"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What is asked of a replay.
+    """Request to score at most `most` completions with the bytes of a changed source.
 
-    Attributes:
-        saved: The function as it is saved.
-        changed: The bytes of its changed source.
-        steps: Of the run.
-        most: At most so many completions.
-        against: See `choose_counterpart`.
+    `against` names what to compare with; see `choose_counterpart`.
     """
 
     saved: UploadedSource
@@ -55,22 +50,15 @@ def replay_source(
     allow_unsandboxed: bool = False,
     ended: threading.Event | None = None,
 ) -> Replayed:
-    """Score a run's stored completions with a changed source, in workers of its own, and compare.
+    """Score a run's stored completions with a changed source, in its own workers, and compare the results.
 
-    Blocks until all are scored or out of time.
-
-    Args:
-        run: The run.
-        request: What is asked.
-        limits: What it may take.
-        allow_unsandboxed: Whether code runs where this machine cannot lock it in.
-        ended: Set when it is to end at once.
+    Blocks until all are scored or out of time. Setting `ended` ends the replay at once.
 
     Raises:
-        UploadError: The changed source is no reward function.
-        Unreplayable: What is asked, the stored completions cannot answer.
+        UploadError: The changed source is not a reward function.
+        Unreplayable: The stored completions cannot answer the request.
         RewardError: The function cannot be called with them.
-        SandboxUnavailableError: It cannot be isolated here, and is not allowed to run otherwise.
+        SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
     """
     started = time.monotonic()
     check_upload(request.changed, cast(Format, request.saved.format))
@@ -90,7 +78,7 @@ def replay_source(
         reward = place(replace(request.saved, content=request.changed, origin="the editor"))
         whole = settings.advantage_scaling in _OVER_THE_BATCH or reward.needs_batch
         recorded = _while_there_is_time(selection.steps(whole=whole), deadline)
-        # A failure that ended training leaves a completion unscored here.
+        # A failure that would end training only leaves a completion unscored here.
         on_failure = "zero" if settings.on_failure == "zero" else "exclude"
         how: _How = {"num_generations": settings.num_generations, "scaling": settings.advantage_scaling}
         if counterpart.is_component:
@@ -118,7 +106,7 @@ def replay_source(
 
 
 class _How(TypedDict):
-    """How advantages follow."""
+    """Settings of advantages."""
 
     num_generations: int
     scaling: str
@@ -134,7 +122,7 @@ def _replay_component(stored: StoredReward, steps: Iterator[RecordedStep], how: 
 
 
 def _while_there_is_time(steps: Iterator[RecordedStep], deadline: Deadline) -> Iterator[RecordedStep]:
-    """The steps until the time is over; the first of them in any case."""
+    """Yield the first step, and further steps until the deadline."""
     for step in steps:
         yield step
         if not deadline.left_s:
@@ -142,7 +130,7 @@ def _while_there_is_time(steps: Iterator[RecordedStep], deadline: Deadline) -> I
 
 
 def _called_as(config: dict[str, Any], args: object) -> CalledAs:
-    """How the run calls rewards, as far as what it says of that can be used."""
+    """Return how the run calls rewards, as far as its configuration is valid."""
     rewards = config.get("rewards")
     rewards = rewards if isinstance(rewards, dict) else {}
     completions, key = rewards.get("completions"), rewards.get("reward_key")
@@ -154,12 +142,7 @@ def _called_as(config: dict[str, Any], args: object) -> CalledAs:
 
 
 class Replays:
-    """Replays, a few at a time.
-
-    Args:
-        limits: What one may take, and how many run at once.
-        allow_unsandboxed: Whether code runs where this machine cannot lock it in.
-    """
+    """Runner of replays, a few at a time."""
 
     def __init__(self, limits: ReplayLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits
@@ -169,11 +152,11 @@ class Replays:
         self._running = 0
 
     async def run(self, run: RunView, request: ReplayRequest) -> Replayed:
-        """Replay; see `replay_source`.
+        """Run a replay; see `replay_source`.
 
         Raises:
-            Problem: Others are taking up all the room, or it cannot be replayed.
-            UploadError: The changed source is no reward function.
+            Problem: All places are taken, or the request cannot be replayed.
+            UploadError: The changed source is not a reward function.
         """
         if self._running >= self._limits.at_once:
             raise Problem(
@@ -195,6 +178,6 @@ class Replays:
         self._running -= 1
 
     def close(self) -> None:
-        """End those that are running."""
+        """End running replays."""
         self._ended.set()
         self._threads.shutdown()

@@ -1,4 +1,4 @@
-"""A source that is not saved, scoring in isolated workers until its time is over."""
+"""Scoring with an unsaved source in isolated workers, until a deadline."""
 
 import contextlib
 import itertools
@@ -24,13 +24,7 @@ _AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class CalledAs:
-    """How a run calls a reward.
-
-    Attributes:
-        completions: `rewards.completions`.
-        reward_key: `rewards.reward_key`.
-        args: The arguments of the component whose place is taken.
-    """
+    """Settings by which a run calls a reward: those of `rewards`, and the arguments of the replaced component."""
 
     completions: str = "auto"
     reward_key: str | None = None
@@ -38,12 +32,7 @@ class CalledAs:
 
 
 class Deadline:
-    """When something must be over, or, if it is ended, at once.
-
-    Args:
-        seconds: From now on.
-        ended: Set when it is to be over before.
-    """
+    """Deadline in `seconds` from now, or as soon as `ended` is set."""
 
     def __init__(self, seconds: float, ended: threading.Event | None = None) -> None:
         self.seconds = seconds
@@ -52,11 +41,11 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left, at least 0."""
+        """Seconds left, at least 0."""
         return 0.0 if self._ended.is_set() else max(0.0, self._at - time.monotonic())
 
     def wait(self, future: "Future[list[Score]]") -> list[Score] | None:
-        """What comes of a future; None where that is not there in time."""
+        """Return a future's result; None if it is not ready in time."""
         while True:
             left_s = self.left_s
             try:
@@ -76,20 +65,13 @@ def in_workers(
     deadline: Deadline,
     allow_unsandboxed: bool,
 ) -> Iterator["BoundedReward"]:
-    """A source as a reward, whose code runs in workers of its own, which are gone afterwards.
+    """Yield a reward that runs an already checked source in its own workers, which end with the block.
 
-    Args:
-        source: The file; it has been checked.
-        name: Under which it scores.
-        called: How the run calls its rewards.
-        sample: One that it will be asked to score.
-        limits: What it may take.
-        deadline: By when it must have scored.
-        allow_unsandboxed: Whether it runs where this machine cannot lock it in.
+    `name` is the name under which it scores; `sample` is one of the samples to come, whose columns it may use.
 
     Raises:
-        RewardError: It cannot be called at all, as where it needs a column that the completions lack.
-        SandboxUnavailableError: It cannot be isolated here, and is not allowed to run otherwise.
+        RewardError: It cannot be called, for example because the completions lack a column that it needs.
+        SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
     """
     with lines_forgotten(source):
         (component,) = resolve_reward(
@@ -117,12 +99,12 @@ def in_workers(
         )
         with Runner(reward, settings) as runner:
             placed: Any = runner.reward
-            assert isinstance(placed, IsolatedReward)  # uploaded code is nowhere else called
+            assert isinstance(placed, IsolatedReward)  # uploaded code is called nowhere else
             yield BoundedReward(placed, deadline)
 
 
 class BoundedReward:
-    """A reward in workers, of which only what is said before a deadline counts."""
+    """Reward in workers whose results count only before a deadline."""
 
     def __init__(self, placed: IsolatedReward, deadline: Deadline) -> None:
         self._placed = placed
@@ -135,13 +117,13 @@ class BoundedReward:
         return self._placed.name
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
-        """Score each sample, in order; one that has no score at the deadline has the outcome `timeout`."""
+        """Score each sample, in order; samples without a score at the deadline have the outcome `timeout`."""
         groups = [list(group) for _, group in itertools.groupby(samples, key=lambda sample: sample.group_id)]
         parts = [list(samples)] if self.needs_batch else groups
         futures: deque[Future[list[Score]]] = deque()
         scores: list[Score] = []
         for number, part in enumerate(parts):
-            # What waits to be taken up, with all that the function wants shown, takes memory here.
+            # Waiting results, with all extras of the function, use memory here, so few are requested ahead.
             ahead = number + len(futures)
             futures += (self._placed.begin(later) for later in parts[ahead : number + _AHEAD])
             found = self._deadline.wait(futures.popleft())
@@ -152,9 +134,9 @@ class BoundedReward:
         return scores
 
     def check_parameters(self, columns: Collection[str]) -> None:
-        """Raise RewardSignatureError if a required parameter is provided by nothing."""
+        """Raise RewardSignatureError if nothing provides a required parameter."""
         self._placed.check_parameters(columns)
 
     def describe(self) -> str:
-        """What it is and where it is written."""
+        """Return a description of the reward and where it is defined."""
         return self._placed.describe()

@@ -1,4 +1,4 @@
-"""Which of a run's stored completions a replay takes: whole groups, from steps spread over the range that was asked."""
+"""Selection of a run's stored completions for a replay: whole groups, from steps spread over the requested range."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,31 +14,21 @@ from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """Steps of a run, both ends included.
-
-    Attributes:
-        first: The first; None: from the beginning.
-        last: The last; None: to the end.
-    """
+    """Range of steps of a run, both ends included; None stands for the first or last step of the run."""
 
     first: int | None = None
     last: int | None = None
 
 
 class Selection:
-    """The stored steps of a range, as many as there is room for: if not all of them, then evenly spread over it.
-
-    Args:
-        rollouts: Of the run.
-        wanted: The range.
-        most: At most so many completions.
+    """Stored steps of a range with at most `most` completions, spread evenly over the range if not all steps fit.
 
     Attributes:
-        first: The first step of the range, as much of it as there is room for.
-        is_all: Whether nothing of the range was left out so far.
+        first: The first step of the range, as much of it as fits.
+        is_all: True if nothing of the range has been left out so far.
 
     Raises:
-        Unreplayable: There are no completions in the range, or not one group has room.
+        Unreplayable: The range has no completions, or not even one group fits.
     """
 
     def __init__(self, rollouts: StoredRollouts, wanted: StepRange, most: int) -> None:
@@ -70,17 +60,14 @@ class Selection:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read so far."""
+        """Descriptions of what could not be read so far."""
         return self._reading.problems
 
     def steps(self, *, whole: bool) -> Iterator[RecordedStep]:
-        """The steps, in order.
-
-        Args:
-            whole: Whether a step is of use only with all of its completions.
+        """Yield the steps, in order; with `whole`, only complete ones.
 
         Raises:
-            Unreplayable: Such a one has no room.
+            Unreplayable: `whole` is true, and a step does not fit.
         """
         if whole and self._size > self._most:
             raise Unreplayable(
@@ -106,7 +93,7 @@ class Selection:
             yield _recorded(taken)
 
     def _spread(self) -> list[int]:
-        """The steps from which on one is taken."""
+        """Return the steps at or after which one stored step is taken each."""
         count = max(self._most // self._size, 1)
         there = self._last - self.first.step + 1
         self.is_all = count >= there

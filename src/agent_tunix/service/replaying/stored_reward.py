@@ -1,7 +1,7 @@
-"""The reward of a stored run with one component exchanged, as its fingerprint tells of it: nobody's code is needed.
+"""Reward of a stored run with one component replaced, rebuilt from the run's fingerprint without its code.
 
-Of a component that stays, what it said of each completion is stored, and the fingerprint has the rest: gates,
-transforms, routes. The weights are those that each step was trained with.
+The stored results of the other components are reused. Gates, transforms and routes come from the fingerprint; the
+weights are those with which each step was trained.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ from agent_tunix.rewards.transforms import read_transforms
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 
-# What may be asked for besides the name of a component.
+# Choices besides the names of components.
 TOTAL = "total"
 SAVED = "saved"
 
@@ -27,13 +27,12 @@ _HASH_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """What a changed function is set beside.
+    """Opposite side of a comparison with a changed function.
 
     Attributes:
-        kind: `component`: it takes the place of one in the run's reward, the others staying as they are; `total`: of
-            the whole reward; `saved`: the saved source is scored anew, each as the whole reward.
-        name: Of the component, else that of the function.
-        reason: Why it is this one, for a person.
+        kind: `component`: the function replaces one component of the run's reward; `total`: it replaces the whole
+            reward; `saved`: it is compared with the saved source, scored anew, each as the whole reward.
+        name: Name of the component, else of the function.
     """
 
     kind: Literal["component", "total", "saved"]
@@ -42,24 +41,21 @@ class Counterpart:
 
     @property
     def is_component(self) -> bool:
-        """Whether it is one component of the run's reward."""
+        """True if it is one component of the run's reward."""
         return self.kind == "component"
 
 
 def choose_counterpart(
     components: Mapping[str, Mapping[str, Any]], saved: UploadedSource, asked: str | None = None
 ) -> Counterpart:
-    """What a function is set beside: what is asked for, else the first that there is of
+    """Return what a function is compared with: `asked`, else the first that exists of these.
 
-    1. the component that was trained with this very source;
-    2. the component that was trained with an upload of the same name;
-    3. the component of the function's name;
-    4. the total.
+    1. The component that was trained with this very source.
+    2. The component that was trained with an upload of the same name.
+    3. The component with the function's name.
+    4. The total.
 
-    Args:
-        components: Of the run, from its fingerprint.
-        saved: The function as it is saved.
-        asked: The name of a component, `total` or `saved`; None: nothing is asked for.
+    `components` come from the run's fingerprint; `asked` is the name of a component, `total` or `saved`.
 
     Raises:
         Unreplayable: The run has no component of that name.
@@ -80,7 +76,7 @@ def choose_counterpart(
         if of.get("source") == saved.sha256[:_HASH_LENGTH]:
             return Counterpart("component", name, "it was trained with this very source")
     for name, of in components.items():
-        # A function of a user's own file has that among its files.
+        # A function from a user's own file has this name too, but lists the file.
         if of.get("function") == f"{saved.name}.reward" and not of.get("files"):
             return Counterpart("component", name, "it was trained with another version of this function")
     if saved.name in components:
@@ -89,16 +85,14 @@ def choose_counterpart(
 
 
 class StoredReward:
-    """The reward of a run, of which one component is exchanged.
+    """Reward of a run with the component `name` replaced by `reward`.
 
     Args:
-        components: From the run's fingerprint.
-        name: The component that is exchanged.
-        reward: What takes its place.
-        on_failure: What becomes of a completion that could not be scored.
+        components: Components from the run's fingerprint.
+        on_failure: Treatment of completions that could not be scored.
 
     Raises:
-        Unreplayable: What the fingerprint says of the components is no reward.
+        Unreplayable: The fingerprint does not describe a valid reward.
     """
 
     def __init__(self, components: Mapping[str, Mapping[str, Any]], name: str, reward: Reward, on_failure: str) -> None:
@@ -112,10 +106,10 @@ class StoredReward:
         self._on_failure = on_failure
 
     def at(self, recorded: RecordedStep) -> Mixture:
-        """The reward at a step: with the weights that it was trained with, and what the others said.
+        """Return the reward at a step, with the weights of that step and the stored results of the other components.
 
         Raises:
-            Unreplayable: The step was scored by something else.
+            Unreplayable: The step was scored by other components.
         """
         terms = next((score.terms for score in recorded.scores if score.terms), {})
         if terms.keys() != {component.name for component in self._components}:
@@ -149,35 +143,35 @@ def _component(name: str, of: Mapping[str, Any], reward: Reward) -> Component:
 
 
 class _Weighed(Mixture):
-    """A mixture with the weights of one step."""
+    """Mixture with the weights of one step."""
 
     def __init__(self, components: Sequence[Component], weights: Mapping[str, float], on_failure: str) -> None:
         super().__init__(components, on_failure=on_failure)
         self._weights = weights
 
     def weights(self, step: int) -> dict[str, float]:
-        """Those of the step, whatever schedule they came from."""
+        """Return the weights of the step."""
         return dict(self._weights)
 
 
 class _Remembered:
-    """A component that says of the completions of a step what it said of them in the run."""
+    """Component that returns the stored scores of a step's completions."""
 
     def __init__(self, name: str, recorded: RecordedStep) -> None:
         self.name = name
-        # By the object, as ids of damaged files need not be unique.
+        # Keyed by object: rollout ids of damaged files need not be unique.
         self._said = {
             id(sample): score.parts.get(name) for sample, score in zip(recorded.samples, recorded.scores, strict=True)
         }
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
-        """What it said; an error where it was not asked then."""
+        """Return the stored scores; an error for completions on which it was not asked."""
         detail = f"{self.name} was not computed here in the run, and now it would count"
         return [self._said[id(sample)] or Score.failed(Outcome.ERROR, detail) for sample in samples]
 
     def check_parameters(self, columns: Collection[str]) -> None:
-        """Nothing is asked for."""
+        """Accept any columns."""
 
     def describe(self) -> str:
-        """What it is."""
+        """Return a description."""
         return "as stored"

@@ -1,1 +1,1 @@
-"""Read-only views of run directories, for the API and the pages: nothing here writes, and nothing is held open."""
+"""Read-only views of run directories, for the API and the pages. Nothing here writes or keeps files open."""

@@ -1,4 +1,4 @@
-"""A run's curves while it goes on: bounded in length, brought up to date by the rows that are new."""
+"""Curves of a run in progress, bounded in length and updated with new rows."""
 
 import threading
 from collections.abc import Mapping
@@ -14,20 +14,19 @@ from agent_tunix.tracking.report.pictures import Pictures
 _ROWS_AT_ONCE = 1000
 _PAGES_A_LOOK = 2
 _MOST_METRICS = 1000
-# Rows that are kept until one has components, on whose number it depends how many points a curve gets.
+# Rows kept until one has components: the number of components decides how many points a curve gets.
 _MOST_EARLY = 100
 
 
 @dataclass(frozen=True)
 class Look:
-    """What there is to draw of a run.
+    """State of a run's charts.
 
     Attributes:
-        pictures: The charts.
-        step: The last step in them; None where there is none.
-        version: Another one than before: the run went back.
-        is_whole: Whether that is all there is by now; else another look sees more.
-        damaged: Lines of the metrics that are no row, and were left out.
+        step: The last step in them; None if there is none.
+        version: Changes when the run goes back to an earlier step.
+        is_whole: True if all rows so far are included; if not, another look shows more.
+        damaged: Number of lines of the metrics that are not rows and were left out.
     """
 
     pictures: Pictures
@@ -38,25 +37,17 @@ class Look:
 
 
 class LiveCurves:
-    """Follows a run's metrics; may be used by several threads.
-
-    Args:
-        metrics: The rows.
-    """
+    """Curves that follow a run's metrics; thread-safe."""
 
     def __init__(self, metrics: MetricsTail) -> None:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._version = ""
-        self._pictures: Pictures | None = None  # for all who look until there is more
+        self._pictures: Pictures | None = None  # shared by all viewers until there are new rows
         self._forget()
 
     def look(self, seen: tuple[int | None, str] | None = None) -> Look | None:
-        """What there is by now, as far as two thousand further rows lead.
-
-        Args:
-            seen: The step and the version of the look before; where there is nothing else by now, the answer is None.
-        """
+        """Return the charts, including at most 2,000 new rows; None if `seen` is still the current step and version."""
         with self._lock:
             is_whole = self._catch_up()
             if seen is not None and is_whole and seen == (self._after, self._version):
@@ -74,7 +65,7 @@ class LiveCurves:
         self._names: set[str] = set()
 
     def _catch_up(self) -> bool:
-        """Whether everything has been taken in."""
+        """Read new rows; return True if none are left."""
         for _ in range(_PAGES_A_LOOK):
             page = self._metrics.page(self._after, _ROWS_AT_ONCE)
             if page.version != self._version:

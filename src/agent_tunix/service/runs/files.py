@@ -1,8 +1,7 @@
-"""Reading the files of a run's directory, which others write to at the same time; never through a link.
+"""Reading of files in a run's directory while others write to it, without following links.
 
-Every directory on the way from the root of the file system is opened from the one above it and may not be a link, so
-that no directory that is replaced between a check and an opening leads anywhere else. Paths are therefore those that
-`Path.resolve` gave.
+Each directory of a path is opened from its parent and must not be a link. Replacing a directory between a check and an
+open therefore cannot lead elsewhere. Paths must come from `Path.resolve`.
 """
 
 import contextlib
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard
 
-# Beyond it, nothing counts exactly that computes with doubles: a browser, a chart.
+# Larger integers are not exact as doubles, which browsers and charts use.
 _LAST_STEP = 10**15 - 1
 
 
@@ -24,14 +23,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def opened_directory(path: Path) -> Iterator[int]:
-    """Open a directory, on the way to which there is no link, for the time of the block.
-
-    Yields:
-        Its descriptor.
-
-    Raises:
-        OSError: There is none, or a link is on the way.
-    """
+    """Open a directory for the block and yield its descriptor; raise OSError if its path contains a link."""
     descriptor = os.open("/", _DIRECTORY)
     try:
         for name in path.parts[1:]:
@@ -46,12 +38,9 @@ def opened_directory(path: Path) -> Iterator[int]:
 
 
 def status_in(directory: int, name: str, kind: int = stat.S_IFREG) -> os.stat_result | None:
-    """Return the status of a file of a directory that is itself of a kind, not a link to one; else None.
+    """Return the status of a file in an open directory if it is of the given kind, itself no link; else None.
 
-    Args:
-        directory: The directory's descriptor.
-        name: The file's name.
-        kind: Of `stat.S_IFMT`.
+    `directory` is a descriptor; `kind` is a file type of `stat.S_IFMT`.
     """
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -61,7 +50,7 @@ def status_in(directory: int, name: str, kind: int = stat.S_IFREG) -> os.stat_re
 
 
 def plain_status(path: Path, kind: int = stat.S_IFREG) -> os.stat_result | None:
-    """Return the status of a file that is itself of a kind, with no link on the way to it; else None."""
+    """Return the status of a file of the given kind whose path contains no link; else None."""
     try:
         with opened_directory(path.parent) as directory:
             return status_in(directory, path.name, kind)
@@ -70,11 +59,7 @@ def plain_status(path: Path, kind: int = stat.S_IFREG) -> os.stat_result | None:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """A regular file, open for reading; no link on the way is followed, and a pipe is not waited for.
-
-    Raises:
-        OSError: There is none, or it cannot be read.
-    """
+    """Open a regular file for reading, without waiting for a pipe; raise OSError if a link is on its path."""
     with opened_directory(path.parent) as directory:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path.name, flags, dir_fd=directory)
@@ -85,7 +70,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def parse_object(line: bytes) -> dict[str, Any] | None:
-    """An object of JSON, what is not finite in it null; None where it is none."""
+    """Return a JSON object with null for numbers that are not finite; None if the line is not an object."""
     try:
         loaded = json.loads(line)
     except (ValueError, RecursionError):
@@ -94,12 +79,12 @@ def parse_object(line: bytes) -> dict[str, Any] | None:
 
 
 def is_step(value: object) -> TypeGuard[int]:
-    """Whether a value of JSON can be the step of a row: 0 to 10¹⁵ − 1."""
+    """Return True if a JSON value can be the step of a row: 0 to 10¹⁵ − 1."""
     return type(value) is int and 0 <= value <= _LAST_STEP
 
 
 def finite(value: Any) -> Any:
-    """A value of JSON with null for numbers that are not finite."""
+    """Return a JSON value with null for numbers that are not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Which runs there are: found under the directories that the service was given, known by ids that hold no path.
+"""Index of the runs under the directories of the service; their ids contain no path.
 
-A run is looked at again only where its files have changed; a thousand runs cost a few calls of the system each.
+A run is read again only if its files have changed. A thousand runs cost a few system calls each.
 """
 
 import base64
@@ -27,13 +27,12 @@ _VIEWS = 64
 
 @dataclass(frozen=True)
 class IndexedRun:
-    """A run's directory.
+    """Directory of a run.
 
     Attributes:
-        id: `run_` and 24 letters and digits, from where it lies.
-        name: Its path within the root, or the root's own name.
-        root: The directory.
-        started_ns: When its configuration was written.
+        id: `run_` and 24 letters and digits, derived from the path.
+        name: Path within the directory of runs, or that directory's own name.
+        started_ns: Time at which its configuration was written.
     """
 
     id: str
@@ -44,18 +43,14 @@ class IndexedRun:
 
 @dataclass(frozen=True)
 class RunPage:
-    """Some runs, newest first; `has_more`: there are older ones."""
+    """Page of runs, newest first; `has_more` if there are older ones."""
 
     data: list[RunSummary]
     has_more: bool
 
 
 class RunIndex:
-    """Finds runs; may be used by several threads.
-
-    Args:
-        roots: Directories under which runs are looked for, to a depth of six; no link in them is followed.
-    """
+    """Index of the runs under directories, searched to a depth of six without following links; thread-safe."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = [root.resolve() for root in roots]
@@ -66,11 +61,7 @@ class RunIndex:
         self._views: OrderedDict[str, RunView] = OrderedDict()
 
     def list(self, limit: int = 20, after: str | None = None) -> RunPage:
-        """Runs, newest first.
-
-        Args:
-            limit: At most so many, 1 to 100.
-            after: Only those older than the run of this id.
+        """Return a page of 1 to 100 runs, newest first; with `after`, only those older than the run of that id.
 
         Raises:
             Problem: There is no run of that id, or the limit is out of range.
@@ -87,11 +78,7 @@ class RunIndex:
         return RunPage([self._summary(run) for run in chosen], first + limit < len(found))
 
     def get(self, id: str) -> RunView:
-        """A run, to look into.
-
-        Raises:
-            Problem: There is none of that id.
-        """
+        """Return the view of a run; raise Problem if there is no run of that id."""
         run = self._find(id)
         with self._lock:
             view = self._views.pop(id, None) or RunView(run.id, run.name, run.root)
@@ -101,16 +88,12 @@ class RunIndex:
         return view
 
     def summary(self, id: str) -> RunSummary:
-        """What a list says of a run.
-
-        Raises:
-            Problem: There is none of that id.
-        """
+        """Return a run's entry in a list; raise Problem if there is no run of that id."""
         return self._summary(self._find(id))
 
     def _find(self, id: str) -> IndexedRun:
         run = self._look().get(id)
-        # Since it was found, a link may have been put in the place of a directory on the way to it.
+        # A directory of its path may have been replaced by a link since it was found.
         if run is None or plain_status(run.root / "config.yaml") is None:
             raise Problem(404, "run_not_found", "there is no run of this id", "id")
         return run
@@ -124,14 +107,14 @@ class RunIndex:
             statuses = []
         key = [one and (one.st_ino, one.st_size, one.st_mtime_ns) for one in statuses]
         known = self._summaries.get(run.id)
-        # Whether a run that said it runs still does, only its lock knows.
+        # Only the lock of a run tells whether it is still running.
         if known is None or known[0] != key or known[1].state == "running":
             known = (key, summarise_run(run.id, run.name, run.root, run.started_ns))
             self._summaries[run.id] = known
         return known[1]
 
     def _look(self) -> dict[str, IndexedRun]:
-        """Id → run, newest first; at most two seconds old."""
+        """Return id → run, newest first, at most two seconds old."""
         with self._lock:
             if time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
                 runs = {run.id: run for root in self._roots for run in _walk(root)}
@@ -146,7 +129,7 @@ class RunIndex:
 
 
 def _walk(root: Path) -> Iterator[IndexedRun]:
-    """The runs under a directory; what lies in a run is its own."""
+    """Yield the runs under a directory; the inside of a run is not searched."""
     waiting = [(root, 0)]
     looked_at = 0
     while waiting and looked_at < _MOST_DIRECTORIES:
@@ -162,7 +145,7 @@ def _walk(root: Path) -> Iterator[IndexedRun]:
                     with os.scandir(directory) as entries:
                         inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
                     waiting += [(path / name, depth + 1) for name in inner]
-        except OSError:  # it is gone, or may not be read
+        except OSError:  # it was removed, or cannot be read
             continue
 
 

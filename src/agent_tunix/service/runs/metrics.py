@@ -1,7 +1,7 @@
-"""`metrics.jsonl` while it grows: where each row lies is kept, and of the rows only what was evaluated.
+"""Index of a growing `metrics.jsonl`: the position of each row, and the evaluations.
 
-A look at the file reads only what was added since the last one. A run that resumes replaces the file, without the rows
-that its checkpoint does not know; that begins anew, and shows in `version`.
+Each look reads only what was added. A run that resumes replaces the file and drops the rows after its checkpoint. The
+index then starts again, and `version` changes.
 """
 
 import bisect
@@ -19,7 +19,7 @@ from agent_tunix.service.runs.files import is_step, open_plain, parse_object
 MAX_ROWS = 5000
 _MAX_BYTES = 4 * 2**20
 _CHUNK = 2**20
-# As the run writes it. Other JSON is parsed.
+# Form in which the run writes steps. Other JSON is parsed.
 _STEP = re.compile(rb'\{"step": (\d{1,15})[,}]')
 _LONGEST_LINE = 8 * 2**20
 _EVALUATION = "eval/"
@@ -28,13 +28,13 @@ MAX_EVALUATIONS = 5000
 
 @dataclass(frozen=True)
 class MetricsPage:
-    """Some rows.
+    """Page of rows.
 
     Attributes:
         rows: Objects with `step`, in the file's order.
-        next: The step after which to go on, where there are later rows by now; None where there are not.
-        version: Another one than before: earlier rows may have been replaced, and are to be asked for again.
-        damaged: Lines so far that are no row.
+        next: Step after which the next page starts; None if there are no later rows yet.
+        version: If it changes, earlier rows may have been replaced and must be read again.
+        damaged: Number of lines so far that are not rows.
     """
 
     rows: list[dict[str, Any]]
@@ -44,11 +44,7 @@ class MetricsPage:
 
 
 class MetricsTail:
-    """Reads the rows of a `metrics.jsonl`, which need not be there yet; may be used by several threads.
-
-    Args:
-        path: The file.
-    """
+    """Reader of a `metrics.jsonl`, which need not exist yet; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,7 +54,7 @@ class MetricsTail:
         self._forget()
 
     def page(self, after: int | None = None, limit: int = 1000) -> MetricsPage:
-        """The rows of later steps than `after`, at most `limit`, and 4 MB unless a single one is longer."""
+        """Return rows of steps later than `after`: at most `limit`, and at most 4 MB unless one row is longer."""
         with self._lock:
             self._catch_up()
             first = 0 if after is None else bisect.bisect_right(self._steps, after)
@@ -73,15 +69,15 @@ class MetricsTail:
             return MetricsPage(self._read(first, last), following, self._version(), self._damaged)
 
     def last_rows(self, count: int) -> list[dict[str, Any]]:
-        """The last rows, at most `count`."""
+        """Return the last rows, at most `count`."""
         with self._lock:
             self._catch_up()
             return self._read(max(len(self._steps) - count, 0), len(self._steps))
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Of the rows that have evaluations, `step` and the metrics under `eval/`, in the file's order.
+        """Return `step` and the metrics under `eval/` of rows that have evaluations, in the file's order.
 
-        Of more than 5,000 the first, before training, and the last.
+        Of more than 5,000, only the first (before training) and the latest are kept.
         """
         with self._lock:
             self._catch_up()
@@ -91,7 +87,7 @@ class MetricsTail:
         return f"{self._inode or 0:x}-{self._resets}"
 
     def _forget(self) -> None:
-        self._steps: list[int] = []  # never decreasing
+        self._steps: list[int] = []  # non-decreasing
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._first_evaluation: list[dict[str, Any]] = []
@@ -101,7 +97,7 @@ class MetricsTail:
         self._is_within_damaged = False
 
     def _catch_up(self) -> None:
-        """Look at the lines that are new; one without its end is left for later."""
+        """Index new lines; an incomplete last line waits for the next look."""
         try:
             with open_plain(self._path) as file:
                 status = os.fstat(file.fileno())
@@ -118,11 +114,11 @@ class MetricsTail:
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         self._add(line)
-                    if len(rest) > _LONGEST_LINE:  # no row, and its end is nowhere near
+                    if len(rest) > _LONGEST_LINE:  # too long for a row, and its end is not in sight
                         self._offset += len(rest)
                         self._is_within_damaged = True
                         rest = b""
-        except OSError:  # not there yet, being replaced, or not ours to read
+        except OSError:  # it does not exist yet, is being replaced, or is not readable
             if self._inode is not None:
                 self._resets += 1
             self._inode = None
@@ -130,7 +126,7 @@ class MetricsTail:
 
     def _add(self, line: bytes) -> None:
         start, self._offset = self._offset, self._offset + len(line) + 1
-        if self._is_within_damaged:  # that is its end
+        if self._is_within_damaged:  # this line ends the damaged one
             self._is_within_damaged = False
             self._damaged += 1
             return
@@ -157,7 +153,7 @@ class MetricsTail:
             return []
         try:
             with open_plain(self._path) as file:
-                if os.fstat(file.fileno()).st_ino != self._inode:  # replaced just now: the next look begins anew
+                if os.fstat(file.fileno()).st_ino != self._inode:  # just replaced: the next look starts again
                     return []
                 file.seek(self._starts[first])
                 content = file.read(self._ends[last - 1] - self._starts[first])

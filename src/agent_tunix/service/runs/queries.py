@@ -1,4 +1,4 @@
-"""What may be asked of a run's rollouts, and the cursors by which an answer goes on."""
+"""Queries of a run's rollouts, and the cursors between pages of results."""
 
 import base64
 import binascii
@@ -19,20 +19,19 @@ Outcome = Literal["scored", "not_applicable", "bad_reference", "error", "timeout
 
 @dataclass(frozen=True)
 class RolloutQuery:
-    """Which completions are wanted, and in which order those of a step come; steps come in theirs.
+    """Filter of completions, and their order within a step; steps are always in order.
 
     Attributes:
-        step: Only of this step.
-        group: Only of this prompt of a step.
-        outcome: Only with this outcome.
-        least: Only with a reward of at least this.
-        most: Only with a reward of at most this.
-        text: Only with this in the response, upper and lower case alike; "" for all.
-        order: `place` as they were scored; by `reward` or `length`, and with a `-` the greatest first. Those without a
+        group: Only this prompt of a step.
+        outcome: Only this outcome.
+        least: Lowest reward.
+        most: Highest reward.
+        text: Text that the response contains, ignoring case; "" for all.
+        order: `place`: as scored; `reward` or `length`: ascending, with a leading `-` descending. Completions without a
             reward come last.
 
     Raises:
-        Problem: Something of it cannot be asked.
+        Problem: A value is invalid.
     """
 
     step: int | None = None
@@ -55,19 +54,13 @@ class RolloutQuery:
                 raise Problem(400, f"invalid_{param}", f"{param} must be a finite number", param)
 
     def digest(self) -> str:
-        """What a cursor of this query bears."""
+        """Return a digest of the query, which its cursors contain."""
         return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place among the answers: after the row of a step, or, with -1, before the step's first.
-
-    Attributes:
-        step: The step.
-        key: What the row was ordered by; None for -1, and where it has none.
-        row: Its number within the step.
-    """
+    """Position after row `row` of a step, or before its first row for -1; `key` is the value the row was ordered by."""
 
     step: int
     key: float | None
@@ -75,17 +68,13 @@ class Position:
 
 
 def write_cursor(query: RolloutQuery, position: Position) -> str:
-    """The cursor of a place."""
+    """Return the cursor for a position."""
     content = json.dumps([query.digest(), position.step, position.key, position.row], separators=(",", ":"))
     return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
 
 
 def read_cursor(query: RolloutQuery, cursor: str) -> Position:
-    """The place of a cursor.
-
-    Raises:
-        Problem: It is none that a page of this query gave.
-    """
+    """Return the position of a cursor; raise Problem if it is not from a page of this query."""
     try:
         content = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         digest, step, key, row = json.loads(content)

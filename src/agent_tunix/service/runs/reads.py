@@ -15,7 +15,7 @@ _MOST_WAITING = 64
 
 
 class RunReads:
-    """Reads in a few threads of their own, so that no large run holds up other requests."""
+    """Threads for reads, so that a large run does not block other requests."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_READERS, "run-reads")
@@ -24,11 +24,7 @@ class RunReads:
     async def make(
         self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Make a read.
-
-        Raises:
-            Problem: Too many are waiting.
-        """
+        """Run a read in a thread; raise Problem if too many are waiting."""
         if self._waiting >= _MOST_WAITING:
             raise Problem(503, "busy", f"{self._waiting} reads of runs are waiting for their turn; try again")
         done = asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
@@ -40,5 +36,5 @@ class RunReads:
         self._waiting -= 1
 
     def close(self) -> None:
-        """Wait for the reads that have begun."""
+        """Wait for running reads; drop those that wait."""
         self._threads.shutdown(cancel_futures=True)

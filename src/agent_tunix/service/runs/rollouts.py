@@ -1,8 +1,8 @@
-"""Pages of a run's rollouts, of which there may be millions: a page reads what it shows, and little more.
+"""Pages of a run's rollouts, of which there may be millions; a page reads little more than it shows.
 
-Which steps a file has stands in its name, and how large each is in its footer. Of a step, first only the columns are
-read that decide which rows are wanted, and if there are any, those that are shown. What a page reads is bounded:
-where few rows match, a page may have fewer than were asked for, or none, and still go on.
+File names tell which steps a file has, and footers how large each step is. Of a step, the columns that decide which
+rows match are read first, and the shown columns only if rows match. The reading for a page is limited: where few rows
+match, a page may be short or empty and still have a next page.
 """
 
 import contextlib
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 _BUDGET_BYTES = 128 * 2**20
 _BUDGET_STEPS = 500
 _FOOTERS = 256
-# What reading columns, and making values of them, ends with where the bytes are not those that were written.
+# Errors of reading columns and converting their values if a file is damaged.
 _DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
 class RolloutPage:
-    """Some completions.
+    """Page of completions.
 
     Attributes:
-        rows: With the columns of `SHOWN`, or of `SHOWN_IN_FULL`; `components` is a list of objects.
-        next: The cursor of what follows; None: that is all.
+        rows: Rows with the columns of `SHOWN` or `SHOWN_IN_FULL`; `components` is a list of objects.
+        next: Cursor of the next page; None if there is none.
         problems: Files that were left out, and why.
     """
 
@@ -51,7 +51,7 @@ class RolloutPage:
 
 @dataclass(frozen=True)
 class SharedPrompt:
-    """A prompt that two steps have, and its group in each."""
+    """Prompt that two steps share, with its group in each."""
 
     prompt: str
     group: int
@@ -59,11 +59,7 @@ class SharedPrompt:
 
 
 class StoredRollouts:
-    """The completions of a run; may be used by several threads.
-
-    Args:
-        directory: `rollouts/` of the run's directory; it need not exist.
-    """
+    """Stored completions in a run's `rollouts/`, which need not exist; thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -71,7 +67,7 @@ class StoredRollouts:
         self._footers: OrderedDict[tuple[int, int, int], dict[int, int]] = OrderedDict()
 
     def span(self) -> tuple[int, int] | None:
-        """The first and the last step that lie there; None where none does."""
+        """Return the first and the last stored step; None if there are none."""
         files = self._files()
         return (files[0].first, max(file.last for file in files)) if files else None
 
@@ -83,17 +79,13 @@ class StoredRollouts:
         reading: Reading | None = None,
         in_full: bool = False,
     ) -> RolloutPage:
-        """Some of the completions that a query asks for.
+        """Return a page of at most `limit` completions that match a query.
 
-        Args:
-            query: Which, and in which order.
-            limit: At most so many.
-            after: The `next` of the page before.
-            reading: Where to count what is read.
-            in_full: Whether rows have the columns of `SHOWN_IN_FULL`.
+        `after` is the `next` of the previous page, `reading` counts what is read, and `in_full` selects
+        `SHOWN_IN_FULL`.
 
         Raises:
-            Problem: The cursor is none of this query.
+            Problem: The cursor is not from a page of this query.
         """
         start = None if after is None else read_cursor(query, after)
         reading = reading or Reading()
@@ -117,11 +109,11 @@ class StoredRollouts:
         return RolloutPage(rows, None, reading.problems)
 
     def group(self, step: int, group: int, reading: Reading | None = None, in_full: bool = False) -> RolloutPage:
-        """The completions of a prompt of a step, in the order in which they were scored."""
+        """Return the completions of one prompt of a step, in the order in which they were scored."""
         return self.page(RolloutQuery(step=step, group=group), 10_000, reading=reading, in_full=in_full)
 
     def groups(self, step: int) -> list[int]:
-        """The groups that a step has here, in order."""
+        """Return the stored groups of a step, in order."""
         reading = Reading()
         for file, source, _, place in self._steps(step, None, reading):
             with _told(file, reading):
@@ -129,15 +121,10 @@ class StoredRollouts:
         return []
 
     def scored_step(self, first: int, most: int, reading: Reading) -> tuple[StoredStep, int] | None:
-        """The first step from one on, as rewards were given it and with what they said.
+        """Return the first stored step from `first` on, with its stored scores and its number of completions.
 
-        Args:
-            first: From here on.
-            most: At most so many completions: the first of them, in whole groups, and at least one group.
-            reading: Where to count what is read, and to say what cannot be.
-
-        Returns:
-            The step, and how many completions of it there are; None: there is none.
+        At most `most` completions are taken: the first whole groups, at least one. `reading` collects problems. Return
+        None if there is no such step.
         """
         for file, source, _, place in self._steps(None, first, reading):
             with _told(file, reading):
@@ -149,7 +136,7 @@ class StoredRollouts:
         return None
 
     def shared_prompts(self, step: int, other: int, limit: int = 100) -> tuple[list[SharedPrompt], list[str]]:
-        """The prompts that two steps have, by which they can be compared, and what could not be read."""
+        """Return the prompts that two steps share, and descriptions of what could not be read."""
         reading = Reading()
         first, second = (self._prompts(one, reading) for one in (step, other))
         shared = [SharedPrompt(prompt, group, second[prompt]) for prompt, group in first.items() if prompt in second]
@@ -178,7 +165,7 @@ class StoredRollouts:
     def _steps(
         self, only: int | None, first: int | None, reading: Reading
     ) -> "Iterator[tuple[RolloutFile, pq.ParquetFile, int, int]]":
-        """The steps that are wanted, in order: the file, open, the step, and its row group."""
+        """Yield the wanted steps in order: the file, its open reader, the step, and the step's row group."""
         import pyarrow.parquet as pq
 
         done = -1 if first is None else first - 1
@@ -193,7 +180,7 @@ class StoredRollouts:
                     reading.files += 1
                     places = self._row_groups(os.fstat(stream.fileno()), source)
                 for step, place in sorted(places.items()):
-                    # A step that two files have is the same in both: cutting one in two was interrupted.
+                    # Two files can hold the same step with equal content if splitting a file was interrupted.
                     if step > done and (only is None or step == only):
                         done = step
                         yield file, source, step, place
@@ -202,11 +189,7 @@ class StoredRollouts:
         return query.step is None and any(file.last > step for file in self._files())
 
     def _row_groups(self, status: os.stat_result, source: "pq.ParquetFile") -> dict[int, int]:
-        """Step → row group, of a file of this status.
-
-        Raises:
-            ValueError: The file holds something else than rollouts.
-        """
+        """Return step → row group of a file, cached by its status; raise ValueError if it does not hold rollouts."""
         key = (status.st_ino, status.st_size, status.st_mtime_ns)
         with self._lock:
             if key not in self._footers:
@@ -225,12 +208,12 @@ class StoredRollouts:
 
 @contextlib.contextmanager
 def _told(file: RolloutFile, reading: Reading) -> Iterator[None]:
-    """End the body where what it reads is damaged, and keep that for who asked."""
+    """End the block if it reads damaged data, and add that to the problems."""
     import pyarrow as pa
 
     try:
         yield
-    except FileNotFoundError:  # a run that resumes has just cut it
+    except FileNotFoundError:  # a resuming run has just cut it
         pass
     except (*_DAMAGE, pa.ArrowException) as error:
         said = f"{file.path.name} cannot be read as a whole; what cannot is left out ({type(error).__name__})"

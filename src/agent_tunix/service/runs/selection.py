@@ -1,6 +1,6 @@
-"""Of one step's rollouts: which rows a query wants, in which order, and what is shown of them.
+"""Selection and order of one step's rollouts, and their display.
 
-Columns are read only where they decide, or are shown.
+Columns are read only if the selection needs them or they are shown.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ SHOWN = (
     "stop_reason",
     "components",
 )
-# With the row of the dataset, and with what the rewards want shown and have logged: JSON, as it was stored.
+# Adds the dataset row, and the extras and logs of rewards, as stored JSON.
 SHOWN_IN_FULL = (*SHOWN, "columns", "extras", "logged")
 _COMPONENT_SHOWN = ("name", "value", "outcome", "detail", "weight", "weighed")
 _COMPONENT_IN_FULL = (*_COMPONENT_SHOWN, "gate_shut", "term_detail")
@@ -42,14 +42,7 @@ _MOST_ROWS = 10_000_000
 
 @dataclass
 class Reading:
-    """What was read for a page.
-
-    Attributes:
-        files: Files that were opened.
-        row_groups: Row groups of which columns were read.
-        num_bytes: Of these columns, in memory.
-        problems: What could not be read.
-    """
+    """Record of what was read for a page: opened files, row groups, bytes in memory, and problems."""
 
     files: int = 0
     row_groups: int = 0
@@ -58,12 +51,8 @@ class Reading:
 
 
 def read(source: "pq.ParquetFile", place: int, columns: Sequence[str], reading: Reading) -> "pa.Table":
-    """Columns of a row group.
-
-    Raises:
-        ValueError: They are larger than one page may read.
-    """
-    # Column by column, damaged metadata makes PyArrow end the process; what is asked for here does not.
+    """Return columns of a row group; raise ValueError if they are larger than one page may read."""
+    # Asking for the size of single columns can crash PyArrow if metadata is damaged; the total size is safe.
     size = source.metadata.row_group(place).total_byte_size
     if size > _LARGEST_STEP_BYTES:
         raise ValueError(f"a step has {size:,} bytes")
@@ -76,10 +65,10 @@ def read(source: "pq.ParquetFile", place: int, columns: Sequence[str], reading: 
 def choose(
     source: "pq.ParquetFile", place: int, query: RolloutQuery, start: Position | None, reading: Reading
 ) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
-    """The numbers of the rows that are wanted, in their order, and what every row of the step is ordered by.
+    """Return the numbers of the matching rows in order, and the sort key of every row of the step.
 
     Raises:
-        ValueError: They are more than one page may read.
+        ValueError: The step is larger than one page may read.
     """
     import pyarrow.compute as pc
 
@@ -110,7 +99,7 @@ def choose(
         if key is not None:
             keys = table[key].to_numpy().astype(float)
     sign = -1.0 if query.order.startswith("-") else 1.0
-    order = np.lexsort((np.arange(num_rows), sign * keys))  # NaN, of those without a reward, comes last
+    order = np.lexsort((np.arange(num_rows), sign * keys))  # rows without a reward are NaN and come last
     if start is not None:
         order = order[_follows(sign * keys[order], order, None if start.key is None else sign * start.key, start.row)]
     return order[keep[order]], keys
@@ -119,7 +108,7 @@ def choose(
 def _follows(
     keys: "np.ndarray[Any, Any]", rows: "np.ndarray[Any, Any]", key: float | None, row: int
 ) -> "np.ndarray[Any, Any]":
-    """Which rows come after one in their order."""
+    """Return a mask of the rows that come after the given one in the order."""
     missing = np.isnan(keys)
     if key is None:
         return np.asarray(missing & (rows > row))
@@ -129,7 +118,7 @@ def _follows(
 def show(
     source: "pq.ParquetFile", place: int, rows: "np.ndarray[Any, Any]", in_full: bool, reading: Reading
 ) -> list[dict[str, Any]]:
-    """What is shown of some rows."""
+    """Return the shown columns of rows."""
     import pyarrow as pa
 
     if not len(rows):

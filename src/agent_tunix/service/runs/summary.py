@@ -1,4 +1,4 @@
-"""What a list of runs says of each, from a bounded look at its files."""
+"""Summary of a run for lists, from a limited read of its files."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from agent_tunix.config.stored import load_plain_yaml
 from agent_tunix.service.runs.files import is_step, open_plain, parse_object, plain_status
 from agent_tunix.tracking.outcome import RunOutcome, RunStatus, read_outcome
 
-# Of metrics.jsonl its end, in which several rows lie.
+# The end of metrics.jsonl that is read; it holds several rows.
 _TAIL_BYTES = 256 * 1024
 _MAX_CONFIG_BYTES = 2**20
 _MAX_STATUS_BYTES = 2**20
@@ -20,18 +20,17 @@ _MOST_NODES = 20_000
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run, in a list.
+    """Entry of a run in a list.
 
     Attributes:
-        id: `run_…`
-        name: Where it lies within the directory of runs.
+        name: Path within the directory of runs.
         state: `running`, `finished`, `stopped`, `failed` or `unreadable`.
-        detail: Why it failed or stopped; "" where it did not.
-        started_at: Seconds since 1970, of its configuration.
-        step: The last step with a row; None where there is none.
-        reward: The mean total reward of the last step that has one.
-        method: `grpo.loss` of its configuration; None where that cannot be read.
-        model: The last part of `model.path`, or else `model.model_size`; None where that cannot be read.
+        detail: Why it failed or stopped; "" if it did not.
+        started_at: Unix time of its configuration, in seconds.
+        step: The last step with a row; None if there is none.
+        reward: Mean total reward of the last step that has one.
+        method: `grpo.loss` of its configuration; None if unreadable.
+        model: Last part of `model.path`, or else `model.model_size`; None if unreadable.
     """
 
     id: str
@@ -45,12 +44,12 @@ class RunSummary:
     model: str | None
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON says it."""
+        """Return the JSON object of the API."""
         return {"object": "run", **asdict(self)}
 
 
 def summarise_run(id: str, name: str, root: Path, started_ns: int) -> RunSummary:
-    """Look at a run; never fails on account of its files."""
+    """Return the summary of a run; damaged files do not raise errors."""
     outcome = _outcome(root)
     rows = read_tail(root / "metrics.jsonl")
     rewards = (row.get("rewards/total/mean") for row in reversed(rows))
@@ -72,7 +71,7 @@ def summarise_run(id: str, name: str, root: Path, started_ns: int) -> RunSummary
 
 
 def read_tail(path: Path) -> list[dict[str, Any]]:
-    """The whole rows in the last 256 KB of a file of rows; none where it cannot be read."""
+    """Return the complete rows in the last 256 KB of a JSON Lines file; empty if it cannot be read."""
     try:
         with open_plain(path) as file:
             start = max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0)
@@ -85,7 +84,7 @@ def read_tail(path: Path) -> list[dict[str, Any]]:
 
 
 def read_config(root: Path) -> dict[str, Any] | None:
-    """A run's configuration as plain values; None where it cannot be read, or is no configuration of a run."""
+    """Return a run's configuration as plain values; None if it is unreadable or invalid."""
     try:
         with open_plain(root / "config.yaml") as file:
             content = file.read(_MAX_CONFIG_BYTES + 1)
@@ -118,5 +117,5 @@ def _model(config: dict[str, Any] | None) -> str | None:
 
 
 def _text(text: str) -> str:
-    """Valid Unicode, of which nothing is too long to be shown."""
+    """Return text without surrogates, cut to a length that can be shown."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)[:500]

@@ -1,4 +1,4 @@
-"""One run, to look into while it goes on or later."""
+"""View of one run, while it runs or later."""
 
 import re
 from pathlib import Path
@@ -17,13 +17,7 @@ _MAX_ENVIRONMENT_BYTES = 4 * 2**20
 
 
 class RunView:
-    """A run; may be used by several threads.
-
-    Args:
-        id: Its id.
-        name: Its name.
-        root: Its directory.
-    """
+    """View of a run; thread-safe."""
 
     def __init__(self, id: str, name: str, root: Path) -> None:
         self.id = id
@@ -35,12 +29,12 @@ class RunView:
 
     @property
     def config(self) -> dict[str, Any] | None:
-        """Its configuration; None where that cannot be read."""
+        """Configuration of the run; None if it cannot be read."""
         return read_config(self._root)
 
     @property
     def reward_components(self) -> dict[str, dict[str, Any]] | None:
-        """What each component of its reward is made of, as the fingerprint tells; None where that cannot be read."""
+        """Components of the reward from the fingerprint; None if it cannot be read."""
         try:
             with open_plain(self._root / "environment.json") as file:
                 environment = parse_object(file.read(_MAX_ENVIRONMENT_BYTES)) or {}
@@ -53,26 +47,26 @@ class RunView:
         return components
 
     def metrics(self, after: int | None = None, limit: int = 1000) -> MetricsPage:
-        """The rows of later steps than `after`, at most `limit`."""
+        """Return rows of steps later than `after`, at most `limit`."""
         return self._metrics.page(after, limit)
 
     def components(self) -> list[str]:
-        """The reward's components, in the order of the last rows' metrics, of each of which there are
+        """Return the reward's components except the total, in the order of the last rows' metrics.
 
-        `rewards/<component>/mean`, `/p10`, `/p50`, `/p90` and the like; the total is not among them.
+        Each has metrics `rewards/<component>/mean`, `/p10`, `/p50`, `/p90` and others.
         """
         found = (_COMPONENT.fullmatch(name) for row in self._metrics.last_rows(3) for name in row)
         return [name for name in dict.fromkeys(one[1] for one in found if one) if name != "total"]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Of the rows that have evaluations, the step and the metrics under `eval/`, in order; at most 5,000."""
+        """Return step and metrics under `eval/` of rows with evaluations, in order; at most 5,000."""
         return self._metrics.evaluations()
 
     def findings(self) -> tuple[list[Finding], int]:
-        """What was diagnosed, in order, and how many lines are no finding."""
+        """Return the findings, in order, and the number of lines that are not findings."""
         try:
             with open_plain(self._root / "findings.jsonl") as file:
-                *lines, _ = file.read(_MAX_FINDINGS_BYTES).split(b"\n")  # what follows the last end is half a line
+                *lines, _ = file.read(_MAX_FINDINGS_BYTES).split(b"\n")  # the part after the last newline is incomplete
         except OSError:
             return [], 0
         found = []
