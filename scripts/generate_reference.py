@@ -103,7 +103,7 @@ def configuration_page() -> str:
         "`+experiment=NAME` adds a file that records only what differs from the defaults.\n",
         _choices("experiment"),
         "## evaluate.py\n",
-        f"{schema.EvaluateConfig.__doc__}\n",
+        f"{inspect.cleandoc(schema.EvaluateConfig.__doc__ or "")}\n",
         _key_table("", list(dataclasses.fields(schema.EvaluateConfig)), _default_values("evaluate")),
     ]
     return "\n".join(parts)

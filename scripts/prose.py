@@ -20,12 +20,6 @@ PHRASES = re.compile(
 )
 # Docstrings begin with a verb (functions) or a noun (classes and modules).
 OPENINGS = re.compile(r"(What|Whether|How|Where|Which|Of|Likewise)\b")
-NOT_YET = (
-    "src/agent_tunix/service",
-    "src/agent_tunix/config",
-    "src/agent_tunix/cli",
-    "src/agent_tunix/rewards/builtin",
-)
 
 
 def find_phrases(path: Path) -> Iterator[tuple[int, str]]:
@@ -53,7 +47,7 @@ def main() -> int:
             if path == Path(__file__):
                 continue
             found = list(find_phrases(path))
-            if path.suffix == ".py" and not name.startswith(NOT_YET):
+            if path.suffix == ".py":
                 found += find_openings(path)
             for number, text in found:
                 print(f"{name}:{number}: {text}")
