@@ -103,7 +103,7 @@ def configuration_page() -> str:
         "`+experiment=NAME` adds a file that records only what differs from the defaults.\n",
         _choices("experiment"),
         "## evaluate.py\n",
-        f"{inspect.cleandoc(schema.EvaluateConfig.__doc__ or "")}\n",
+        f"{inspect.cleandoc(schema.EvaluateConfig.__doc__ or '')}\n",
         _key_table("", list(dataclasses.fields(schema.EvaluateConfig)), _default_values("evaluate")),
     ]
     return "\n".join(parts)
@@ -164,7 +164,11 @@ def _group_section(group: "dataclasses.Field[Any]", defaults: dict[str, Any]) ->
     assert isinstance(group.type, type)
     fields = list(dataclasses.fields(group.type))
     return "\n".join(
-        [f"## {group.name}\n", f"{group.type.__doc__}\n", _key_table(f"{group.name}.", fields, defaults)]
+        [
+            f"## {group.name}\n",
+            f"{inspect.cleandoc(group.type.__doc__ or str())}\n",
+            _key_table(f"{group.name}.", fields, defaults),
+        ]
         + ([_choices(group.name)] if (find_conf_directory() / group.name).is_dir() else [])
     )
 
