@@ -166,7 +166,7 @@ def _group_section(group: "dataclasses.Field[Any]", defaults: dict[str, Any]) ->
     return "\n".join(
         [
             f"## {group.name}\n",
-            f"{inspect.cleandoc(group.type.__doc__ or str())}\n",
+            f"{_doc_of(group.type)}\n",
             _key_table(f"{group.name}.", fields, defaults),
         ]
         + ([_choices(group.name)] if (find_conf_directory() / group.name).is_dir() else [])
@@ -239,6 +239,10 @@ def _default_values(program: str) -> dict[str, Any]:
 def _root_command() -> click.Command:
     groups = (value for value in vars(cli).values() if isinstance(value, click.Group))
     return next(groups, click.Group("agent-tunix"))
+
+
+def _doc_of(kind: type) -> str:
+    return inspect.cleandoc(kind.__doc__ or "")
 
 
 def _command_sections(command: click.Command, path: str, parent: click.Context | None) -> Iterator[str]:
