@@ -403,13 +403,13 @@ def test_held_out_rows_that_nothing_can_be_judged_by_give_no_accuracy(
     config.data.source, config.data.path = "jsonl", str(tmp_path)
     config.tracking.progress = "plain"
     rows = train_config(config, tmp_path / "run")
-    evaluations = [row for row in rows if "eval/accuracy" in row]
-    assert [row["eval/accuracy"] for row in evaluations] == [None] * 3
-    assert [row["eval/num_unscored"] for row in evaluations] == [16] * 3
-    assert "could be judged" in (tmp_path / "run" / "train.log").read_text()
-    shown = capsys.readouterr().out
-    assert "step 0/4  accuracy n/a" in shown
-    assert re.search(r"\naccuracy +n/a +n/a +n/a\n", shown)
+    evaluations = [row for row in rows if "eval/num_problems" in row]
+    assert not any("eval/accuracy" in row for row in evaluations)
+    # The reward of the run measures instead, and cannot use these references either.
+    assert [row["eval/rewards/total/mean"] for row in evaluations] == [None] * 3
+    assert [row["eval/rewards/num_unscored"] for row in evaluations] == [16] * 3
+    assert "math can use no reference" in (tmp_path / "run" / "train.log").read_text()
+    assert re.search(r"\nheld-out reward +n/a +n/a +n/a\n", capsys.readouterr().out)
 
 
 # Evaluating afterwards.
