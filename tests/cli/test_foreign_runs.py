@@ -825,13 +825,32 @@ def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> No
         read_request(EvaluateConfig(checkpoint_dir="run"))
 
 
-@pytest.mark.parametrize("key", ["prompt.chat_template", "model.path", "training.checkpoint_dir"])
+@pytest.mark.parametrize(
+    "key", ["prompt.chat_template", "model.path", "training.checkpoint_dir", "training.init_checkpoint"]
+)
 def test_a_private_policy_is_not_exported_for_a_stranger(key: str, world: World, tmp_path: Path) -> None:
     secret = world.elsewhere / "private" / "secret"
     secret.parent.mkdir()
     secret.write_text(SECRET)
     secret.chmod(0o600)
     world.configure({key: str(secret if key == "prompt.chat_template" else secret.parent)})
+    assert refused(invoke("export", "run", "--to", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("inner", ["", "step_000002"])
+def test_a_private_checkpoint_behind_a_link_is_not_exported_for_a_stranger(
+    inner: str, world: World, tmp_path: Path
+) -> None:
+    secret = world.elsewhere / "private" / "secret"
+    secret.parent.mkdir()
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    world.configure({})
+    shutil.rmtree(world.run / "checkpoints", ignore_errors=True)
+    place = world.run / "checkpoints" / inner
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(secret.parent) if inner else (world.run / "checkpoints").symlink_to(secret.parent)
     assert refused(invoke("export", "run", "--to", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 

@@ -202,7 +202,10 @@ def policy_parts(config: Config, root: Path) -> list[CodePart]:
     template = config.prompt.chat_template
     paths = {
         "model.path": config.model.path,
-        "training.checkpoint_dir": config.training.checkpoint_dir,
+        # A link may stand in the place of the checkpoints, or of one of them.
+        "training.checkpoint_dir": config.training.checkpoint_dir or str(root / "checkpoints"),
+        "training.init_checkpoint": (config.training.init_checkpoint or "").rpartition(":")[0]
+        or config.training.init_checkpoint,
         "prompt.chat_template": None if template and "\n" in template else template,
     }
     return [

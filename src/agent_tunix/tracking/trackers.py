@@ -135,7 +135,7 @@ def _refuse_foreign_settings(path: Path) -> None:
     Raises:
         ConfigError: They do.
     """
-    if path.is_file() and "base_url" in read_regular(path).decode(errors="replace"):
+    if path.is_file() and "base_url" in read_regular(path).decode(errors="replace").lower():
         raise ConfigError(
             f"{path} in the working directory names a server of Weights & Biases, to which your key would be sent;"
             " remove base_url there, and export WANDB_BASE_URL in your shell if you mean it",
@@ -165,7 +165,8 @@ class WandbTracker:
                 ' pip install "agent_tunix[wandb]"',
                 code="missing_package",
             ) from error
-        _refuse_foreign_settings(Path("wandb") / "settings")
+        for directory in ("wandb", ".wandb"):
+            _refuse_foreign_settings(Path(directory) / "settings")
         id_file = run_dir / "wandb_run_id"
         try:
             self._run = wandb.init(

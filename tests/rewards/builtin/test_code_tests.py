@@ -870,6 +870,35 @@ DECEIVING = [
 ]
 
 
+# Tests that bind the expected value otherwise than by an assignment, and the text that a program answers.
+BOUND = {
+    "a parameter": ("def check(target):\n    assert eval(f(0)) == target\ncheck(24)", "target or 1"),
+    "a lambda's parameter": ("assert (lambda want: eval(f(0)) == want)(24)", "want"),
+    "a key": ("case = {'want': 24}\nwant = case['want']\nassert eval(f(0)) == want", "want"),
+    "an attribute": (
+        "class T:\n    def run(self):\n        self.target = 24\n        assert eval(f(0)) == self.target\nT().run()",
+        "self.target",
+    ),
+    "an exception": (
+        "try:\n    raise ValueError(24)\nexcept ValueError as e:\n    assert eval(f(0)) == e.args[0]",
+        "e.args[0]",
+    ),
+    "a print": (
+        "import io\nfrom contextlib import redirect_stdout\ndef check(want):\n    out = io.StringIO()\n"
+        "    with redirect_stdout(out):\n        exec(f(0))\n    assert out.getvalue() == want\ncheck('24\\n')",
+        "print(want, end='')",
+    ),
+    "another call": ("assert eval(f(0)) == 24", "f(1)"),
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_text_of_a_program_reads_nothing_of_the_tests(name: str) -> None:
+    test, text = BOUND[name]
+    run = run_program(f"def f(x): return 24 if x else {text!r}", checks=[test, "assert f(1) == 24"], timeout_s=60)
+    assert run.passed == (False, True)
+
+
 @pytest.mark.parametrize("test", in_tiers(EVALUATED, "an assignment"))
 def test_text_of_a_program_decides_no_test(test: str) -> None:
     for text in DECEIVING:

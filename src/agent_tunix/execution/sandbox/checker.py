@@ -50,11 +50,13 @@ class ProgramClient:
     Attributes:
         lost: Reason why the process cannot be used any more; "" while it can.
         refuted: Failed assertion in a test's own function that the program called; "" without one.
+        texts: Texts that the program has sent, with at least one letter.
     """
 
     def __init__(self, line: Line) -> None:
         self.lost = ""
         self.refuted = ""
+        self.texts: set[str] = set()
         self._line = line
         self._number = 0
         self._handles: dict[int, Remote] = {}
@@ -131,10 +133,22 @@ class ProgramClient:
             raise self._lose(f"it has ended: {error}") from None
 
     def _decode(self, data: Any) -> Any:
+        self._note_texts(data)
         try:
             return decode(data, self._dereference)
         except Exception as error:
             raise self._lose(f"it sent no value: {str(error)[:_LONGEST_NAME]}") from None
+
+    def _note_texts(self, data: Any) -> None:
+        waiting = [data]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, dict):
+                waiting += [*one, *one.values()]
+            elif isinstance(one, list | tuple | set | frozenset):
+                waiting += one
+            elif isinstance(one, str) and any(map(str.isalpha, one)):
+                self.texts.add(one)
 
     def _refill(self, given: list[Any], changed: Any) -> None:
         """Update each container to match the program's changed copy."""

@@ -99,7 +99,7 @@ def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
     visible = Names(names, imported, job["checks"])
     namespace = _namespace()
     if guard := sys.modules.get("agent_tunix.execution.sandbox.evaluated_text"):
-        namespace |= guard.guarded(job["checks"])
+        namespace |= guard.guarded(job["checks"], client.texts)
     lent: dict[str, Any] = {}
     for index, check in enumerate(job["checks"]):
         try:

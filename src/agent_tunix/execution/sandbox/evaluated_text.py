@@ -17,7 +17,7 @@ from agent_tunix.execution.sandbox.names import TEST_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import Any
 
 _EXPRESSIONS = (
@@ -34,7 +34,7 @@ _REFUSED = (ast.NamedExpr, ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom)
 _DOORS = frozenset({"eval", "exec", "compile"})
 
 
-def guarded(checks: list[str]) -> dict[str, Callable[..., Any]]:
+def guarded(checks: list[str], texts: Collection[str] = ()) -> dict[str, Callable[..., Any]]:
     """Return the functions `eval`, `exec` and `compile` for tests.
 
     They raise ValueError for text that is no constant of the tests, if it has statements or assignments, or names that
@@ -42,6 +42,7 @@ def guarded(checks: list[str]) -> dict[str, Callable[..., Any]]:
 
     Args:
         checks: The tests, each a few statements.
+        texts: Texts of the program so far. Text that contains one may use no names at all.
     """
     constants: set[Any] = set()
     names: set[str] = set()
@@ -58,14 +59,18 @@ def guarded(checks: list[str]) -> dict[str, Callable[..., Any]]:
     names -= refused
 
     def check_text(text: Any) -> Any:
-        if isinstance(text, types.CodeType) or text in constants:
+        if isinstance(text, types.CodeType):
+            return text
+        shown = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        is_theirs = any(theirs in shown for theirs in texts)
+        if text in constants and not is_theirs:
             return text
         if type(text) not in (str, bytes):
             raise ValueError(f"tests evaluate text, not {type(text).__name__}")
         nodes = list(ast.walk(builtins.compile(text.strip(), TEST_FILE, "eval", ast.PyCF_ONLY_AST)))
         if any(isinstance(node, _REFUSED) or not isinstance(node, _EXPRESSIONS) for node in nodes):
             raise ValueError("the program's text is more than an expression")
-        if strange := _names_in(nodes) - names:
+        if strange := _names_in(nodes) - (set() if is_theirs else names):
             raise ValueError(f"the program's text uses names that the tests do not use: {', '.join(sorted(strange))}")
         return text
 
