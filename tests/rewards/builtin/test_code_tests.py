@@ -914,8 +914,9 @@ def test_tests_evaluate_arithmetic_of_a_program_and_their_own_text() -> None:
         "for i in [1, 2]:\n    assert eval(f'g({i})') == 2 * i",
         "exec('y = g(4)')\nassert y == 8",
         "assert eval(compile('g(5)', 't', 'eval')) == 10",
+        "exec('assert list(map(g, [1, 2])) == [2, 4] and str(dict(mine=g(1))) != f([3])')",
     ]
-    assert run_program(program, checks=tests, timeout_s=60).passed == (True,) * 5
+    assert run_program(program, checks=tests, timeout_s=60).passed == (True,) * 6
 
 
 @pytest.mark.parametrize("limits", [{"timeout_s": 1e9}, {"timeout_s": 0}, {"memory_mb": 10**9}])

@@ -133,22 +133,24 @@ class ProgramClient:
             raise self._lose(f"it has ended: {error}") from None
 
     def _decode(self, data: Any) -> Any:
-        self._note_texts(data)
         try:
-            return decode(data, self._dereference)
+            value = decode(data, self._dereference)
+            self._note_texts(value)
+            return value
         except Exception as error:
             raise self._lose(f"it sent no value: {str(error)[:_LONGEST_NAME]}") from None
 
-    def _note_texts(self, data: Any) -> None:
-        waiting = [data]
+    def _note_texts(self, value: Any) -> None:
+        waiting = [value]
         while waiting:
             one = waiting.pop()
-            if isinstance(one, dict):
-                waiting += [*one, *one.values()]
-            elif isinstance(one, list | tuple | set | frozenset):
-                waiting += one
-            elif isinstance(one, str) and any(map(str.isalpha, one)):
-                self.texts.add(one)
+            if type(one) in (bytes, bytearray):
+                one = one.decode(errors="replace")
+            if type(one) is str:
+                if any(map(str.isalpha, one)):
+                    self.texts.add(one)
+            elif type(one) in (tuple, frozenset) or type(one) in MUTABLE:
+                waiting += [*one, *one.values()] if isinstance(one, dict) else one
 
     def _refill(self, given: list[Any], changed: Any) -> None:
         """Update each container to match the program's changed copy."""
@@ -230,6 +232,7 @@ class ProgramClient:
         plain = decode(data["plain"], self._dereference) if "plain" in data else _NOTHING
         if plain is not _NOTHING and type(plain) not in IMMUTABLE:
             raise ValueError("no plain data")
+        self._note_texts(plain)
         known = self._handles.get(place)
         if known is None or plain is not _NOTHING:
             known = self._handles[place] = Remote(self, place, plain, data.get("mutable") is True)
