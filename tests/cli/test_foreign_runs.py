@@ -29,7 +29,7 @@ from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.code_parts import digest_code
 from agent_tunix.runs import trust as run_trust
 from agent_tunix.runs.found_run import find_run
-from agent_tunix.runs.trust import check_resumable_directory, settle_trust, sign_run
+from agent_tunix.runs.trust import check_directory, settle_trust, sign_run
 from agent_tunix.runs.uploaded_rewards import make_fetch
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.stored_run import StoredRun
@@ -855,22 +855,77 @@ def test_a_private_checkpoint_behind_a_link_is_not_exported_for_a_stranger(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("is_directory", [False, True])
-def test_a_private_file_is_not_published_as_a_picture(is_directory: bool, world: World, tmp_path: Path) -> None:
+def test_a_private_file_is_not_published_as_a_picture(world: World, tmp_path: Path) -> None:
+    (world.run / "plots").mkdir()
+    os.mkfifo(world.run / "plots" / "pipe.png")
+    (world.run / "plots" / "own.png").write_bytes(b"png")
+    stored = StoredRun(world.run)
     (world.elsewhere / "key.png").write_text(SECRET)
-    if is_directory:
-        (world.run / "plots").symlink_to(world.elsewhere)
-    else:
-        (world.run / "plots").mkdir()
-        (world.run / "plots" / "key.png").symlink_to(world.elsewhere / "key.png")
-        os.mkfifo(world.run / "plots" / "pipe.png")
-        (world.run / "plots" / "own.png").write_bytes(b"png")
+    (world.run / "plots" / "key.png").symlink_to(world.elsewhere / "key.png")  # after the check of the run
     out = tmp_path / "out"
     out.mkdir()
-    write_card(StoredRun(world.run), out, 2, adapter=False)
-    assert not any(SECRET.encode() in file.read_bytes() for file in out.rglob("*") if file.is_file())
-    assert not (out / "plots" / "key.png").exists()
-    assert (out / "plots" / "own.png").is_file() != is_directory
+    write_card(stored, out, 2, adapter=False)
+    assert [path.name for path in (out / "plots").iterdir()] == ["own.png"]
+
+
+@pytest.mark.parametrize("name", ["environment.json", "metrics.jsonl", "rollouts", "rollouts/x.parquet", "plots"])
+def test_a_run_whose_files_are_links_is_not_read(name: str, world: World) -> None:
+    private = world.elsewhere / "private"
+    private.mkdir()
+    path = world.run / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(private)
+    for command in (["report", "run"], ["export", "run", "--to", "out"], ["rewards", "diagnose", "run"]):
+        ran = invoke(*command)
+        assert (ran.exit_code, name in ran.stderr) == (2, True), ran.output
+    assert not (world.here / "out").exists()
+
+
+@pytest.mark.parametrize("key", ["model.path", "data.path"])
+def test_what_a_hub_opens_for_the_user_is_asked_about(key: str, world: World, tmp_path: Path) -> None:
+    world.configure({key: "hf://me/private@" + "a" * 40})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    if key == "model.path":
+        assert refused(invoke("export", "run", "--to", tmp_path / "out"))
+
+
+@pytest.mark.parametrize("has_config", [True, False])
+@pytest.mark.parametrize("name", [".lock", "train.log", "rollouts", "rollouts/.step_000001.partial"])
+def test_training_does_not_write_through_links_of_a_stranger(name: str, has_config: bool, world: World) -> None:
+    if not has_config:
+        (world.run / "config.yaml").unlink()
+    path = world.run / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(world.elsewhere / "victim")
+    with raises(RunDirectoryError, "links_in_run"):
+        check_directory(world.run, Config())
+
+
+def test_links_are_kept_in_a_run_of_ones_own_but_not_in_its_copy(own: World, tmp_path: Path) -> None:
+    (own.run / "train.log").symlink_to(own.elsewhere)
+    check_directory(own.run, Config())
+    copy = tmp_path / "copy"
+    shutil.copytree(own.run, copy, symlinks=True)
+    with raises(RunDirectoryError, "links_in_run"):
+        check_directory(copy, Config())
+
+
+def test_a_matplotlibrc_of_the_working_directory_has_no_effect(world: World) -> None:
+    (world.here / "matplotlibrc").write_text("figure.facecolor: red\n")
+    program = """
+import io, matplotlib, matplotlib.image
+from agent_tunix.tracking.report.pictures import Chart, Section
+from agent_tunix.tracking.report.plots import draw_section
+assert matplotlib.rcParams["figure.facecolor"] == "red"
+picture = matplotlib.image.imread(io.BytesIO(draw_section(Section("a", "A", "", [Chart("a")]))))
+assert picture[0, 0, :3].tolist() == [1, 1, 1], picture[0, 0]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=world.here, timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -905,7 +960,7 @@ def test_a_strangers_run_with_links_is_not_gone_on_with(name: str, world: World)
     path.unlink(missing_ok=True)
     path.symlink_to(world.elsewhere)
     with raises(RunDirectoryError, "links_in_run"):
-        check_resumable_directory(world.run, Config())
+        check_directory(world.run, Config())
 
 
 def test_values_of_a_parquet_file_are_not_unpickled(world: World) -> None:

@@ -210,7 +210,7 @@ def _train(cfg: DictConfig) -> None:
     with spend("imports"):
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
-        from agent_tunix.runs.trust import check_resumable_directory
+        from agent_tunix.runs.trust import check_directory
         from agent_tunix.startup import devices
 
     _load_environment()
@@ -218,8 +218,7 @@ def _train(cfg: DictConfig) -> None:
     root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
-        if config.training.resume:
-            check_resumable_directory(root, config)
+        check_directory(root, config)
         checked = preflight(config, Path.cwd(), root if config.training.resume else None)
     begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
     devices.prepare(config.distributed)
@@ -235,7 +234,7 @@ def _train(cfg: DictConfig) -> None:
 
 def _sft(cfg: DictConfig) -> None:
     from agent_tunix.runs.preflight import preflight
-    from agent_tunix.runs.trust import check_resumable_directory
+    from agent_tunix.runs.trust import check_directory
     from agent_tunix.startup import devices
     from agent_tunix.training.targets import check_supervised
 
@@ -244,8 +243,7 @@ def _sft(cfg: DictConfig) -> None:
     root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
-        if config.training.resume:
-            check_resumable_directory(root, config)
+        check_directory(root, config)
         checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
     devices.prepare(checked.config.distributed)
     _join(checked.config)

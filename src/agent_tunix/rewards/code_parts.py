@@ -22,7 +22,7 @@ from agent_tunix.rewards.judges.settings import OPENAI_KEY, OPENAI_URL
 from agent_tunix.rewards.reward_model import REWARD_MODELS
 
 Kind = Literal[
-    "file", "module", "custom_rewards", "entry_point", "reward_model", "judge", "uploaded", "dataset", "private"
+    "file", "module", "custom_rewards", "entry_point", "reward_model", "judge", "uploaded", "dataset", "private", "hub"
 ]
 
 # Arguments of a judge that decide where text and keys are sent, and which file is written.
@@ -40,7 +40,8 @@ class CodePart:
         kind: `file` and `module`: Python code; `custom_rewards`: a file that is imported by itself; `entry_point`: a
             reward of an installed package; `reward_model`: a model that torch loads, or the Python that loads it;
             `judge`: an argument of a judge; `uploaded`: an upload, isolated unless `rewards.allow_unsandboxed` is set;
-            `dataset`: a dataset that is code; `private`: a file that other users cannot read.
+            `dataset`: a dataset that is code; `private`: a file that other users cannot read; `hub`: a model or dataset
+            that the user's account at a hub may open.
         component: Component, or key of the configuration.
         text: The specification, or the value.
         file: File that would be loaded, if known.
@@ -67,6 +68,7 @@ _WORDS: dict[Kind, str] = {
     "uploaded": "runs uploaded code without isolation,",
     "dataset": "imports a dataset by its name,",
     "private": "reads what others may not read,",
+    "hub": "loads from a hub with your account or from your cache:",
 }
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from agent_tunix.config.compose import from_yaml
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
+from agent_tunix.tracking.stored_run import check_no_links
 
 Step = int | Literal["best"] | None
 
@@ -37,11 +38,13 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
 
     Raises:
         ConfigError: There is no config.yaml, or it is damaged.
+        RunDirectoryError: Files of the run are links.
     """
     path = Path(given).expanduser().absolute()
     root = path if (path / "config.yaml").is_file() else path.parent
     if not (root / "config.yaml").is_file():
         raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml", code="not_a_run")
+    check_no_links(root)
     config = _with_own_programs(from_yaml(root / "config.yaml"))
     checkpoints = config.training.checkpoint_dir
     return FoundRun(root, config, Path(checkpoints) if checkpoints else root / "checkpoints")

@@ -24,7 +24,7 @@ from typing import Any
 
 from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config, RewardsConfig
-from agent_tunix.data.sources.remote import source_of_scheme
+from agent_tunix.data.sources.remote import SCHEMES, source_of_scheme
 from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, UntrustedRunError
 from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
@@ -138,25 +138,39 @@ def is_own(root: Path) -> bool:
     return not _doubts(root, _read_config(root), []).is_foreign
 
 
-def check_resumable_directory(root: Path, config: Config) -> None:
-    """Refuse to resume in a foreign directory that has links, or whose uploaded rewards would run unsandboxed.
+def _is_own_in_place(root: Path) -> bool:
+    if not (root / "config.yaml").is_file():
+        return False
+    signed, _ = _verified(root, _read_config(root))
+    return signed is not None and signed["root"] == os.path.realpath(root)
+
+
+def check_directory(root: Path, config: Config) -> None:
+    """Refuse to train in a foreign directory that has links, or whose uploaded rewards would run unsandboxed.
+
+    A directory is foreign unless it holds a run of the user's own, in the place where the run was started.
 
     Args:
-        root: The directory; it may hold no run yet.
+        root: The directory; it may be empty.
         config: The user's own configuration.
 
     Raises:
         RunDirectoryError: Links in the directory would redirect writes to another place.
         UntrustedRunError: Uploaded code in the directory would run without isolation.
     """
-    if not (root / "config.yaml").is_file() or is_own(root):
+    if _is_own_in_place(root):
         return
-    links = [path for path in (*root.iterdir(), *(root / "checkpoints").glob("*")) if path.is_symlink()]
+    links = [
+        os.path.join(directory, name)
+        for directory, inner, names in os.walk(root)
+        for name in (*inner, *names)
+        if os.path.islink(os.path.join(directory, name))
+    ]
     if links:
-        names = ", ".join(str(path.relative_to(root)) for path in links[:5])
+        names = escape_hidden(", ".join(os.path.relpath(path, root) for path in links[:5]))
         raise RunDirectoryError(
-            f"{root} is not marked as a run of yours, and {names} in it would have the run write elsewhere; replace"
-            " links by what they lead to",
+            f"{root} is not marked as a run of yours, and the links in it would have the run write elsewhere: {names};"
+            " replace each by its target, or choose another hydra.run.dir",
             code="links_in_run",
         )
     if config.rewards.allow_unsandboxed and any((root / "rewards").glob("*.py")):
@@ -180,10 +194,11 @@ def parts_of(config: Config, working_directory: Path, *, with_defaults: bool = T
 
 
 def data_parts(config: Config, root: Path) -> list[CodePart]:
-    """Return the datasets that are code, and the private files outside the run's directory.
+    """Return the datasets that are code, and the private files and the hubs' data outside the run's directory.
 
     An evaluation writes its problems into the run's directory, where the run's author may be able to read them. So
-    data, weights and chat template that others may not read need permission.
+    data, weights and chat template that others may not read need permission, and so does what the user's account at a
+    hub may open.
     """
     parts = []
     sets = {f"data.mixture.{name}": one.config for name, one in data_sets(config).items()} or {"data": config}
@@ -193,12 +208,14 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
         for path in filter(None, paths):
             if source in _SOURCES_WITH_CODE or source_of_scheme(path) in _SOURCES_WITH_CODE:
                 parts.append(CodePart("dataset", key, path))
+            elif source in SCHEMES.values() or "://" in path:
+                parts.append(CodePart("hub", key, path))
             parts += [CodePart("private", key, str(file), file) for file in _private_files(path, root)]
     return parts + policy_parts(config, root)
 
 
 def policy_parts(config: Config, root: Path) -> list[CodePart]:
-    """Return the private files outside the run's directory that make its policy: weights and chat template."""
+    """Return the private files outside the run's directory, and the hubs' models, that make its policy."""
     template = config.prompt.chat_template
     paths = {
         "model.path": config.model.path,
@@ -208,7 +225,8 @@ def policy_parts(config: Config, root: Path) -> list[CodePart]:
         or config.training.init_checkpoint,
         "prompt.chat_template": None if template and "\n" in template else template,
     }
-    return [
+    parts = [CodePart("hub", key, path) for key, path in paths.items() if path and "://" in path]
+    return parts + [
         CodePart("private", key, str(file), file)
         for key, path in paths.items()
         if path

@@ -12,6 +12,40 @@ from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking.metrics_file import iterate_metrics, read_rows
 from agent_tunix.tracking.rollouts import RolloutReader
+from agent_tunix.visible_text import escape_hidden
+
+# Files and directories of a run that commands read.
+_PARTS = (
+    "config.yaml",
+    "environment.json",
+    "findings.jsonl",
+    "metrics.jsonl",
+    "plots",
+    "rewards",
+    "rollouts",
+    "status.json",
+    "timings.json",
+)
+
+
+def check_no_links(root: Path) -> None:
+    """Refuse a run whose files are links.
+
+    Commands copy what they read into reports, model cards and exports. A link in a run that somebody else made could
+    have them publish private files of the user.
+
+    Raises:
+        RunDirectoryError: A part of the run is a link; checkpoints may be, because `export` asks about them.
+    """
+    parts = [root / name for name in _PARTS]
+    inner = [path for part in parts if part.is_dir() for path in part.iterdir()]
+    links = [path for path in (*parts, *inner) if path.is_symlink()]
+    if links:
+        names = escape_hidden(", ".join(str(path.relative_to(root)) for path in links[:5]))
+        raise RunDirectoryError(
+            f"the files of a run must not be links, but in {root} these are: {names}; replace each by its target",
+            code="links_in_run",
+        )
 
 
 class StoredRun:
@@ -21,7 +55,7 @@ class StoredRun:
         root: The directory.
 
     Raises:
-        RunDirectoryError: It is not the directory of a run.
+        RunDirectoryError: It is not the directory of a run, or its files are links.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -37,6 +71,7 @@ class StoredRun:
                 f"{self.root} is not the directory of a run, which holds a config.yaml; it holds {holds}",
                 code="missing_run",
             )
+        check_no_links(self.root)
         self._rollouts = RolloutReader(self.root / "rollouts")
 
     @property

@@ -267,7 +267,8 @@ class Checkpoints:
         if found != expected:
             names = sorted({n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n)})
             raise _DamagedError(
-                f"{path} is damaged: {', '.join(names[:3])} changed, missing or added", code="checkpoint_damaged"
+                f"{path} is damaged: {', '.join(map(repr, names[:3]))} changed, missing or added",
+                code="checkpoint_damaged",
             )
 
 

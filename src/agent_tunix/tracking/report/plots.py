@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
@@ -24,7 +25,16 @@ MAX_CHARTS = 24
 
 
 def draw_section(section: Section) -> bytes:
-    """Return a PNG with the first `MAX_CHARTS` charts of a section, two per row."""
+    """Return a PNG with the first `MAX_CHARTS` charts of a section, two per row.
+
+    A `matplotlibrc`, which Matplotlib also reads from the working directory, has no effect.
+    """
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        return _draw_section(section)
+
+
+def _draw_section(section: Section) -> bytes:
     charts = section.charts[:MAX_CHARTS]
     columns = min(COLUMNS, len(charts))
     rows = -(-len(charts) // columns)
