@@ -184,7 +184,7 @@ READ_DYNAMICALLY: dict[str, str] = {}
         ("agent_tunix.config.compose", ["jax", "flax", "tunix", "tensorflow", "transformers"]),
         ("agent_tunix.cli", ["jax", "flax", "tunix", "tensorflow", "transformers", "pyarrow"]),
         ("agent_tunix.tracking", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "pyarrow"]),
-        ("agent_tunix.rewards.execution.processes.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
+        ("agent_tunix.execution.workers.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
         ("agent_tunix.rewards", ["jax", "flax", "tunix", "tensorflow", "transformers", "tokenizers", "hydra"]),
     ],
 )

@@ -103,9 +103,10 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("cli/reward_pages.py", "import_module"): (1, SHIPPED),
     # --- between processes
     ("rewards/conventions/classes.py", "pickle.loads"): (2, "a reward of the user's own, sent to its own worker"),
-    ("rewards/execution/processes/nursery.py", "pickle.loads"): (2, OWN_PROCESS),
-    ("rewards/execution/wire.py", "pickle.Unpickler"): (1, "refuses every class: built-in containers and numbers only"),
-    ("rewards/execution/worker.py", "pickle.loads"): (2, OWN_PROCESS),
+    ("execution/workers/nursery.py", "pickle.loads"): (2, OWN_PROCESS),
+    ("execution/workers/frames.py", "pickle.Unpickler"): (1, "refuses every class: only built-in containers, numbers"),
+    ("execution/workers/process.py", "pickle.loads"): (1, OWN_PROCESS),
+    ("rewards/execution/worker.py", "pickle.loads"): (1, OWN_PROCESS),
     # --- isolated processes
     ("execution/sandbox/names.py", "compile"): (1, "parses a test of the user's dataset, and runs nothing"),
     ("execution/sandbox/child.py", "compile"): (1, "a program of the model's, in its sandbox"),
@@ -128,7 +129,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("service/inspector/pages.py", "get_template"): (1, SHIPPED),
     # --- libraries
     ("execution/isolation/kernel.py", "ctypes.CDLL"): (1, "the C library, which is loaded already"),
-    ("rewards/execution/processes/linux.py", "ctypes.CDLL"): (1, "as above"),
+    ("execution/workers/linux.py", "ctypes.CDLL"): (1, "as above"),
     ("distributed/loss.py", "ctypes.CDLL"): (1, "as above"),
     ("startup/devices.py", "entry_points"): (1, "asks whether a plugin of JAX is installed"),
     ("startup/devices.py", "find_spec"): (2, "asks whether a library is installed"),

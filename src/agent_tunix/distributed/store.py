@@ -7,7 +7,7 @@ computations, and its order relative to them does not matter.
 import pickle
 from typing import Any
 
-from agent_tunix.rewards.execution.wire import load_plain
+from agent_tunix.execution.workers.frames import load_plain
 
 # Milliseconds that one request waits for a value. Callers look for failures of other processes between requests.
 _POLL_MS = 1000

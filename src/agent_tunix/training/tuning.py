@@ -27,7 +27,7 @@ from typing import Any
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
-from agent_tunix.rewards.execution.processes.linux import die_with_parent
+from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.tracking.metrics_file import read_rows
 from agent_tunix.tracking.summary import MEASURES
 from agent_tunix.tracking.values import is_number

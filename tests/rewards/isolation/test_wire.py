@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent_tunix.execution.workers import frames
 from agent_tunix.rewards import Outcome, Score
 from agent_tunix.rewards.execution import plain_wire, wire
 
@@ -62,13 +63,13 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_it_is_refused(name: str) -> None:
-    with pytest.raises(wire.BrokenFrameError):
+    with pytest.raises(frames.BrokenFrameError):
         plain_wire.load(FORGED[name])
 
 
 def test_a_reply_too_large_is_refused_before_it_has_come() -> None:
-    reader = wire.FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
-    with pytest.raises(wire.BrokenFrameError, match="bytes"):
+    reader = frames.FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
+    with pytest.raises(frames.BrokenFrameError, match="bytes"):
         list(reader.feed(b"ATRW" + (plain_wire.LARGEST_REPLY_BYTES + 1).to_bytes(4, "big")))
 
 
@@ -84,7 +85,7 @@ def test_a_reply_too_large_is_refused_before_it_has_come() -> None:
 )
 def test_a_score_arrives_as_it_was_sent(score: Score) -> None:
     plain = wire.to_plain(score)
-    ((kind, number, (read,)),) = wire.FrameReader(plain_wire.load).feed(plain_wire.pack(("ended", 3, [plain])))
+    ((kind, number, (read,)),) = frames.FrameReader(plain_wire.load).feed(frames.pack_json(("ended", 3, [plain])))
     assert (kind, number) == ("ended", 3)
     assert wire.from_plain(read) == wire.from_plain(plain)
 
@@ -106,7 +107,7 @@ def test_texts_of_extras_and_names_are_cut_and_hold_nothing_hidden() -> None:
 def test_as_much_as_a_worker_may_send_is_taken() -> None:
     plain = wire.to_plain(Score(1.0, extras={"list": list(range(50_000)), "other": 1}))
     assert not plain_wire.has_too_many_items([plain])
-    assert plain_wire.load(plain_wire.pack(("ended", 0, [plain]))[wire.HEADER_BYTES :])
+    assert plain_wire.load(frames.pack_json(("ended", 0, [plain]))[frames.HEADER_BYTES :])
 
 
 def test_a_long_detail_is_cut() -> None:

@@ -9,14 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_tunix.rewards.execution.wire import (
-    LARGEST_EXTRA_ITEMS,
-    LONGEST_DETAIL,
-    LONGEST_TEXT,
-    BrokenFrameError,
-    PlainScore,
-    frame,
-)
+from agent_tunix.execution.workers.frames import BrokenFrameError
+from agent_tunix.rewards.execution.wire import LARGEST_EXTRA_ITEMS, LONGEST_DETAIL, LONGEST_TEXT, PlainScore
 from agent_tunix.rewards.sample import LARGEST_VALUE, Outcome
 from agent_tunix.visible_text import escape_hidden, one_line
 
@@ -26,11 +20,6 @@ _DEEPEST = 8
 _MOST_ITEMS_OF_SCORE = LARGEST_EXTRA_ITEMS + 100
 _MOST_ITEMS = 100_000
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
-
-
-def pack(reply: object) -> bytes:
-    """Return the frame of a reply."""
-    return frame(json.dumps(reply, separators=(",", ":"), default=_as_list).encode())
 
 
 def load(content: bytes) -> list[Any]:
@@ -70,12 +59,6 @@ def _count_items(value: Any, depth: int) -> int:
     elif not isinstance(value, list | tuple | set | frozenset):
         return 0
     return len(value) + (sum(_count_items(item, depth - 1) for item in value) if depth else 0)
-
-
-def _as_list(value: object) -> list[Any]:
-    if isinstance(value, set | frozenset):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is not plain data")
 
 
 def _read_score(score: Any) -> PlainScore:

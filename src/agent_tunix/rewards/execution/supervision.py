@@ -22,14 +22,15 @@ from typing import Any
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.execution.isolation.requirements import REMEDY_FOR_UPLOADS, unavailable
+from agent_tunix.execution.workers.connection import Connection
+from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
+from agent_tunix.execution.workers.nursery_client import NurseryClient
 from agent_tunix.rewards.execution import plain_wire, wire
+from agent_tunix.rewards.execution import worker as worker_program
 from agent_tunix.rewards.execution.executor import Job
-from agent_tunix.rewards.execution.processes.connection import Connection
-from agent_tunix.rewards.execution.processes.nursery_client import NurseryClient
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, renumber
 from agent_tunix.rewards.execution.traces import last_frame
-from agent_tunix.rewards.execution.worker import Build, Chunk
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
 
@@ -103,7 +104,7 @@ class Supervisor:
         self._numbers = itertools.count()
         self._failed_starts = 0
         self._wanted: list[int] = []
-        self._nursery = NurseryClient(settings, selector, self._hear_nursery)
+        self._nursery = self._start_nursery()
 
     def prepare(self, recipe: RewardRecipe) -> None:
         """Start the workers and have each load a reward when it is idle."""
@@ -201,7 +202,7 @@ class Supervisor:
         worker.loads = False
         worker.attempted.add(key)
         worker.deadline = time.monotonic() + _DELIVERY_S
-        worker.connection.send(Build(key, self._recipes[key]))
+        worker.connection.send(worker_program.Build(key, self._recipes[key]))
 
     def _send_task(self, worker: _Worker, task: Task) -> None:
         chosen, calls = renumber(task.calls, task.work.job.samples)
@@ -216,7 +217,9 @@ class Supervisor:
             return
         worker.sent = True
         worker.deadline = time.monotonic() + (_ISOLATED_DELIVERY_S if self._settings.sandboxed else _DELIVERY_S)
-        worker.connection.send(Chunk(task.work.key, samples, calls, self._settings.timeout_s, task.share))
+        worker.connection.send(
+            worker_program.Chunk(task.work.key, samples, calls, self._settings.timeout_s, task.share)
+        )
 
     # --- listening ---------------------------------------------------------------------------------------------------
 
@@ -236,7 +239,7 @@ class Supervisor:
             raise
         except Exception as error:
             # Other people's code may write anything. Without it, other errors are defects of this package.
-            if not (self._settings.sandboxed or isinstance(error, wire.BrokenFrameError | ValueError | TypeError)):
+            if not (self._settings.sandboxed or isinstance(error, BrokenFrameError | ValueError | TypeError)):
                 raise
             worker.verdict = f"wrote to the connection with the trainer ({error})"
             worker.connection.ignore()
@@ -266,7 +269,7 @@ class Supervisor:
                     task.work.broken = f"the reward could not be loaded in a worker: {why}"
                     self._backlog.fail(task, task.work.broken)
             case _ if worker.task is None or not worker.sent:
-                raise wire.BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
+                raise BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
             case ("ready",) if not worker.ready:
                 worker.ready = worker.used = True
                 worker.task.work.failed_deliveries = 0
@@ -287,7 +290,7 @@ class Supervisor:
             case ("done", str(tired)) if worker.ready and (worker.task.ended or not worker.task.left):
                 self._finish(worker, worker.task, tired)
             case _:
-                raise wire.BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
+                raise BrokenFrameError(f"an unexpected reply: {str(reply)[:100]}")
 
     def _wait_for_call(self, worker: _Worker, task: Task) -> None:
         """Restart the limit on silence for the running call, because the worker has shown that it lives.
@@ -333,9 +336,9 @@ class Supervisor:
 
     def _spawn(self) -> None:
         number = next(self._numbers)
-        reader = wire.FrameReader()
+        reader = FrameReader()
         if self._settings.sandboxed:
-            reader = wire.FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
+            reader = FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
         connection = Connection(f"reward worker {number}", self._selector, lambda: self._listen(worker), reader)
         worker = self._workers[number] = _Worker(number, connection)
         self._nursery.spawn(number, connection.remote_ends)
@@ -367,7 +370,13 @@ class Supervisor:
         self._failed_starts += 1
         if self._failed_starts > _MOST_FAILED_STARTS:
             raise RewardError("the process that keeps the reward workers cannot be kept alive", code="workers_failed")
-        self._nursery = NurseryClient(self._settings, self._selector, self._hear_nursery)
+        self._nursery = self._start_nursery()
+
+    def _start_nursery(self) -> NurseryClient:
+        settings = self._settings
+        return NurseryClient(
+            worker_program.__name__, settings.worker_limits(), settings.isolation(), self._selector, self._hear_nursery
+        )
 
     def _bury(self, worker: _Worker, how: str, trace: str, all_died: bool = False) -> None:
         """Settle the task of a worker that has ended."""

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
+from agent_tunix.execution.workers.frames import BrokenFrameError
 from agent_tunix.rewards.execution.calls import Call, divide_concurrency, divide_into_chunks
 from agent_tunix.rewards.execution.executor import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.traces import last_frame
-from agent_tunix.rewards.execution.wire import BrokenFrameError
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 # Time for a worker's own work between calls, and for cancelling late calls.

@@ -8,23 +8,21 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent_tunix.execution.isolation import library_paths, module_directories, scratch
-from agent_tunix.rewards.execution.output import OutputPipe
-from agent_tunix.rewards.execution.processes import linux, nursery
-from agent_tunix.rewards.execution.processes.environment import isolated_environment, worker_environment
-from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.worker import Isolation, WorkerLimits
+from agent_tunix.execution.isolation import module_directories, scratch
+from agent_tunix.execution.workers import linux, nursery
+from agent_tunix.execution.workers.limits import Isolation, WorkerLimits
+from agent_tunix.execution.workers.output import OutputPipe
+from agent_tunix.execution.workers.variables import isolated_environment, worker_environment
 
 BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.rewards.execution.processes import nursery;"
-    " nursery.main(int(sys.argv[1]))"
+    "import sys; sys.path.insert(0, sys.argv[2]); from agent_tunix.execution.workers import nursery;"
+    " from {program} import main; nursery.main(int(sys.argv[1]), main)"
 )
-_PACKAGE_ROOT = str(Path(__file__).parents[4])
+_PACKAGE_ROOT = str(Path(__file__).parents[3])
 _CLOSE_S = 15.0
 _MOST_SWEEPS = 100
 
@@ -32,23 +30,34 @@ _MOST_SWEEPS = 100
 class NurseryClient:
     """Client of one nursery process.
 
-    Its owner waits on `selector` and calls the data of its entries with the events. `listen` is called when there may
-    be something to `hear`.
+    Its owner waits on `selector` and calls the data of its entries with the events.
+
+    Args:
+        program: Module of the workers; its `main` is a `WorkerMain`.
+        limits: Limits of each worker.
+        isolation: Rights of each worker; None for workers with the rights of this process.
+        selector: Selector of the owner.
+        listen: Called when there may be something to `hear`.
     """
 
     def __init__(
-        self, settings: ExecutionSettings, selector: selectors.BaseSelector, listen: Callable[[], None]
+        self,
+        program: str,
+        limits: WorkerLimits,
+        isolation: Isolation | None,
+        selector: selectors.BaseSelector,
+        listen: Callable[[], None],
     ) -> None:
         self._selector = selector
         self._mark = f"AGENT_TUNIX_WORKERS={os.getpid()}-{uuid.uuid4().hex}"
         self._is_open = True
-        self._isolation = _isolation(settings) if settings.sandboxed else None
+        self._isolation = isolation
         environment = (worker_environment if self._isolation is None else isolated_environment)(os.environ)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._output = OutputPipe("nursery", selector)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), _PACKAGE_ROOT],
+                [sys.executable, "-P", "-c", BOOT.format(program=program), str(theirs.fileno()), _PACKAGE_ROOT],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.remote_end,
                 stderr=self._output.remote_end,
@@ -59,7 +68,6 @@ class NurseryClient:
             )
         os.close(self._output.remote_end)
         selector.register(self._control, selectors.EVENT_READ, lambda _: listen())
-        limits = WorkerLimits(settings.memory_mb * 2**20, settings.recycle_after, linux.most_processes())
         path = [entry for entry in sys.path if entry]
         if self._isolation is not None:
             path = module_directories(path)
@@ -112,17 +120,3 @@ class NurseryClient:
         if self._is_open:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `hear` reports its end
                 socket.send_fds(self._control, [pickle.dumps(request)], descriptors)
-
-
-def _isolation(settings: ExecutionSettings) -> Isolation:
-    # If this user is root, workers are other users. They may enter the directory but not list it.
-    place = tempfile.mkdtemp(prefix="agent-tunix-")
-    os.chmod(place, 0o711)
-    return Isolation(
-        place,
-        library_paths(),
-        settings.memory_mb * 2**20,
-        settings.disk_mb * 2**20,
-        settings.cpu_s,
-        linux.most_processes(),
-    )

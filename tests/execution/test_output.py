@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from agent_tunix.rewards.execution.output import MOST_LINES, OutputLog
+from agent_tunix.execution.workers.output import MOST_LINES, OutputLog
 
 
 def test_lines_beyond_the_limit_are_counted(caplog: pytest.LogCaptureFixture) -> None:

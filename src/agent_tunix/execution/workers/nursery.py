@@ -18,12 +18,12 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from agent_tunix.execution.isolation import scratch
-from agent_tunix.rewards.execution import worker
-from agent_tunix.rewards.execution.processes import linux
-from agent_tunix.rewards.execution.worker import MOST_FILES, Isolation, WorkerLimits
+from agent_tunix.execution.workers import linux
+from agent_tunix.execution.workers.limits import MOST_FILES, Isolation, WorkerLimits, WorkerPlace
+from agent_tunix.execution.workers.process import TRACE_SIGNAL
 
 # A worker with more processes than this is killed, if the kernel does not refuse them itself.
 MOST_PROCESSES = 64
@@ -34,6 +34,7 @@ _MEASURE_EVERY_S = 0.1
 _TICK_S = 0.05
 _BURIAL_S = 10.0
 _TRACE_S = 0.2
+_PAUSE_S = 0.001
 LARGEST_MESSAGE_BYTES = 64 * 1024
 
 
@@ -79,18 +80,28 @@ class _Child:
     why: str = ""
 
 
-def main(descriptor: int) -> NoReturn:
-    """Serve the trainer at the other end of a connection until it closes."""
+class WorkerMain(Protocol):
+    """Main function of a worker. It returns only by ending the process."""
+
+    def __call__(
+        self, connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: WorkerPlace | None
+    ) -> NoReturn:
+        """Work; the arguments are those of `WorkerProcess`."""
+
+
+def main(descriptor: int, worker: WorkerMain) -> NoReturn:
+    """Serve the trainer at the other end of a connection until it closes; each fork is such a worker."""
     control = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     linux.adopt_orphans()
-    _Nursery(control).serve()
+    _Nursery(control, worker).serve()
     os._exit(0)
 
 
 class _Nursery:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, worker: WorkerMain) -> None:
         self._control = control
+        self._worker = worker
         self._parent = os.getppid()
         self._children: dict[int, _Child] = {}
         self._limits: WorkerLimits
@@ -181,8 +192,8 @@ class _Nursery:
         os.close(self._wakeup)
         for child in self._children.values():
             os.close(child.trace_file)
-        place = None if self._isolation is None else worker.WorkerPlace(self._isolation, directory, parent)
-        worker.main(socket.socket(fileno=connection), output, trace_file, self._limits, place)
+        place = None if self._isolation is None else WorkerPlace(self._isolation, directory, parent)
+        self._worker(socket.socket(fileno=connection), output, trace_file, self._limits, place)
 
     def _reap(self) -> None:
         while True:
@@ -224,7 +235,7 @@ class _Nursery:
             for pid in orphans:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-            worker.wait_a_moment()
+            time.sleep(_PAUSE_S)
 
     def _look_for_bombs(self) -> None:
         """Kill a worker whose code starts too many processes."""
@@ -267,7 +278,7 @@ def _kill_group(pid: int) -> None:
 def _trace(pid: int, trace_file: int) -> str:
     """Return the traceback of a worker's code; "" if there is none in time."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, worker.TRACE_SIGNAL)
+        os.kill(pid, TRACE_SIGNAL)
     deadline = time.monotonic() + _TRACE_S
     text = ""
     while time.monotonic() < deadline:
@@ -275,7 +286,7 @@ def _trace(pid: int, trace_file: int) -> str:
         text = os.pread(trace_file, 16_000, 0).decode("utf-8", "replace")
         if size and len(text) == size and text.endswith("\n"):
             break
-        worker.wait_a_moment()
+        time.sleep(_PAUSE_S)
     return text
 
 

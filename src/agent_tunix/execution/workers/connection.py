@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent_tunix.rewards.execution import wire
-from agent_tunix.rewards.execution.output import OutputPipe
+from agent_tunix.execution.workers import frames
+from agent_tunix.execution.workers.output import OutputPipe
 
 _READ_BYTES = 2**18
 _WRITE_BYTES = 2**20
@@ -31,7 +31,7 @@ class Connection:
     """
 
     def __init__(
-        self, source: str, selector: selectors.BaseSelector, listen: Callable[[], None], reader: wire.FrameReader
+        self, source: str, selector: selectors.BaseSelector, listen: Callable[[], None], reader: frames.FrameReader
     ) -> None:
         self._selector = selector
         self._listen = listen
@@ -53,7 +53,7 @@ class Connection:
 
     def send(self, message: object) -> None:
         """Send a message as soon as the worker accepts it."""
-        self._unsent += wire.pack(message)
+        self._unsent += frames.pack(message)
         self._flush()
 
     def replies(self) -> Iterator[Any]:
@@ -63,7 +63,7 @@ class Connection:
         selector returns at once.
 
         Raises:
-            wire.BrokenFrameError: Other code has written to the connection.
+            frames.BrokenFrameError: Other code has written to the connection.
         """
         self.has_more = False
         if not self.is_open:

@@ -1,0 +1,1 @@
+"""Worker processes for users' code: their start, limits, isolation, connections and end."""

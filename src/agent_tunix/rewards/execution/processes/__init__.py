@@ -1,1 +1,0 @@
-"""Worker processes: their start and their connections."""
