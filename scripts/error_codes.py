@@ -3,7 +3,7 @@
 import ast
 import inspect
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from agent_tunix import errors
@@ -18,7 +18,7 @@ def classes() -> dict[str, type[AgentTunixError]]:
     return {name: kind for name, kind in found.items() if issubclass(kind, AgentTunixError)}
 
 
-def messages_by_code() -> Mapping[tuple[str, str], list[str]]:
+def messages_by_code() -> dict[tuple[str, str], list[str]]:
     """Return (class, code) → the messages with that code, in which `…` stands for each value."""
     kinds = classes()
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -28,12 +28,13 @@ def messages_by_code() -> Mapping[tuple[str, str], list[str]]:
             if name not in kinds or not call.args:
                 continue
             code = next((word.value for word in call.keywords if word.arg == "code"), None)
-            codes = [kinds[name].code] if code is None else list(_texts(code))
-            for each in codes:
-                for message in _texts(call.args[0]):
-                    if message.strip("… ") and message not in found[name, each]:
-                        found[name, each].append(message)
-    return found
+            message = call.args[0]
+            if issubclass(kinds[name], errors.StoreRequestError):
+                code, message = call.args[:2]  # its codes come first, because programs read them
+            for each in _texts(code) if code is not None else [kinds[name].code]:
+                known = found[name, each]
+                known += [text for text in _texts(message) if text.strip("…\n ") and text not in known]
+    return {key: texts for key, texts in found.items() if "…" not in key[1] and texts}
 
 
 def _calls(tree: ast.AST) -> Iterator[ast.Call]:

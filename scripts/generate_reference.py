@@ -2,13 +2,15 @@
 
 The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`,
 `reference/commands.md` from the commands' help, `reference/builtins.md` from the docstrings of built-in rewards, and
-`reference/other-names.md` from the table of other libraries' names. It also rejects a site that loads anything from the
+`reference/other-names.md` from the table of other libraries' names, and `reference/errors.md` from the calls that make
+errors. It also rejects a site that loads anything from the
 network. To read a page as Markdown:
 
     python scripts/generate_reference.py configuration
     python scripts/generate_reference.py commands
     python scripts/generate_reference.py builtins
     python scripts/generate_reference.py other-names
+    python scripts/generate_reference.py errors
 """
 
 import dataclasses
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from error_codes import classes, messages_by_code
 from hydra import compose, initialize_config_dir
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -74,6 +77,26 @@ OTHER_NAMES_INTRO = """\
 
 Settings of other libraries, and the key that does the same here. Names with dots are verl's. The first rows are TRL's,
 the last Tunix's. [From TRL](../from-trl.md) shows a whole script.
+"""
+
+ERRORS_INTRO = """\
+# Errors
+
+Every error that agent_tunix raises deliberately has a class and a `code`. Programs compare the code, which stays the
+same when the message is reworded:
+
+```python
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards import resolve_reward
+
+try:
+    resolve_reward("mathh")
+except RewardError as error:
+    print(error.code)
+```
+
+A command prints `CLASS: MESSAGE` and exits with status 2. In the messages below, `…` stands for a value. All classes
+derive from `agent_tunix.errors.AgentTunixError`.
 """
 
 YAML_TYPES: dict[Any, str] = {
@@ -264,11 +287,29 @@ def other_names_page() -> str:
     return "\n".join([OTHER_NAMES_INTRO, "| There | Here | Remark |", "| --- | --- | --- |", *rows, ""])
 
 
+def errors_page() -> str:
+    """Return the page of error classes, their codes and messages."""
+    messages = messages_by_code()
+    parts = [ERRORS_INTRO]
+    for name, kind in classes().items():
+        codes = sorted((code, texts) for (of, code), texts in messages.items() if of == name)
+        if codes:
+            rows = [f"| `{code}` | {'<br>'.join(map(_message, texts))} |" for code, texts in codes]
+            parts.append("\n".join([f"## {name}", "", _doc_of(kind), "", "| code | message |", "| --- | --- |", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _message(text: str) -> str:
+    """Return a message as the text of a cell, in which nothing is markup."""
+    return re.sub(r"([\\`*_|{}\[\]<>#])", r"\\\1", " ".join(text.split()))
+
+
 PAGES = {
     "configuration": configuration_page,
     "commands": commands_page,
     "builtins": builtins_page,
     "other-names": other_names_page,
+    "errors": errors_page,
 }
 
 
