@@ -38,13 +38,17 @@ _WAYS_OUT = [
 ]
 
 
-raw("a path that leads out, however it is written", *(("GET", t) for t in _WAYS_OUT), ("GET", f"{LIST}/\udcff\udcfe"))
+raw(
+    "a path that leads out of the API, in every spelling",
+    *(("GET", t) for t in _WAYS_OUT),
+    ("GET", f"{LIST}/\udcff\udcfe"),
+)
 uploads(
-    "a name or a file name that leads out",
+    "a name or a file name that leads out of the store",
     *("../../etc/passwd", "/etc/passwd", "..", "a/b", "a\0b", "a%2fb", "\u202egnp", "store.db/../x"),
 )
 raw(
-    "the API without a key, its path written otherwise",
+    "the API without a key, its path spelled differently",
     ("GET", "/%76%31/reward_functions"),
     ("GET", "/v1%2freward_functions"),
     ("GET", "//v1/reward_functions"),
@@ -56,7 +60,7 @@ raw(
     ("GET", "http://x/v1/reward_functions"),
     secret="",
 )
-raw("a method that there is not", *((m, LIST) for m in ("PUT", "PATCH", "TRACE", "OPTIONS", "PROPFIND", "DELETE")))
+raw("an unknown method", *((m, LIST) for m in ("PUT", "PATCH", "TRACE", "OPTIONS", "PROPFIND", "DELETE")))
 
 
 # --- SQL -------------------------------------------------------------------------------------------------------------
@@ -74,7 +78,7 @@ _SQL = [
 
 
 asks("SQL in an id", *((m, f"{LIST}/{quote(text, safe='')}", {}) for text in _SQL for m in ("GET", "DELETE")))
-uploads("SQL in a name that is uploaded", *(text for text in _SQL if text.strip("_")))
+uploads("SQL in an uploaded name", *(text for text in _SQL if text.strip("_")))
 asks("SQL in a cursor or a limit", *(("GET", LIST, {param: text}) for text in _SQL for param in ("after", "limit")))
 asks(
     "SQL in a key",
@@ -83,7 +87,7 @@ asks(
 )
 
 
-@case("SQL in a name that is looked for")
+@case("SQL in a searched name")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         for text in _SQL:
@@ -97,12 +101,12 @@ def _(victim: Victim) -> Iterator[str]:
 
 _CURSORS = (NO_ID, "1", "", "rf_", "\0", "é" * 27, "a" * 5000, "../x")
 asks(
-    "a cursor that was made up, or is another list's",
+    "an invented cursor, or one of another list",
     *(("GET", path, {"after": after}) for after in _CURSORS for path in (LIST, "/v1/runs")),
 )
 _NUMBERS = ("0", "-1", "101", "1e3", "9" * 40, "9" * 5000, "NaN", "\uff11")
 asks(
-    "a number out of all bounds",
+    "a number out of range",
     *(("GET", LIST, {"limit": number}) for number in _NUMBERS),
     *(("GET", "/v1/runs/{run}/metrics", {param: "9" * 40}) for param in ("after", "limit")),
     *(("GET", "/v1/runs/{run}/rollouts", {param: "-1e999"}) for param in ("step", "group", "min_reward")),
@@ -123,7 +127,7 @@ def _(victim: Victim) -> Iterator[str]:
 # --- headers ---------------------------------------------------------------------------------------------------------
 
 
-@case("line ends where a header could begin")
+@case("line ends that could begin a header")
 def _(victim: Victim) -> Iterator[str]:
     injected = "\r\nX-Injected: 1"
     yield from exchange(victim, request(victim, "GET", f"{LIST}?after=%0d%0aX-Injected:%201"))
@@ -154,7 +158,7 @@ def _(victim: Victim) -> Iterator[str]:
         yield from found
 
 
-@case("what is no HTTP/1.1")
+@case("bytes that are not HTTP/1.1")
 def _(victim: Victim) -> Iterator[str]:
     for sent in (b"\x16\x03\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"\0" * 100 + b"\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"):
         yield from exchange(victim, sent)
@@ -170,7 +174,7 @@ def _(victim: Victim) -> Iterator[str]:
 
 
 asks(
-    "a key that was never made, or is none",
+    "an unknown or malformed key",
     ("GET", LIST, {"Authorization": f"Bearer vk_{'a' * 40}"}),
     ("GET", LIST, {"Authorization": f"Bearer vk_{'a' * 30_000}"}),
     ("GET", LIST, {"Authorization": "Bearer {secret}x"}),
@@ -178,7 +182,7 @@ asks(
     has_key=False,
 )
 asks(
-    "a key anywhere but in its header",
+    "a key outside its header",
     *(("GET", f"{LIST}?{param}={{secret}}", {}) for param in ("key", "access_token", "Authorization")),
     ("GET", LIST, {"X-API-Key": "{secret}"}),
     ("GET", LIST, {"Cookie": "agent_tunix_session={secret}"}),
@@ -186,7 +190,7 @@ asks(
 )
 
 
-@case("one key after another that is not valid")
+@case("many invalid keys")
 def _(victim: Victim) -> Iterator[str]:
     with stranger(victim) as client:
         for number in range(60):
@@ -195,7 +199,7 @@ def _(victim: Victim) -> Iterator[str]:
         assert client.get(LIST, headers=valid).status_code == 200, "a valid key is shut out"
 
 
-@case("a key that is revoked, on a connection that stays open")
+@case("a revoked key on an open connection")
 def _(victim: Victim) -> Iterator[str]:
     key, secret = victim.store.keys.create(new_name())
     with victim.client(secret) as client:
@@ -205,7 +209,7 @@ def _(victim: Victim) -> Iterator[str]:
         yield answer(upload(client, new_name()))
 
 
-@case("a key that is revoked while an upload comes in")
+@case("a key that is revoked during an upload")
 def _(victim: Victim) -> Iterator[str]:
     key, secret = victim.store.keys.create(new_name())
     lines = ["Content-Type: multipart/form-data; boundary=x", "Content-Length: 100", "Expect: 100-continue"]
@@ -217,7 +221,7 @@ def _(victim: Victim) -> Iterator[str]:
         yield from answers(read_all(connection))
 
 
-@case("what a key's scopes do not allow")
+@case("a call that the scopes do not allow")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client(victim.new_key("read")) as client:
         yield answer(upload(client, new_name()))
@@ -228,7 +232,7 @@ def _(victim: Victim) -> Iterator[str]:
         yield answer(client.get(f"/v1/runs/{victim.run}"))
 
 
-@case("another's function, deleted")
+@case("deleting another key's function")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as alice, victim.client(victim.new_key()) as bob:
         id = upload(alice, new_name()).json()["id"]
@@ -236,7 +240,7 @@ def _(victim: Victim) -> Iterator[str]:
         assert alice.get(f"{LIST}/{id}").status_code == 200
 
 
-@case("another's name, uploaded under")
+@case("uploading under another key's name")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as alice, victim.client(victim.new_key()) as bob:
         name = new_name()

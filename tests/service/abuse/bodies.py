@@ -23,14 +23,14 @@ _JSON = {"Content-Type": "application/json"}
 # --- size ------------------------------------------------------------------------------------------------------------
 
 
-@case("a body of a gigabyte that says so")
+@case("a body of a gigabyte with its Content-Length")
 def _(victim: Victim) -> Iterator[str]:
     for path in (LIST, f"{LIST}/rf_{'a' * 24}/try"):
         yield from exchange(victim, request(victim, "POST", path, _FORM, f"Content-Length: {GIGABYTE}"))
     yield from exchange(victim, request(victim, "POST", LIST, _FORM, f"Content-Length: {'9' * 18}"))
 
 
-@case("a body of a gigabyte in chunks, which does not say so")
+@case("a body of a gigabyte in chunks")
 def _(victim: Victim) -> Iterator[str]:
     def pieces() -> Iterator[bytes]:
         yield request(victim, "POST", LIST, _FORM, "Transfer-Encoding: chunked")
@@ -53,7 +53,7 @@ def _(victim: Victim) -> Iterator[str]:
     yield from found
 
 
-@case("a gigabyte for a request that has no body")
+@case("a gigabyte for a request without a body")
 def _(victim: Victim) -> Iterator[str]:
     def pieces() -> Iterator[bytes]:
         yield request(victim, "GET", LIST, f"Content-Length: {GIGABYTE}")
@@ -64,14 +64,14 @@ def _(victim: Victim) -> Iterator[str]:
     yield from found
 
 
-@case("less than its Content-Length says, and then the end")
+@case("a body shorter than its Content-Length")
 def _(victim: Victim) -> Iterator[str]:
     with victim.connected() as connection:
         connection.sendall(request(victim, "POST", LIST, _FORM, "Content-Length: 1000") + b"x" * 10)
     yield "no answer"
 
 
-@case("a file beyond 256 KB")
+@case("a file of more than 256 KB")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         yield answer(upload(client, new_name(), BREVITY + b"#" * (256 << 10)))
@@ -124,14 +124,14 @@ def _(victim: Victim) -> Iterator[str]:
             yield answer(_try(client, content))
 
 
-@case("a column nested deeper than any needs", slow=True)
+@case("a deeply nested column", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         for depth in (50, 150, 400, 700, 900, 990):
             yield answer(_try(client, _nested(depth)))
 
 
-@case("JSON that is none, or of another shape")
+@case("invalid JSON, or JSON of another shape")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         for content in (
@@ -147,7 +147,7 @@ def _(victim: Victim) -> Iterator[str]:
             yield answer(_try(client, content))
 
 
-@case("more rows or completions than a try takes")
+@case("more rows or completions than a try accepts")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         yield answer(_try(client, json.dumps({"rows": [{"completions": ["a"]}] * 50_000}).encode()))
@@ -163,7 +163,7 @@ def _(victim: Victim) -> Iterator[str]:
 # --- packed ----------------------------------------------------------------------------------------------------------
 
 
-@case("a body that unpacks to a gigabyte")
+@case("a compressed body of a gigabyte")
 def _(victim: Victim) -> Iterator[str]:
     bombs = {"gzip": gzip.compress(bytes(GIGABYTE // 8), 1), "deflate": zlib.compress(bytes(GIGABYTE // 8), 1)}
     with victim.client() as client:
@@ -172,7 +172,7 @@ def _(victim: Victim) -> Iterator[str]:
                 yield answer(client.post(path, content=bomb, headers={"Content-Encoding": encoding}))
 
 
-@case("an archive that unpacks to a gigabyte, as the file")
+@case("a compressed file of a gigabyte")
 def _(victim: Victim) -> Iterator[str]:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
@@ -188,14 +188,14 @@ def _(victim: Victim) -> Iterator[str]:
 _INDIGESTIBLE = ("x = " + "(" * 100_000, "x = a" + "()" * 100_000, "x = " + "9" * 200_000)
 
 
-@case("a file that the compiler cannot digest")
+@case("a file that the compiler rejects")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         for text in _INDIGESTIBLE:
             yield answer(upload(client, new_name(), BREVITY + text.encode()))
 
 
-@case("a file that does something as soon as it is imported")
+@case("a file that acts when it is imported")
 def _(victim: Victim) -> Iterator[str]:
     mark = victim.home / "mark"
     with victim.client() as client:
@@ -204,7 +204,7 @@ def _(victim: Victim) -> Iterator[str]:
     assert not mark.exists(), "it was executed"
 
 
-@case("a file with HTML in it, and a file name that leads out")
+@case("a file with HTML, and a file name that leads out")
 def _(victim: Victim) -> Iterator[str]:
     source = b"# <script>alert(1)</script>\n" + BREVITY
     form = {"name": new_name(), "format": "trl"}

@@ -66,7 +66,7 @@ uploads_that(
     "import socket; socket.socket(socket.AF_UNIX)",
     "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
 )
-uploads_that("looks a name up", "import socket; socket.create_connection(('example.org', 80))")
+uploads_that("resolves a host name", "import socket; socket.create_connection(('example.org', 80))")
 uploads_that(
     "reads /etc/passwd",
     "raise RuntimeError(open('/etc/passwd').read())",
@@ -80,7 +80,7 @@ uploads_that(
     "raise RuntimeError(open('/proc/1/environ').read())",
 )
 uploads_that(
-    "tells its own environment",
+    "returns its environment",
     """
     import ctypes, os
     entries, place, found = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ"), 0, dict(os.environ)
@@ -110,7 +110,7 @@ uploads_that(
     """,
 )
 uploads_that(
-    "eats memory",
+    "takes all memory",
     "bytearray(10 << 30)",
     "found = []\nwhile True: found.append(bytearray(1 << 20))",
     "import mmap; mmap.mmap(-1, 10 << 30)",
@@ -118,7 +118,7 @@ uploads_that(
 uploads_that("loops without end", "while True: pass", slow=True)
 uploads_that("sleeps", "import time; time.sleep(3600)", slow=True)
 uploads_that(
-    "kills its parent, or everybody",
+    "kills its parent or all processes",
     "import os; os.kill(os.getppid(), 9)",
     "import os; os.kill(-1, 9)",
     "import os; os.killpg(os.getpgid(os.getppid()), 9)",
@@ -137,20 +137,20 @@ uploads_that(
     "import os; open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
 )
 uploads_that(
-    "writes by a link to what is not its own",
+    "writes through a link",
     "import os, time\nos.symlink(os.path.dirname(os.__file__), name := str(time.time_ns()))\nopen(f'{name}/a.py', 'w')",
     "import os, time\nos.symlink(os.__file__, name := str(time.time_ns()))\nopen(name, 'a')",
     "import os, time\nos.symlink('/var/tmp', name := str(time.time_ns()))\nopen(f'{name}/mine', 'w')",
 )
 uploads_that(
-    "becomes another user, or asks for rights",
+    "changes its user or its rights",
     "import os; os.setuid(0)",
     "import resource; resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
     "import os; os.chmod('.', 0o4777)",
     "import os; os.chroot('.')",
 )
 uploads_that(
-    "exits, or dies",
+    "exits or crashes",
     "import os; os._exit(7)",
     "import ctypes; ctypes.string_at(0)",
     "import os; os.abort()",
@@ -162,14 +162,14 @@ uploads_that(
     "import os\nfor _ in range(3000): os.write(2, b'x' * 10_000)",
 )
 uploads_that(
-    "gives back more than it was asked for",
+    "returns too much",
     "return [0.0] * 10_000_000",
     "return iter(int, 1)",
     "return 'x' * (1 << 27)",
     slow=True,
 )
 uploads_that(
-    "gives back what is no number",
+    "returns something that is not a number",
     "return [float('nan')]",
     "return [10 ** 10_000]",
     "return [object()]",
@@ -194,7 +194,7 @@ def _(victim: Victim) -> Iterator[str]:
     yield attempt(victim, opened)  # in a /tmp of its own, code may make another store of that name
 
 
-@case("an upload that asks the server itself")
+@case("an upload that calls the server")
 def _(victim: Victim) -> Iterator[str]:
     host, port = victim.address
     yield attempt(victim, f"import socket; socket.create_connection(({host!r}, {port}))")

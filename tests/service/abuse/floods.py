@@ -20,12 +20,12 @@ _PATIENT_S = 90.0
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
-@case("a body that trickles in", slow=True)
+@case("a body that arrives slowly", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     yield from _trickle(victim, request(victim, "POST", LIST, "Content-Length: 1000"), b"x")
 
 
-@case("headers that trickle in", slow=True)
+@case("headers that arrive slowly", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     yield from _trickle(victim, b"GET / HTTP/1.1\r\n", b"X: x\r\n")
 
@@ -45,7 +45,7 @@ def _trickle(victim: Victim, begun: bytes, piece: bytes) -> list[str]:
     return []
 
 
-@case("500 connections that say nothing", slow=True)
+@case("500 silent connections", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(victim.connected()) for _ in range(500)]
@@ -55,7 +55,7 @@ def _(victim: Victim) -> Iterator[str]:
             yield from answers(read_all(connection))
 
 
-@case("answers that nobody reads", slow=True)
+@case("answers that the client does not read", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     wanted = request(victim, "GET", "/openapi.json").replace(b"Connection: close\r\n", b"")
     ports: set[int] = set()
@@ -104,7 +104,7 @@ def _(victim: Victim) -> Iterator[str]:
     yield from found
 
 
-@case("more requests of a key than its share", slow=True)
+@case("more requests of a key than its limit", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     secret = victim.new_key("read")
     is_over = threading.Event()
@@ -124,7 +124,7 @@ def _(victim: Victim) -> Iterator[str]:
         assert client.get(LIST).status_code == 200, "another key is limited with it"
 
 
-@case("more connections than there is room for", slow=True)
+@case("more connections than the limit", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(victim.connected()) for _ in range(1100)]
@@ -146,7 +146,7 @@ def _(victim: Victim) -> Iterator[str]:
         yield from set(threads.map(send, [new_name() for _ in range(200)]))
 
 
-@case("an upload for which the store has no room")
+@case("an upload to a full disk")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         id = upload(client, new_name()).json()["id"]

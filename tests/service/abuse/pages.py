@@ -21,7 +21,7 @@ def _log_in(client: httpx.Client, secret: str) -> str:
     return found[1]
 
 
-@case("a log-in with one key after another")
+@case("a login with many invalid keys")
 def _(victim: Victim) -> Iterator[str]:
     with stranger(victim) as client:
         for number in range(60):
@@ -29,7 +29,7 @@ def _(victim: Victim) -> Iterator[str]:
         assert client.post("/login", data={"key": victim.secret}).status_code == 303, "a valid key is shut out"
 
 
-@case("a log-in with SQL or markup for a key")
+@case("a login with SQL or markup as the key")
 def _(victim: Victim) -> Iterator[str]:
     with stranger(victim) as client:
         for key in ("' OR 1=1 --", "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "", "\0"):
@@ -39,7 +39,7 @@ def _(victim: Victim) -> Iterator[str]:
             yield answer(told)
 
 
-@case("a log-in that leads to another site")
+@case("a login that redirects to another site")
 def _(victim: Victim) -> Iterator[str]:
     for place in (
         "//evil.example",
@@ -54,7 +54,7 @@ def _(victim: Victim) -> Iterator[str]:
         yield answer(went)
 
 
-@case("a body of two megabytes from who is not logged in")
+@case("a body of two megabytes without a login")
 def _(victim: Victim) -> Iterator[str]:
     for target in ("/login", "/functions", "/nothing"):
         yield from exchange(victim, request(victim, "POST", target, _FORM, "Content-Length: 2000000", secret=""))
@@ -67,14 +67,14 @@ def _(victim: Victim) -> Iterator[str]:
         yield from exchange_pieces(victim, pieces())[0]
 
 
-@case("a session that was made up")
+@case("an invented session")
 def _(victim: Victim) -> Iterator[str]:
     for token in ("a" * 43, "", "../../etc/passwd", victim.secret):
         for path in ("/runs", f"/runs/{victim.run}/curves.json", f"/runs/{victim.run}/rollouts", "/functions"):
             yield from exchange(victim, request(victim, "GET", path, f"Cookie: {_COOKIE}={token}", secret=""))
 
 
-@case("a session whose key is revoked")
+@case("a session of a revoked key")
 def _(victim: Victim) -> Iterator[str]:
     key, secret = victim.store.keys.create(new_name())
     with stranger(victim) as client:
@@ -97,7 +97,7 @@ def _(victim: Victim) -> Iterator[str]:
         assert form["name"] not in listed
 
 
-@case("what a key's scopes do not allow, by a page")
+@case("a change in a page that the scopes do not allow")
 def _(victim: Victim) -> Iterator[str]:
     with stranger(victim) as client:
         csrf = _log_in(client, victim.new_key("read"))

@@ -102,22 +102,22 @@ class Column:
 
 COMPONENT_FIELDS = (
     Column("name", "string", "The component."),
-    Column("value", "float64", "Its raw, unscaled value; null where it failed or was not computed.", True),
-    Column("outcome", "string", "What became of computing it; null where a gate or a route spared it.", True),
-    Column("detail", "string", "Why, for a person.", True),
+    Column("value", "float64", "Its raw, unscaled value; null if it failed or was not computed.", True),
+    Column("outcome", "string", "Outcome of its computation; null if a gate or a route skipped it.", True),
+    Column("detail", "string", "Reason, as text.", True),
     Column("seconds", "float64", "Wall time of the call.", True),
     Column("weight", "float64", "Its effective weight at that step.", True),
     Column(
         "weighed",
         "float64",
-        "What was weighed: the value after transforms, 0 behind a shut gate, the group's mean where it does not apply;"
-        " null where it failed.",
+        "Value that the weight multiplies: after transforms, 0 behind a shut gate, the group's mean if not applicable;"
+        " null if it failed.",
         True,
     ),
-    Column("gate_shut", "bool", "Whether its gate was shut.", True),
-    Column("term_outcome", "string", "What became of it in the total; `not_applicable` behind a shut gate.", True),
-    Column("term_detail", "string", "Why it put no value of its own into the total.", True),
-    Column("more", "json", "Its own components, where it returned several; null otherwise.", True),
+    Column("gate_shut", "bool", "True if its gate was shut.", True),
+    Column("term_outcome", "string", "Its outcome in the total; `not_applicable` behind a shut gate.", True),
+    Column("term_detail", "string", "Why it contributed no value of its own to the total.", True),
+    Column("more", "json", "Its own components, if it returned several; else null.", True),
 )
 
 COLUMNS = (
@@ -127,35 +127,40 @@ COLUMNS = (
     Column("prompt", "string", "The problem put to the model, without the chat template."),
     Column("messages", "json", 'The conversation, the response last; its text is `{"$type": "response"}`.'),
     Column("response", "string", "The completion's text, without the end-of-sequence token."),
-    Column("columns", "json", "The dataset's row, `answer` (the stripped reference) among its columns."),
+    Column("columns", "json", "The dataset's row, with the stripped reference in `answer`."),
     Column("format", "string", "`prompt.format`, the template that a response should follow."),
-    Column("max_steps", "int32", "Steps that the run was to take."),
+    Column("max_steps", "int32", "Number of steps of the run."),
     Column(
         "outcome",
         "string",
         "`scored`, or why there is no total: `not_applicable`, `bad_reference`, `error`, `timeout`.",
     ),
-    Column("detail", "string", "How the total came about, or why there is none."),
+    Column("detail", "string", "Reason of the total, or why there is none."),
     Column("total", "float64", "The reward that trained; null for an unscored completion.", True),
-    Column("advantage", "float32", "As it trained; 0 for an unscored completion."),
-    Column("num_tokens", "int32", "Length in tokens, end-of-sequence included."),
-    Column("ended", "bool", "Whether the model ended by itself."),
-    Column("stop_reason", "string", "`stop` where the model ended by itself, `length` where it was cut."),
+    Column("advantage", "float32", "The advantage that trained; 0 for an unscored completion."),
+    Column("num_tokens", "int32", "Length in tokens, the end-of-sequence token included."),
+    Column("ended", "bool", "True if the model ended by itself."),
+    Column("stop_reason", "string", "`stop` if the model ended by itself, `length` if it was cut."),
     Column(
         "logprob",
         "float32",
         "Sum of the tokens' log-probabilities under the policy that sampled them, at the sampling temperature and"
-        " before top-k, top-p and min-p; null where it is not known.",
+        " before top-k, top-p and min-p; null if unknown.",
         True,
     ),
     Column("tokens", "list<int32>", "The completion's token ids."),
     Column("fingerprint", "string", "Short hash of the reward's fingerprint."),
-    Column("extras", "json", "Component → what it wants shown beside the completion."),
-    Column("logged", "json", "Component → `text` that it logged or printed, and `metrics` that it logged."),
-    Column("seconds", "float64", "Wall time of scoring, the components' added up."),
-    Column("groups_in_step", "int32", "Groups that the step had, whether or not `rollouts.share` kept them."),
-    Column("exact", "json", "Texts with lone surrogates (� in their columns) as they were; nearly always null.", True),
-    Column("components", "list<struct>", "One for each component of the mixture, in its order; see below."),
+    Column("extras", "json", "Component → the `extras` that it returned."),
+    Column("logged", "json", "Component → `text` that it logged or printed, and logged `metrics`."),
+    Column("seconds", "float64", "Wall time of scoring, summed over the components."),
+    Column("groups_in_step", "int32", "Groups of the step, including those that `rollouts.share` did not keep."),
+    Column(
+        "exact",
+        "json",
+        "Originals of texts with lone surrogates, which are � in their columns; nearly always null.",
+        True,
+    ),
+    Column("components", "list<struct>", "The components of the mixture, in its order; see below."),
 )
 
 
@@ -205,7 +210,7 @@ def read_settings(metadata: Mapping[bytes, bytes] | None) -> ScoringSettings:
 
 def markdown_table(columns: Sequence[Column]) -> str:
     """Format the columns as a Markdown table, for the docs."""
-    rows = ["| Column | Type | |", "| --- | --- | --- |"]
+    rows = ["| Column | Type | Meaning |", "| --- | --- | --- |"]
     for column in columns:
         kind = f"{column.type}, or null" if column.nullable else column.type
         rows.append(f"| `{column.name}` | {kind} | {column.help} |")
