@@ -838,6 +838,11 @@ LIBRARY_CHEATS = {
         "import math\nclass M(type(math)): isclose = staticmethod(lambda *a, **k: True)\nmath = M('math')",
         "assert math.isclose(f(2), 5)",
     ),
+    "a package": ("class np: isclose = lambda *a: True", "assert np.isclose(f(2), 5)"),
+    "a package for tests": (
+        "class pytest:\n    class raises:\n        __init__ = __enter__ = __exit__ = lambda *a: None",
+        "with pytest.raises(ValueError): f(2)",
+    ),
     "the library's object, changed": (
         "import math, sys\nmath.isclose = lambda *a, **k: True\nfrom math import isclose",
         "assert isclose(f(2), 5) or math.isclose(f(2), 5)",
@@ -960,6 +965,8 @@ LENGTHS = {
     "no items, before the length": ("()", "2", f"r = f(0)\n{EQUAL_PAIRS}\nassert len(r) == 2"),
     "a length that changes": ("()", "2 if s.n == 1 else 0", "r = f(0)\nassert len(r) == 2\n"
         "for i in range(len(r)): assert r[i] == [1, 2][i]"),
+    "more items": ("range(9)", "2", "r = f(0)\nassert len(r) == 2 and 3 in r and 5 in r"),
+    "more items, before the length": ("range(9)", "2", "r = f(0)\nassert 3 in r and 5 in r and len(r) == 2"),
     "caught": ("()", "2", f"r = f(0)\nassert len(r) == 2\ntry:\n    {EQUAL_PAIRS}\nexcept BaseException: pass"),
 }  # fmt: skip
 

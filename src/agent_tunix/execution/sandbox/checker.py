@@ -66,6 +66,7 @@ class ProgramClient:
         self._formats = formats
         self._line = line
         self._lengths: dict[int, int] = {}
+        self._items_seen: dict[int, int] = {}
         self._items: dict[int, int] = {}
         self._number = 0
         self._handles: dict[int, Remote] = {}
@@ -95,6 +96,7 @@ class ProgramClient:
         named = named or {}
         if special in _CHANGING:
             self._lengths.clear()
+            self._items_seen.clear()
         self._number += 1
         number = self._number
         given = {name: self._encode(arg) for name, arg in named.items()}
@@ -124,9 +126,16 @@ class ProgramClient:
 
     def note_length(self, handle: Remote, length: int) -> None:
         """Fail the current check if an object had another length since anything last changed."""
-        known = self._lengths.setdefault(place_of(handle), length)
+        place = place_of(handle)
+        known = self._lengths.setdefault(place, max(length, self._items_seen.get(place, 0)))
         if known != length:
             self.refuted = f"the object has {known} items and then {length}, and nothing has changed"
+
+    def note_items(self, handle: Remote, count: int, is_all: bool) -> None:
+        """Note how many items an iteration of an object has given, and if these were all."""
+        self._items_seen[place_of(handle)] = count
+        if is_all:
+            self.note_length(handle, count)
 
     def known_length(self, handle: Remote) -> int | None:
         """Return the length that an object has had since anything last changed, or None."""
@@ -427,13 +436,16 @@ def place_of(handle: Remote) -> int:
 
 def _items_of(handle: Remote, iterator: Remote, client: ProgramClient) -> Iterator[Any]:
     """Yield the items of an object, which must be as many as its length says where a test reads both."""
-    length, count = client.known_length(handle), 0
-    for item in iterator:
-        count += 1
-        yield item
-    for known in (count, length):
-        if known is not None:
-            client.note_length(handle, known)
+    length, count, is_all = client.known_length(handle), 0, False
+    try:
+        for item in iterator:
+            count += 1
+            yield item
+        is_all = True
+    finally:
+        client.note_items(handle, count, is_all)
+        if length is not None and (count > length or is_all):
+            client.note_length(handle, length)
 
 
 def _between_remotes(name: str) -> Callable[[Remote, object], Any]:
