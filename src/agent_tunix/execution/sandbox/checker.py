@@ -11,7 +11,6 @@ current check and all later ones fail, whatever they catch.
 
 from __future__ import annotations
 
-import _string
 import builtins
 import functools
 import operator
@@ -471,8 +470,10 @@ for _name in ("lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv"
 
 def _reads_attributes(template: str) -> bool:
     """Return True if a template for `str.format` has a field with an attribute, such as `{0.name}`."""
+    import string
+
     try:
-        fields = list(_string.formatter_parser(template))
+        fields = list(string.Formatter().parse(template))
     except ValueError:  # no template
         return False
     return any("." in (name or "") or _reads_attributes(spec or "") for _, name, spec, _ in fields)

@@ -30,8 +30,8 @@ def main(report: int, line: list[int]) -> None:
         job: dict[str, Any] = marshal.load(given)
     work = {"dialogue": _run, "program": _run_and_serve, "tests": _test}[job["role"]]
     _give_input(job["stdin"])
-    for module in _MODULES[job["role"]]:  # load our modules now: once isolated, this process cannot read them
-        importlib.import_module(f"agent_tunix.execution.sandbox.{module}")
+    for side in _MODULES[job["role"]]:  # load our modules now: once isolated, this process cannot read them
+        importlib.import_module(f"agent_tunix.execution.sandbox.{side}")
     for name, module in sys.modules.items():
         if name.startswith("agent_tunix") and hasattr(module, "__path__"):
             module.__path__ = []

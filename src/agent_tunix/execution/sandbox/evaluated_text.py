@@ -107,5 +107,5 @@ def _require_literals(text: str) -> None:
     import ast
 
     for node in ast.walk(compile(text.strip(), "<text>", "eval", ast.PyCF_ONLY_AST)):
-        if type(node).__name__ not in _NODES and type(node).__base__.__name__ not in _OPERATORS:
+        if type(node).__name__ not in _NODES and not _OPERATORS & {base.__name__ for base in type(node).__bases__}:
             raise ValueError(f"the program's text is more than operators and literals: {type(node).__name__}")
