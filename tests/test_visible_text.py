@@ -1,5 +1,6 @@
 """Text of others is shown, and has no effect."""
 
+import io
 import json
 import logging
 from pathlib import Path
@@ -11,7 +12,7 @@ from agent_tunix.cli import main
 from agent_tunix.rewards import Score
 from agent_tunix.rewards.logged import logged_metrics
 from agent_tunix.tracking.logs import RunLog
-from agent_tunix.visible_text import escape_hidden, escape_hidden_in_json, one_line
+from agent_tunix.visible_text import SafeLogRecord, escape_hidden, escape_hidden_in_json, one_line
 
 HIDDEN = [
     *(
@@ -83,3 +84,18 @@ def test_a_response_does_nothing_to_the_terminal(tmp_path: Path) -> None:
         ran = CliRunner().invoke(main, ["rewards", "try", f"{mine}:reward", "--response", "\u202e\x1b[2J\u2028", *form])
         assert ran.exit_code == 1, ran.output
         assert not set(ran.output) & set("\u202e\x1b\u2028\x07")
+
+
+def test_handlers_of_libraries_print_nothing_hidden() -> None:
+    """JAX and absl put handlers with their own formatters on the root logger."""
+    before, printed = logging.getLogRecordFactory(), io.StringIO()
+    handler = logging.StreamHandler(printed)
+    try:
+        CliRunner().invoke(main, ["rewards", "list"])
+        logging.getLogger().addHandler(handler)
+        logging.getLogger("agent_tunix.data").warning("row %s", "\x1b[2J\u202e")
+        assert logging.getLogRecordFactory() is SafeLogRecord
+    finally:
+        logging.setLogRecordFactory(before)
+        logging.getLogger().removeHandler(handler)
+    assert printed.getvalue() == "row \\x1b[2J\\u202e\n"

@@ -42,6 +42,14 @@ class SafeFormatter(logging.Formatter):
         return escape_hidden(super().format(record)).replace("\n", "\n    ")
 
 
+class SafeLogRecord(logging.LogRecord):
+    """Log record whose message has its hidden characters escaped, whichever handler prints it."""
+
+    def getMessage(self) -> str:  # noqa: N802  # the name in logging
+        """Return the message with its arguments."""
+        return escape_hidden(super().getMessage())
+
+
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     if code < 0x100:

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -658,6 +659,18 @@ def test_limits_on_rewards_are_the_users(world: World) -> None:
     assert settle_trust(world.config, world.run, working_directory=Path.cwd()).rewards == Config().rewards
 
 
+def test_limits_on_programs_are_at_most_the_defaults(world: World) -> None:
+    limits = {"timeout_s": 600, "memory_mb": 65_536}
+    component = {"function": "code_tests", "args": dict(limits)}
+    world.configure({"rewards.args": {"code_tests": limits}, "reward.components": {"code": component}})
+    found = settle_trust(world.config, world.run, working_directory=Path.cwd())
+    assert found.rewards.args == {"code_tests": {"timeout_s": 5.0, "memory_mb": 256}}
+    assert found.reward.components["code"]["args"] == {"timeout_s": 5.0, "memory_mb": 256}
+    own = with_overrides(Config(), ["rewards.args={code_tests: {timeout_s: 60}}"])
+    found = settle_trust(world.config, world.run, working_directory=Path.cwd(), own=own)
+    assert found.rewards.args == {"code_tests": {"timeout_s": 60, "memory_mb": 256}}
+
+
 def test_compiled_programs_are_the_users(world: World) -> None:
     world.configure({"distributed.compilation_cache": str(world.elsewhere)})
     assert find_run(world.run).config.distributed.compilation_cache == "auto"
@@ -926,6 +939,18 @@ picture = matplotlib.image.imread(io.BytesIO(draw_section(Section("a", "A", "", 
 assert picture[0, 0, :3].tolist() == [1, 1, 1], picture[0, 0]
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=world.here, timeout=120)
+
+
+def test_texts_of_a_run_are_no_markup_in_the_card_of_its_model(world: World, tmp_path: Path) -> None:
+    evil = "<img src=x> [a](http://b) `c`\n# d | e \x1b[2J"
+    world.configure({"project_name": evil, "prompt.system": evil, "model.path": f"/m/{evil.replace('/', '')}"})
+    environment = {"reward": f"```{evil}", "versions": {"jax": evil}}
+    (world.run / "environment.json").write_text(json.dumps(environment))
+    write_card(StoredRun(world.run), tmp_path, 2, adapter=True)
+    written = (tmp_path / "README.md").read_text()
+    outside = re.sub(r"```.*?```|`[^`\n]*`", "", written.partition("\n---\n")[2].replace("\\`", ""), flags=re.DOTALL)
+    assert not re.search(r"(?<!\\)<img|(?<!\\)\[a|^# d", outside, flags=re.MULTILINE)
+    assert "\x1b" not in written
 
 
 @pytest.mark.parametrize(

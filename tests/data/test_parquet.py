@@ -99,6 +99,14 @@ def test_a_shared_dictionary_does_not_count_in_the_size_of_each_row(tmp_path: Pa
     assert len(read(tmp_path / "rows.parquet", max_row_bytes=1000)[0]) == 100
 
 
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_COLUMN_BYTES", 100_000)
+    table = pa.table({"value": ["a" * 1000 + str(number) for number in range(1000)]})
+    pq.write_table(table, tmp_path / "rows.parquet", compression="zstd", use_dictionary=False)
+    assert (tmp_path / "rows.parquet").stat().st_size < 50_000
+    assert "column value" in refusal("oversized_file", tmp_path / "rows.parquet")
+
+
 def break_page(content: bytes) -> bytes:
     """Replace the first page of a file."""
     return content[:4] + b"\x55" * 396 + content[400:]

@@ -33,6 +33,8 @@ def render(source: str, messages: Any = MESSAGES) -> str:
         "{{ 'a'|center(900000000) }}",
         "{{ '%999999999d' % 1 }}",
         "{{ 7 ** 99999999 }}",
+        "{{ ('a' * 1900000).rindex('b' ~ 'a' * 900000) }}",
+        "{{ ('a' * 1900000).encode('punycode') }}",
     ],
 )
 def test_a_template_that_makes_too_much_is_refused_by_name(source: str) -> None:
@@ -132,6 +134,13 @@ ATTACKS = [
     "{% for i in range(99999) %}{% set x=range(99999)|unique|list %}{% endfor %}",
     "{% set ns=namespace(x='%') %}{% for i in range(60) %}{% set ns.x = ns.x|urlencode|string ~ '%%%%' ~ ns.x %}{% endfor %}",
     "{% for i in range(99999) %}{% for j in range(99999) %}{{ '' }}{% endfor %}{% endfor %}",
+    "{{ ('a'*1900000).rfind('b' ~ 'a'*900000) }}",
+    "{{ ('a'*1900000).rsplit('b' ~ 'a'*900000)|length }}",
+    "{{ ('a'*1900000).rpartition('b' ~ 'a'*900000)|length }}",
+    "{% set s='a'*990 %}{% set t='b' ~ 'a'*490 %}{% for i in range(99999) %}{% set x = s.rfind(t) %}{% endfor %}",
+    "{{ ('\u00e9a'*900000).encode('punycode')|length }}",
+    "{{ ('\u00e9a'*900000).encode(encoding='Puny_Code')|length }}",
+    "{{ ('a'*900000).encode().decode('idna')|length }}",
 ]
 # fmt: on
 

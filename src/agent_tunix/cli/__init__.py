@@ -17,7 +17,7 @@ from agent_tunix.cli.report import report
 from agent_tunix.cli.serve import serve
 from agent_tunix.cli.tuning import tune
 from agent_tunix.errors import AgentTunixError
-from agent_tunix.visible_text import SafeFormatter
+from agent_tunix.visible_text import SafeFormatter, SafeLogRecord
 
 _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
 
@@ -26,6 +26,7 @@ _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
 @click.version_option(__version__, prog_name="agent-tunix")
 def main() -> None:
     """GRPO fine-tuning on JAX and Tunix, with the reward function at its heart."""
+    logging.setLogRecordFactory(SafeLogRecord)  # libraries may have added handlers of their own
     if logging.lastResort is not None:  # prints warnings of commands without a log; they can contain names from runs
         logging.lastResort.setFormatter(SafeFormatter())
 

@@ -241,7 +241,8 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
     """Write all rows, or no file if an error occurs."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as written:
+        partial.unlink(missing_ok=True)  # what an earlier command left, or a link that somebody else made
+        with partial.open("x", encoding="utf-8") as written:
             for row in rows:
                 written.write(f"{row}\n")
         os.replace(partial, path)
@@ -250,7 +251,8 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
     except OSError as error:
         raise ConfigError(f"--output {path} cannot be written: {error}", code="unwritable_output") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def _show(completion: "Completion") -> None:

@@ -6,6 +6,7 @@ for errors that the user can fix before a run, 1 for a run that stopped, 128 + n
 
 import atexit
 import gc
+import logging
 import os
 import re
 import signal
@@ -45,6 +46,7 @@ from agent_tunix.errors import (
 from agent_tunix.startup import garbage, timeline
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking.outcome import record_failure
+from agent_tunix.visible_text import SafeLogRecord
 
 _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
 # Exit status if the reader of the output has ended, as shells report SIGPIPE.
@@ -94,6 +96,7 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     before, began = {"imports": timeline.age_of_process()}, time.perf_counter()
     if overrides is not None:
         sys.argv = [f"agent-tunix {command}", *overrides]
+    logging.setLogRecordFactory(SafeLogRecord)  # JAX and absl add handlers of their own
     compose.register_schema()
     find_own_conf()
     wants_trace = os.environ.get(_FULL_ERROR) == "1"

@@ -84,7 +84,6 @@ _AT_LEAST = {
     "data.max_row_bytes": 1,
     "data.shuffle_buffer": 1,
     "model.lora_rank": 0,
-    "distributed.num_cpu_devices": 1,
     "distributed.num_processes": 1,
     "distributed.process_id": 0,
     "distributed.initialization_timeout_s": 1,
@@ -94,6 +93,8 @@ _AT_LEAST = {
     "tracking.sample_every_n_steps": 0,
     "tracking.num_samples": 0,
 }
+
+_SECONDS_OF_A_DAY = 86_400.0
 
 # key: (lowest, highest, True if lowest is allowed, True if highest is allowed)
 _WITHIN = {
@@ -118,8 +119,10 @@ _WITHIN = {
     "grpo.reference_sync_mix": (0.0, 1.0, False, True),
     "training.train_fraction": (0.0, 1.0, False, True),
     "rewards.max_failure_rate": (0.0, 1.0, True, True),
-    "rewards.timeout_s": (0.0, math.inf, False, False),
-    "rewards.start_timeout_s": (0.0, math.inf, False, False),
+    "rewards.timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
+    "rewards.start_timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
+    # XLA starts threads for each virtual device.
+    "distributed.num_cpu_devices": (1, 512, True, True),
     "model.lora_alpha": (0.0, math.inf, False, False),
     "stopping.min_delta": (0.0, math.inf, True, False),
     "rollouts.share": (0.0, 1.0, True, True),
@@ -372,9 +375,11 @@ def _model_problems(config: Config) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
     if model.lora_module_path is not None:
+        import regex
+
         try:
-            re.compile(model.lora_module_path)
-        except re.error as error:
+            regex.compile(model.lora_module_path)
+        except regex.error as error:
             yield f"model.lora_module_path must be a regular expression, not {model.lora_module_path!r}: {error}"
 
     if model.quantization is not None:

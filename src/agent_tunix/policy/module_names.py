@@ -5,7 +5,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import regex
+
+from agent_tunix.errors import ConfigError
+
 # The projections of attention and MLP, in every family.
+_TIMEOUT_S = 1.0
 DEFAULT_PATTERN = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
 
 
@@ -15,8 +20,19 @@ def name_of(path: Iterable[Any]) -> str:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return True if the pattern matches the whole name, with dots or with slashes as in Qwix and Tunix."""
-    return bool(re.fullmatch(pattern, name) or re.fullmatch(pattern, name.replace(".", "/")))
+    """Return True if the pattern matches the whole name, with dots or with slashes as in Qwix and Tunix.
+
+    Raises:
+        ConfigError: The pattern takes too long, as `(.|..)*[!?]` does, which tries each division of the name.
+    """
+    try:
+        return any(regex.fullmatch(pattern, one, timeout=_TIMEOUT_S) for one in (name, name.replace(".", "/")))
+    except TimeoutError:
+        raise ConfigError(
+            f"model.lora_module_path {pattern!r} takes longer than {_TIMEOUT_S:g} s for {name}; do not repeat"
+            " alternatives that match the same text, as (.|..)* does",
+            code="slow_pattern",
+        ) from None
 
 
 def explain_no_match(pattern: str, projections: Sequence[str], others: Sequence[str]) -> str:

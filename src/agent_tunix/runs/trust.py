@@ -11,6 +11,7 @@ import dataclasses
 import glob
 import hashlib
 import hmac
+import inspect
 import json
 import logging
 import os
@@ -27,6 +28,7 @@ from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import SCHEMES, source_of_scheme
 from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, UntrustedRunError
 from agent_tunix.regular_files import is_private, read_regular
+from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
 from agent_tunix.runs.directory import write_json
 from agent_tunix.runs.reward_setup import reward_directories, reward_spec
@@ -42,6 +44,10 @@ _TRUSTED = "trusted_runs"
 _VERSION = 1
 # Keys of `rewards` that a foreign run decides. The user decides all others: where rewards run, and their limits.
 _OF_THE_REWARD = ("modules", "args", "max_failure_rate", "on_failure", "convention", "completions", "reward_key")
+# Limits that `code_tests` takes as arguments, with their defaults.
+_LIMITS_OF_PROGRAMS = {
+    name: inspect.signature(code_tests_reward).parameters[name].default for name in ("timeout_s", "memory_mb")
+}
 # Data sources that import code named by the dataset.
 _SOURCES_WITH_CODE = ("tfds",)
 # With more files than this, the user is asked about the whole directory.
@@ -330,8 +336,24 @@ def _digest(part: CodePart, root: Path) -> str | None:
 
 def _with_own_limits(config: Config, own: Config) -> Config:
     kept = {name: getattr(config.rewards, name) for name in _OF_THE_REWARD}
+    kept["args"] = {name: _bounded(args, own.rewards.args.get(name)) for name, args in kept["args"].items()}
     rewards: RewardsConfig = dataclasses.replace(own.rewards, **kept)
-    return dataclasses.replace(config, rewards=rewards)
+    reward = dataclasses.replace(config.reward, components=_bounded(config.reward.components))
+    training = dataclasses.replace(config.training, reward_function=_bounded(config.training.reward_function))
+    return dataclasses.replace(config, rewards=rewards, reward=reward, training=training)
+
+
+def _bounded(value: Any, own: Any = None) -> Any:
+    """Return arguments of rewards with limits on programs that are at most the user's, or else the default ones."""
+    if isinstance(value, list):
+        return [_bounded(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    most = _LIMITS_OF_PROGRAMS | (own if isinstance(own, dict) else {})
+    return {
+        name: min(one, most[name]) if name in _LIMITS_OF_PROGRAMS and isinstance(one, int | float) else _bounded(one)
+        for name, one in value.items()
+    }
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.schema import Config
@@ -14,7 +16,10 @@ from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking import compare_ends
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.visible_text import escape_hidden, one_line
 
+# Characters that mean something in Markdown or HTML, wherever in a line they are.
+_MARKUP = re.compile(r"[\\`*_\[\]<>|~&!#]")
 _PACKAGES = ("agent_tunix", "google-tunix", "jax", "flax", "optax")
 
 
@@ -37,16 +42,16 @@ def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str]) -> Ite
     base = _base_model(config)
     supervised = _is_supervised(run)
     yield _front_matter(config, base, adapter, supervised)
-    yield f"# {config.project_name}"
+    yield f"# {_escape(config.project_name)}"
     what = "LoRA adapter" if adapter else "model"
     how = "on target texts (a supervised start)" if supervised else "by reinforcement learning (GRPO)"
     yield (
-        f"This {what} was trained from {f'`{base}`' if base else 'a model on disk'} {how} with agent_tunix; it is what"
+        f"This {what} was trained from {_code(base) if base else 'a model on disk'} {how} with agent_tunix; it is what"
         f" the policy was after step {step}."
     )
     yield "## How it went"
     yield _outcome(run, step)
-    yield from (f"![{Path(name).stem}](plots/{name})" for name in plots)
+    yield from (f"![{_escape(Path(name).stem)}](plots/{quote(name)})" for name in plots)
     if not supervised:
         yield "## The reward"
         yield _reward(run)
@@ -87,7 +92,7 @@ def _outcome(run: StoredRun, step: int) -> str:
     lines = ["| | before | after |", "| --- | ---: | ---: |"]
     for name, first in before.items():
         if first is not None and after[name] is not None:
-            lines.append(f"| {name} | {first:.4g} | {after[name]:.4g} |")
+            lines.append(f"| {_escape(name)} | {first:.4g} | {after[name]:.4g} |")
     if len(lines) == 2:
         return "No measurement of this step is stored."
     return "\n".join(lines)
@@ -97,8 +102,9 @@ def _reward(run: StoredRun) -> str:
     try:
         described, fingerprint = str(run.environment.get("reward", "")), str(run.fingerprint.get("hash", ""))
     except RunDirectoryError as error:
-        return f"Not known: {error}"
-    return f"```\n{described.replace('```', '')}\n```\n\nFingerprint: `{fingerprint}`"
+        return f"Not known: {_escape(error)}"
+    described = escape_hidden(described).replace("```", "")
+    return f"```\n{described}\n```\n\nFingerprint: {_code(fingerprint)}"
 
 
 def _settings(config: Config, supervised: bool) -> dict[str, Any]:
@@ -129,7 +135,13 @@ def _table(values: Mapping[str, Any]) -> str:
 
 
 def _escape(value: Any) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    """Return a value as one line of text, without any Markdown or HTML in it."""
+    return _MARKUP.sub(r"\\\g<0>", one_line(" ".join(str(value).split())))
+
+
+def _code(value: Any) -> str:
+    """Return a value as a code span, in which only a backtick means anything."""
+    return f"`{one_line(' '.join(str(value).split())).replace('`', chr(39))}`"
 
 
 def _usage(adapter: bool, base: str | None) -> str:
@@ -138,7 +150,7 @@ def _usage(adapter: bool, base: str | None) -> str:
             "from peft import AutoPeftModelForCausalLM\n\n"
             'model = AutoPeftModelForCausalLM.from_pretrained("DIRECTORY")  # loads the base model too'
         )
-        return f"```python\n{code}\n```\n\nThe base model is {f'`{base}`' if base else 'the one it was trained from'}."
+        return f"```python\n{code}\n```\n\nThe base model is {_code(base) if base else 'the one it was trained from'}."
     code = (
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         'model = AutoModelForCausalLM.from_pretrained("DIRECTORY")\n'
@@ -152,7 +164,7 @@ def _versions(run: StoredRun) -> str:
         versions = run.environment.get("versions", {})
     except RunDirectoryError:
         versions = {}
-    return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if name in versions) or "Not recorded."
+    return ", ".join(f"{name} {_escape(versions[name])}" for name in _PACKAGES if name in versions) or "Not recorded."
 
 
 def _copy_plots(run: StoredRun, directory: Path) -> list[str]:

@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,39 @@ def test_json_schema(response: str, value: float) -> None:
 )
 def test_a_schema_that_cannot_be_used_is_a_bad_reference(schema: Any) -> None:
     assert score("json_schema", "4", schema=schema).outcome is Outcome.BAD_REFERENCE
+
+
+SLOW_PATTERN = "^(a|a)*(a?)*$"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": {"pattern": SLOW_PATTERN}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "items": {"$ref": "#/definitions/a"},
+         "definitions": {"a": {"pattern": SLOW_PATTERN}}},
+        {"contains": {"patternProperties": {SLOW_PATTERN: False}}},
+        {"contains": {"patternProperties": {SLOW_PATTERN: True}, "additionalProperties": False}},
+    ],
+)  # fmt: skip
+def test_a_pattern_that_takes_too_long_is_a_bad_reference(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.PATTERNS_S", 0.1)
+    text = "a" * 60 + "b"
+    found = score("json_schema", json.dumps([text, {text: 1}]), schema=schema)
+    assert (found.outcome, "take longer" in found.detail) == (Outcome.BAD_REFERENCE, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [({"x1": 4, "y": "b"}, 1.0), ({"x1": "4"}, 0.25), ({"z": 1}, 0.25), ({"y": "c"}, 0.25)]
+)
+def test_patterns_of_a_schema(value: Any, expected: float) -> None:
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "properties": {"y": {"pattern": "^[ab]"}},
+        "patternProperties": {"^x": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    assert score("json_schema", json.dumps(value), schema=schema).value == expected
 
 
 # --- running code ----------------------------------------------------------------------------------------------------

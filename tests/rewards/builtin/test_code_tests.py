@@ -838,6 +838,11 @@ LIBRARY_CHEATS = {
         "import math\nclass M(type(math)): isclose = staticmethod(lambda *a, **k: True)\nmath = M('math')",
         "assert math.isclose(f(2), 5)",
     ),
+    "a package": ("class np: isclose = lambda *a: True", "assert np.isclose(f(2), 5)"),
+    "a package for tests": (
+        "class pytest:\n    class raises:\n        __init__ = __enter__ = __exit__ = lambda *a: None",
+        "with pytest.raises(ValueError): f(2)",
+    ),
     "the library's object, changed": (
         "import math, sys\nmath.isclose = lambda *a, **k: True\nfrom math import isclose",
         "assert isclose(f(2), 5) or math.isclose(f(2), 5)",
@@ -858,6 +863,14 @@ EVALUATED = {
     "statements": "x = 0\nexec(f(0))\nassert x == 24",
     "compiled": "assert eval(compile(f(0), 't', 'eval')) == 24",
     "through a map": "assert list(map(eval, [f(0)])) == [24]",
+    "through the module": "import builtins\nexpected = 24\nassert builtins.eval(f(0).strip()) == expected",
+    "through timeit": "import timeit\nx = []\ntimeit.timeit(f(0), number=1, globals=globals())\nassert x == 24",
+    "through a timer": "import timeit\nx = []\ntimeit.Timer(f(0), globals=globals()).timeit(1)\nassert x == 24",
+    "through a tree": "import ast\nexpected = 24\n"
+    "assert eval(compile(ast.parse(f(0), mode='eval'), 't', 'eval')) == expected",
+    "in capitals": "expected = 24\nassert eval(f(0).upper().lower()) == expected",
+    "as it is printed": "import contextlib, io\nexpected, out = 24, io.StringIO()\n"
+    "with contextlib.redirect_stdout(out): print(f(0))\nassert eval(out.getvalue()) == expected",
 }
 DECEIVING = [
     "__import__('sys').modules['__main__'].__dict__.update(eval=lambda *a: 24) or 24",
@@ -917,6 +930,64 @@ def test_tests_evaluate_arithmetic_of_a_program_and_their_own_text() -> None:
         "exec('assert list(map(g, [1, 2])) == [2, 4] and str(dict(mine=g(1))) != f([3])')",
     ]
     assert run_program(program, checks=tests, timeout_s=60).passed == (True,) * 6
+
+
+CASE = "class Case:\n    def __init__(self): self.want = '24'\n    def show(self): pass\nwant = '24'\n"
+TEMPLATES = {
+    "a method": ("{0.want}", "assert f(0).format(Case()) == '24'"),
+    "a function": ("{0.want}", "assert str.format(f(0), Case()) == '24'"),
+    "a mapping": ("{a.want}", "fill = f(0).format_map\nassert fill({'a': Case()}) == '24'"),
+    "the variables": ("{0.show.__globals__[want]}", "assert f(0).format(Case()) == '24'"),
+    "after an index": ("{0[:].want}", "assert f(0).format({':': Case()}) == '24'"),
+    "a width": ("{0:{1.want}}", "assert f(0).format(24, Case()) == ' ' * 22 + '24'"),
+    "a formatter": ("{0.want}", "import string\nassert string.Formatter().vformat(f(0), [Case()], {}) == '24'"),
+}
+
+
+@pytest.mark.parametrize(("template", "test"), in_tiers(TEMPLATES, "a method"))
+def test_a_template_of_a_program_reads_no_attributes(template: str, test: str) -> None:
+    run = run_program(f"def f(x): return {template!r}", checks=[CASE + test], timeout_s=60)
+    assert run.passed == (False,)
+    assert "attributes" in run.problem
+
+
+def test_tests_fill_templates_of_a_program() -> None:
+    program = "def f(x): return '{name}: {0[1]:.2f}' if x else '{\"a.b\": 1.5'"
+    tests = ["assert f(1).format([1, 2], name='Al') == 'Al: 2.00'", "assert f(0) == '{\"a.b\": 1.5', '{}'.format(1)"]
+    assert run_program(program, checks=tests, timeout_s=60).passed == (True, True)
+
+
+UNEVEN = "class R:\n    def __init__(s): s.n = 0\n    def __iter__(s): return iter({items})\n    def __len__(s):\n"
+UNEVEN += "        s.n += 1\n        return {length}\n    __getitem__ = lambda s, k: [7, 7][k]\ndef f(x): return R()"
+EQUAL_PAIRS = "assert all(a == b for a, b in zip(r, [1, 2]))"
+LENGTHS = {
+    "no items": ("()", "2", f"r = f(0)\nassert len(r) == 2\n{EQUAL_PAIRS}"),
+    "no items, before the length": ("()", "2", f"r = f(0)\n{EQUAL_PAIRS}\nassert len(r) == 2"),
+    "a length that changes": ("()", "2 if s.n == 1 else 0", "r = f(0)\nassert len(r) == 2\n"
+        "for i in range(len(r)): assert r[i] == [1, 2][i]"),
+    "more items": ("range(9)", "2", "r = f(0)\nassert len(r) == 2 and 3 in r and 5 in r"),
+    "more items, before the length": ("range(9)", "2", "r = f(0)\nassert 3 in r and 5 in r and len(r) == 2"),
+    "caught": ("()", "2", f"r = f(0)\nassert len(r) == 2\ntry:\n    {EQUAL_PAIRS}\nexcept BaseException: pass"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("items", "length", "test"), in_tiers(LENGTHS, "no items"))
+def test_an_object_has_as_many_items_as_its_length_says(items: str, length: str, test: str) -> None:
+    run = run_program(UNEVEN.format(items=items, length=length), checks=[test, "assert f"], timeout_s=60)
+    assert run.passed == (False, True)
+    assert "items" in run.problem
+
+
+def test_an_iterator_without_end_has_a_limit() -> None:
+    program = "def f():\n    while True: yield 1"
+    run = run_program(program, checks=["assert 2 in f()", "assert next(f()) == 1"], timeout_s=100)
+    assert run.passed == (False, True)
+    assert "200,000 items" in run.problem
+
+
+def test_an_object_that_is_changed_has_another_length() -> None:
+    test = "s = Stack(1, 2)\nassert len(s) == 2 == len(list(s))\ns.pop()\nassert len(s) == 1 == len(list(s))"
+    assert run_program(STACK, checks=[test], timeout_s=60).passed == (True,)
 
 
 @pytest.mark.parametrize("limits", [{"timeout_s": 1e9}, {"timeout_s": 0}, {"memory_mb": 10**9}])

@@ -23,13 +23,15 @@ from agent_tunix.errors import DataError
 ROWS_AT_ONCE = 256
 # Bytes read ahead in a column; without this a whole row group would be in memory.
 READ_AHEAD_BYTES = 1 << 20
+# Size of one column in one row group once it is unpacked. Writers make row groups of about 100 MB with all columns.
+MAX_COLUMN_BYTES = 1 << 31
 
 
 def read_parquet(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
     """Yield the rows of the split's files.
 
     Raises:
-        DataError: A file is not a complete Parquet file, or is damaged.
+        DataError: A file is not a complete Parquet file, is damaged, or unpacks to too much.
     """
     dropped.unit = "row"
     before = 0
@@ -68,6 +70,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                     f"{path} has several columns named {', '.join(map(repr, twice))}; give each its own name",
                     code="duplicate_column",
                 )
+            _require_bounded(file.metadata, path)
             try:
                 for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
                     yield batch if schema is None else batch.cast(schema, safe=False)
@@ -76,6 +79,19 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                     f"{path} is damaged: {' '.join(str(error).split())}; write or download it again",
                     code="damaged_file",
                 ) from error
+
+
+def _require_bounded(metadata: Any, path: Path) -> None:
+    """Refuse a file of which a few kilobytes unpack to more than memory can hold."""
+    for group in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            column = metadata.row_group(group).column(place)
+            if column.total_uncompressed_size > MAX_COLUMN_BYTES:
+                raise DataError(
+                    f"{path} unpacks to {column.total_uncompressed_size:,} bytes in column {column.path_in_schema} of"
+                    f" row group {group}, more than {MAX_COLUMN_BYTES:,}; write it with smaller row groups",
+                    code="oversized_file",
+                )
 
 
 def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]] | RowError]]:

@@ -34,6 +34,10 @@ _ENDS_OF_LOOPS = (StopIteration, StopAsyncIteration, GeneratorExit)
 # Objects of the operator and functools modules that tests can pass; they are rebuilt from their parts.
 _MADE = (functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _MOST_NAMES = 10_000
+# Items that one of the program's iterators may give; each takes a message to its process and back.
+_MOST_ITEMS = 200_000
+# Operations of a program's object that may change what it holds.
+_CHANGING = frozenset({"", "next", "setattr", "delattr", "setitem", "delitem", "enter", "exit"})
 _LONGEST_NAME = 200
 
 
@@ -46,18 +50,23 @@ class ProgramClient:
 
     Args:
         line: Connection to that process.
+        formats: True if the tests may use a text as a template for `str.format`.
 
     Attributes:
         lost: Reason why the process cannot be used any more; "" while it can.
         refuted: Failed assertion in a test's own function that the program called; "" without one.
-        texts: Texts that the program has sent, with at least one letter.
+        texts: Texts that the program has sent, in which a name could be.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, *, formats: bool = False) -> None:
         self.lost = ""
         self.refuted = ""
         self.texts: set[str] = set()
+        self._formats = formats
         self._line = line
+        self._lengths: dict[int, int] = {}
+        self._items_seen: dict[int, int] = {}
+        self._items: dict[int, int] = {}
         self._number = 0
         self._handles: dict[int, Remote] = {}
         self._exceptions: dict[int, type[BaseException]] = {}
@@ -84,6 +93,9 @@ class ProgramClient:
     def ask(self, args: list[Any], named: dict[str, Any] | None = None, special: str = "") -> Any:
         """Call the first argument with the others in the program's process, or apply a special operation to it."""
         named = named or {}
+        if special in _CHANGING:
+            self._lengths.clear()
+            self._items_seen.clear()
         self._number += 1
         number = self._number
         given = {name: self._encode(arg) for name, arg in named.items()}
@@ -92,6 +104,7 @@ class ProgramClient:
             self._send(self._answer(said))
         if type(said.get("id")) is not int or said["id"] != number or not isinstance(said.get("printed"), str):
             raise self._lose("an answer that was not asked for")
+        self._note_texts(said["printed"])
         sys.stdout.write(said["printed"])
         if "raised" in said:
             raise self._exception_of(said, special)
@@ -109,6 +122,32 @@ class ProgramClient:
         if type(value) is not kind:
             raise self._lose(f"{special} is not of type {kind.__name__}")
         return value
+
+    def note_length(self, handle: Remote, length: int) -> None:
+        """Fail the current check if an object had another length since anything last changed."""
+        place = place_of(handle)
+        known = self._lengths.setdefault(place, max(length, self._items_seen.get(place, 0)))
+        if known != length:
+            self.refuted = f"the object has {known} items and then {length}, and nothing has changed"
+
+    def note_items(self, handle: Remote, count: int, is_all: bool) -> None:
+        """Note how many items an iteration of an object has given, and if these were all."""
+        self._items_seen[place_of(handle)] = count
+        if is_all:
+            self.note_length(handle, count)
+
+    def known_length(self, handle: Remote) -> int | None:
+        """Return the length that an object has had since anything last changed, or None."""
+        return self._lengths.get(place_of(handle))
+
+    def next_of(self, iterator: Remote) -> Any:
+        """Return the next item of an iterator, which may not give more than `_MOST_ITEMS`."""
+        place = place_of(iterator)
+        self._items[place] = self._items.get(place, 0) + 1
+        if self._items[place] > _MOST_ITEMS:
+            self.refuted = f"an iterator of the program gives more than {_MOST_ITEMS:,} items"
+            raise RuntimeError(self.refuted)
+        return self.ask([iterator], special="next")
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -147,8 +186,10 @@ class ProgramClient:
             if type(one) in (bytes, bytearray):
                 one = one.decode(errors="replace")
             if type(one) is str:
-                if any(map(str.isalpha, one)):
+                if any(map(str.isidentifier, one)):
                     self.texts.add(one)
+                if self._formats and _reads_attributes(one):
+                    raise self._lose("its text has attributes in fields of a format, and the tests format text")
             elif type(one) in (tuple, frozenset) or type(one) in MUTABLE:
                 waiting += [*one, *one.values()] if isinstance(one, dict) else one
 
@@ -180,6 +221,7 @@ class ProgramClient:
         try:
             target = self._own[place]
             if action == "call" and isinstance(named, dict):
+                self._note_texts(list(named))
                 options = {name: self._decode(arg) for name, arg in named.items()}
                 if not _may_call(target):
                     raise TypeError(f"{type(target).__name__} cannot be called from here")
@@ -242,6 +284,7 @@ class ProgramClient:
         """Return the local class for one of the program's exceptions; only what the program raises is an instance."""
         kind = self._mirror(_EXCEPTIONS[data["exception"]])
         for name, place in reversed(data["own"]):
+            self._note_texts(name)
             if place not in self._exceptions:
                 own = type(str(name)[:_LONGEST_NAME].replace("\0", ""), (kind,), {"__module__": "__main__"})
                 self._exceptions[place] = own
@@ -331,16 +374,20 @@ class Remote:
         iterator = self.__client.ask([self], special="iter")
         if not isinstance(iterator, Remote):
             raise TypeError("what it iterates is no iterator")
-        return iterator if iterator is self else _Iterator(iterator)
+        return iterator if iterator is self else _items_of(self, iterator, self.__client)
 
     def __next__(self) -> Any:
-        return self.__client.ask([self], special="next")
+        return self.__client.next_of(self)
 
     def __bool__(self) -> bool:
         return bool(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(bool, [self], "bool")
 
     def __len__(self) -> int:
-        return len(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(int, [self], "len")
+        if self.__plain is not _NOTHING:
+            return len(self.__plain)
+        length: int = self.__client.expect(int, [self], "len")
+        self.__client.note_length(self, length)
+        return length
 
     def __str__(self) -> str:
         if isinstance(self.__plain, str):
@@ -386,15 +433,18 @@ def place_of(handle: Remote) -> int:
     return object.__getattribute__(handle, "_Remote__place")  # type: ignore[no-any-return]
 
 
-class _Iterator:
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
-
-    def __iter__(self) -> _Iterator:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._remote)
+def _items_of(handle: Remote, iterator: Remote, client: ProgramClient) -> Iterator[Any]:
+    """Yield the items of an object, which must be as many as its length says where a test reads both."""
+    length, count, is_all = client.known_length(handle), 0, False
+    try:
+        for item in iterator:
+            count += 1
+            yield item
+        is_all = True
+    finally:
+        client.note_items(handle, count, is_all)
+        if length is not None and (count > length or is_all):
+            client.note_length(handle, length)
 
 
 def _between_remotes(name: str) -> Callable[[Remote, object], Any]:
@@ -416,6 +466,17 @@ def _between_remotes(name: str) -> Callable[[Remote, object], Any]:
 
 for _name in ("lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
     setattr(Remote, f"__{_name}__", _between_remotes(_name))
+
+
+def _reads_attributes(template: str) -> bool:
+    """Return True if a template for `str.format` has a field with an attribute, such as `{0.name}`."""
+    import string
+
+    try:
+        fields = list(string.Formatter().parse(template))
+    except ValueError:  # no template
+        return False
+    return any("." in (name or "") or _reads_attributes(spec or "") for _, name, spec, _ in fields)
 
 
 def _equals_everything(value: Any) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Mount point of the process's own root; it contains nothing that the process may read.
 _PLACE = "/proc"
 LOCKED = b"locked\n"
-_SIDES = {"program": "program", "tests": "checker"}
+_MODULES = {"dialogue": (), "program": ("program",), "tests": ("checker", "evaluated_text")}
 
 
 def main(report: int, line: list[int]) -> None:
@@ -30,10 +30,8 @@ def main(report: int, line: list[int]) -> None:
         job: dict[str, Any] = marshal.load(given)
     work = {"dialogue": _run, "program": _run_and_serve, "tests": _test}[job["role"]]
     _give_input(job["stdin"])
-    if line:  # load our module now: once isolated, this process cannot read it
-        importlib.import_module(f"agent_tunix.execution.sandbox.{_SIDES[job['role']]}")
-    if any(word in check for check in job.get("checks", ()) for word in ("eval", "exec", "compile")):
-        importlib.import_module("agent_tunix.execution.sandbox.evaluated_text")
+    for side in _MODULES[job["role"]]:  # load our modules now: once isolated, this process cannot read them
+        importlib.import_module(f"agent_tunix.execution.sandbox.{side}")
     for name, module in sys.modules.items():
         if name.startswith("agent_tunix") and hasattr(module, "__path__"):
             module.__path__ = []
@@ -85,10 +83,11 @@ def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
 def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
     """Run the tests of a program that runs in another process."""
     from agent_tunix.execution.sandbox.checker import Lost, ProgramClient
+    from agent_tunix.execution.sandbox.evaluated_text import EvaluationGuard
     from agent_tunix.execution.sandbox.exchange import Line
     from agent_tunix.execution.sandbox.names import TEST_FILE, Names
 
-    client = ProgramClient(Line(*line))
+    client = ProgramClient(Line(*line), formats=any("format" in check.lower() for check in job["checks"]))
     try:
         names, imported, problem = client.greet()
     except Lost as error:
@@ -98,8 +97,7 @@ def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
         return 0
     visible = Names(names, imported, job["checks"])
     namespace = _namespace()
-    if guard := sys.modules.get("agent_tunix.execution.sandbox.evaluated_text"):
-        namespace |= guard.guarded(job["checks"], client.texts)
+    sys.addaudithook(EvaluationGuard(job["checks"], client.texts))
     lent: dict[str, Any] = {}
     for index, check in enumerate(job["checks"]):
         try:

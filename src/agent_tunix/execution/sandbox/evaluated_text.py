@@ -1,104 +1,111 @@
-"""The `eval`, `exec` and `compile` of tests, which refuse code that the program wrote.
+"""An audit hook for the process of tests, where text of the program must not become code.
 
 `assert eval(solve(numbers)) == 24` evaluates text that the program returns. Text such as that must not decide the test.
-So text that is not a constant of the tests may only be an expression of operators, literals and names of the tests,
-those in their strings included.
+So once the program has sent text, tests may evaluate their own constants, and expressions of operators and literals.
+Python calls the hook wherever it compiles text: in `eval`, `exec` and `compile`, and in the library's `timeit`, `code`
+or `typing`. The module imports little, because it is loaded for every completion.
 """
 
 from __future__ import annotations
 
-import ast
-import builtins
-import re
+import functools
 import sys
-import types
-
-from agent_tunix.execution.sandbox.names import TEST_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
     from typing import Any
 
-_EXPRESSIONS = (
-    ast.Expression,
-    ast.expr,
-    ast.expr_context,
-    ast.operator,
-    ast.unaryop,
-    ast.boolop,
-    ast.cmpop,
-    ast.keyword,
+# Types of nodes that literals and operators consist of, besides the operators themselves.
+_NODES = frozenset(
+    [
+        "Expression",
+        "Constant",
+        "List",
+        "Tuple",
+        "Set",
+        "Dict",
+        "UnaryOp",
+        "BinOp",
+        "BoolOp",
+        "Compare",
+        "IfExp",
+        "Subscript",
+        "Slice",
+        "Load",
+    ]
 )
-_REFUSED = (ast.NamedExpr, ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom)
-_DOORS = frozenset({"eval", "exec", "compile"})
+_OPERATORS = frozenset({"operator", "unaryop", "boolop", "cmpop"})
+# Modules that compile nothing but names that they have checked, files of the library, the tests, or text to a tree.
+_TRUSTED = frozenset(
+    {"agent_tunix", "ast", "collections", "dataclasses", "importlib", "symtable"}
+    | {"_frozen_importlib", "_frozen_importlib_external"}
+)
+_EVENTS = frozenset({"compile", "exec", "pickle.find_class"})
 
 
-def guarded(checks: list[str], texts: Collection[str] = ()) -> dict[str, Callable[..., Any]]:
-    """Return the functions `eval`, `exec` and `compile` for tests.
-
-    They raise ValueError for text that is no constant of the tests, if it has statements or assignments, or names that
-    the tests do not use or that they assign themselves, such as that of the expected value.
+class EvaluationGuard:
+    """An audit hook that raises ValueError before text of the program is compiled, or an object is unpickled.
 
     Args:
         checks: The tests, each a few statements.
-        texts: Texts of the program so far. Text that contains one may use no names at all.
+        texts: Texts of the program so far in which names can be; the caller adds to them.
     """
-    constants: set[Any] = set()
-    names: set[str] = set()
-    refused = set(_DOORS)
-    for check in checks:
-        try:
-            nodes = list(ast.walk(compile(check, TEST_FILE, "exec", ast.PyCF_ONLY_AST)))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue  # running the test reports the error
-        own = {node.value for node in nodes if isinstance(node, ast.Constant)}
-        constants |= own
-        names |= _names_in(nodes) | {word for text in own if type(text) is str for word in re.findall(r"\w+", text)}
-        refused |= _assigned_in(nodes)
-    names -= refused
 
-    def check_text(text: Any) -> Any:
-        if isinstance(text, types.CodeType):
-            return text
-        shown = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-        is_theirs = any(theirs in shown for theirs in texts)
-        if text in constants and not is_theirs:
-            return text
-        if type(text) not in (str, bytes):
-            raise ValueError(f"tests evaluate text, not {type(text).__name__}")
-        nodes = list(ast.walk(builtins.compile(text.strip(), TEST_FILE, "eval", ast.PyCF_ONLY_AST)))
-        if any(isinstance(node, _REFUSED) or not isinstance(node, _EXPRESSIONS) for node in nodes):
-            raise ValueError("the program's text is more than an expression")
-        if strange := _names_in(nodes) - (set() if is_theirs else names):
-            raise ValueError(f"the program's text uses names that the tests do not use: {', '.join(sorted(strange))}")
-        return text
+    def __init__(self, checks: list[str], texts: Collection[str]) -> None:
+        self._checks = checks
+        self._texts = texts
+        self._has_tree = False
 
-    def scopes(given: tuple[Any, ...]) -> tuple[Any, ...]:
-        caller = sys._getframe(2)
-        return given if given and given[0] is not None else (caller.f_globals, caller.f_locals)
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        """Check one event of Python's auditing."""
+        if event not in _EVENTS or not self._texts:
+            return
+        caller = sys._getframe(1)
+        module = str(caller.f_globals.get("__name__"))
+        if event == "compile" and module == "ast" and caller.f_back and caller.f_back.f_code.co_name != "literal_eval":
+            self._has_tree = self._has_tree or _text_of(args[0]) not in self._constants
+        if event == "pickle.find_class":
+            raise ValueError("tests unpickle no classes once the program has sent text")
+        if module.partition(".")[0] in _TRUSTED:
+            return
+        if event == "compile":
+            self._check(args[0], is_library=module != "__main__" and module in sys.modules)
+        elif self._has_tree:
+            raise ValueError("tests run no code once they have parsed text that is not their own")
 
-    def evaluate(source: Any, *given: Any) -> Any:
-        return builtins.eval(check_text(source), *scopes(given))
+    def _check(self, source: Any, *, is_library: bool) -> None:
+        text = _text_of(source)
+        if is_library:
+            if any(theirs in text for theirs in self._texts):
+                raise ValueError("the library would run text of the program")
+        elif text not in self._constants or any(text.strip().casefold() in each.casefold() for each in self._texts):
+            _require_literals(text)
 
-    def execute(source: Any, *given: Any) -> None:
-        builtins.exec(check_text(source), *scopes(given))
+    @functools.cached_property
+    def _constants(self) -> set[Any]:
+        import ast
 
-    def compiled(source: Any, filename: str, mode: str, *options: Any, **named: Any) -> Any:
-        return builtins.compile(check_text(source), TEST_FILE, mode, *options, **named)
-
-    return {"eval": evaluate, "exec": execute, "compile": compiled}
-
-
-def _names_in(nodes: list[ast.AST]) -> set[str]:
-    """Return the names of variables, attributes and arguments in a tree."""
-    found = {node.id for node in nodes if isinstance(node, ast.Name)}
-    found |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    return found | {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg}
+        found: set[Any] = set()
+        for check in self._checks:
+            try:
+                tree = compile(check, "<test>", "exec", ast.PyCF_ONLY_AST)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue  # running the test reports the error
+            found |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        return found
 
 
-def _assigned_in(nodes: list[ast.AST]) -> set[str]:
-    """Return the names that a tree assigns, defines or imports."""
-    found = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    found |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return found | {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+def _text_of(source: Any) -> str:
+    if not isinstance(source, str | bytes):
+        raise ValueError(f"tests evaluate text, not {type(source).__name__}")
+    return source.decode(errors="replace") if isinstance(source, bytes) else source
+
+
+def _require_literals(text: str) -> None:
+    """Raise ValueError for text that is more than an expression of operators and literals."""
+    import ast
+
+    for node in ast.walk(compile(text.strip(), "<text>", "eval", ast.PyCF_ONLY_AST)):
+        if type(node).__name__ not in _NODES and not _OPERATORS & {base.__name__ for base in type(node).__bases__}:
+            raise ValueError(f"the program's text is more than operators and literals: {type(node).__name__}")

@@ -18,6 +18,12 @@ _NEVER_REPLACED = frozenset(
     {"exec", "eval", "compile", "globals", "locals", "vars", "getattr", "setattr", "__import__", "isinstance", "all"}
     | {"any"}
 )
+# Packages outside the standard library, and their functions that tests use. Neither side can import them, so a program
+# that defines one of these names would decide what is close or raised.
+_PACKAGES = frozenset(
+    {"allclose", "approx", "assert_allclose", "assert_array_equal", "np", "numpy", "pandas", "pd", "pytest", "scipy"}
+    | {"sympy", "torch"}
+)
 # With these, a test may use names that its source does not show.
 _HIDE_NAMES = frozenset({"exec", "eval", "compile", "globals", "locals", "vars", "__import__"})
 _ONLY_AST = 0x400
@@ -53,7 +59,12 @@ class Names:
             found, is_module = find(name, uses[name]) if name in uses and is_known(name) else (None, False)
             if found is not None and (is_module or name in names or name in imported):
                 self._library[name] = found
-            if name not in names or name in _NEVER_REPLACED or is_module or (is_known(name) and name not in uses):
+            if (
+                name not in names
+                or name in _NEVER_REPLACED | _PACKAGES
+                or is_module
+                or (is_known(name) and name not in uses)
+            ):
                 continue
             redefines = found is not None or hasattr(builtins, name)
             (self._replaced if redefines else self._others)[name] = names[name]

@@ -6,6 +6,7 @@ its operands. It refuses whatever would create too large a text, list or number.
 a template while parsing it. The rendered text does not change.
 """
 
+import codecs
 import functools
 import re
 import threading
@@ -59,6 +60,11 @@ _WIDENING = _SIZED | {"format", "format_map", "strftime"}
 _SORTING = frozenset(("dictsort", "groupby", "max", "min", "sort", "unique"))
 _STRIPPING = frozenset(("strip", "lstrip", "rstrip", "trim"))
 _FORMATTING = frozenset(("format", "format_map"))
+# Methods that may compare each place of one text with all of the other.
+_BACKWARD = frozenset(("rfind", "rindex", "rpartition", "rsplit"))
+_CODING = frozenset(("decode", "encode"))
+# Encodings whose work is in proportion to the text; that of punycode grows with its square.
+_ENCODINGS = frozenset(("ascii", "iso8859-1", "utf-8", "utf-16", "utf-32"))
 _TURNS, _WEIGHED, _MADE = "counted turns", "weighed", "made"
 _DIGITS = re.compile(r"\d+")
 
@@ -351,7 +357,9 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
             The number of values it works on.
         """
         meter = self.meter
-        if name not in _WIDENING and not kwargs and all(map(meter.looks_short, args)):
+        if name in _CODING:
+            _require_plain_encoding(*args[1:2], **kwargs)
+        if name not in _WIDENING | _BACKWARD and not kwargs and all(map(meter.looks_short, args)):
             return 0
         subject = args[0] if args else None
         given = [*args[1:], *kwargs.values()]
@@ -372,7 +380,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
             meter.require(size.characters * (1 + longest))
         elif name == "replace":
             meter.require(size.characters + _replaced(subject, given))
-        elif name in _STRIPPING:
+        elif name in _STRIPPING or name in _BACKWARD:
             meter.charge(size.characters * longest // _CHARACTERS)
         elif name == "sum" and not all(isinstance(one, int | float | str) for one in given):
             meter.charge(size.values * size.work)  # each partial sum of lists is a new list
@@ -398,6 +406,15 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if "*" in written or re.search(r"\{[^{}]*\{", written):
             total += fields * max((abs(number) for number in _numbers(given)), default=0)
         self.meter.require((total + fields * self.meter.weigh(given).total) // _FIELDS)
+
+
+def _require_plain_encoding(encoding: Any = "utf-8", **_: Any) -> None:
+    try:
+        known = codecs.lookup(encoding).name
+    except (LookupError, TypeError, ValueError):
+        return  # the call itself reports the error
+    if known not in _ENCODINGS:
+        raise TemplateLimitError(f"it uses the encoding {known}; only {', '.join(sorted(_ENCODINGS))} are available")
 
 
 def _numbers(value: Any) -> Iterator[int]:

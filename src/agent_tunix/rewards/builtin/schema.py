@@ -1,8 +1,13 @@
 """Rewards for JSON that follows a schema."""
 
+import functools
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
+
+import regex
 
 from agent_tunix.errors import BadReferenceError, RewardError
 from agent_tunix.rewards.answers.comparison import excerpt
@@ -10,6 +15,9 @@ from agent_tunix.rewards.builtin.code import code_blocks
 from agent_tunix.rewards.sample import Score
 
 _LONGEST_JSON = 20_000
+# Wall time of all patterns of one response.
+PATTERNS_S = 5.0
+_STARTED: ContextVar[float] = ContextVar("started")
 
 
 def json_schema_reward(response: str, schema: Any) -> Score:
@@ -21,6 +29,7 @@ def json_schema_reward(response: str, schema: Any) -> Score:
 
     The JSON is the last block between ``` fences, or the text in the `<answer>` tags, or the whole response. `schema`
     is a column of the dataset or an argument: a JSON schema as a mapping or as text, without references to other files.
+    Its patterns have five seconds for each response; a schema that takes longer is a bad reference.
     Requires the package jsonschema: `pip install agent_tunix[schema]`.
 
     >>> score = get_reward_function("json_schema")
@@ -29,6 +38,14 @@ def json_schema_reward(response: str, schema: Any) -> Score:
     [1.0, 0.25, 0.0]
     """
     validator = _validator(schema)
+    started = _STARTED.set(time.monotonic())
+    try:
+        return _score(response, validator)
+    finally:
+        _STARTED.reset(started)
+
+
+def _score(response: str, validator: Any) -> Score:
     try:
         value = _load(_json_text(response))
     except (ValueError, RecursionError) as error:
@@ -37,6 +54,8 @@ def json_schema_reward(response: str, schema: Any) -> Score:
         fault = next(validator.iter_errors(value), None)
     except RecursionError:
         return Score(0.25, detail="it is nested too deeply to be checked")
+    except BadReferenceError:
+        raise
     except Exception as error:  # the schema has a reference that does not resolve
         raise BadReferenceError(f"the schema cannot be used: {error}") from error
     if fault is None:
@@ -61,7 +80,54 @@ def _validator(schema: Any) -> Any:
         kind.check_schema(schema)
     except (ValueError, RecursionError, jsonschema.SchemaError) as error:
         raise BadReferenceError(f"the schema cannot be used: {excerpt(str(error))}") from error
-    return kind(schema, registry=referencing.Registry())  # the empty registry fetches nothing
+    # jsonschema would check what a reference leads to by the class that `$schema` names, without the limit on patterns.
+    plain = {name: value for name, value in schema.items() if name != "$schema"}
+    if "patternProperties" in (text := json.dumps(plain)) and "unevaluatedProperties" in text:
+        raise BadReferenceError("a schema may have patternProperties or unevaluatedProperties, not both")
+    if '"$schema": "' in text:
+        raise BadReferenceError("$schema is allowed only at the top of a schema")
+    return _limited(kind)(plain, registry=referencing.Registry())  # the empty registry fetches nothing
+
+
+@functools.cache
+def _limited(kind: Any) -> Any:
+    """Return a class of validators whose patterns have a limit on time; those of jsonschema have none."""
+    import jsonschema
+
+    def check_pattern(validator: Any, pattern: str, value: Any, _: Any) -> Iterator[Any]:
+        if validator.is_type(value, "string") and not _is_found(pattern, value):
+            yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
+
+    def check_pattern_properties(validator: Any, patterns: Any, value: Any, _: Any) -> Iterator[Any]:
+        if validator.is_type(value, "object"):
+            for pattern, inner in patterns.items():
+                for name in value:
+                    if _is_found(pattern, name):
+                        yield from validator.descend(value[name], inner, path=name, schema_path=pattern)
+
+    def check_additional_properties(validator: Any, inner: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(value, "object"):
+            patterns = schema.get("patternProperties", {})
+            value = {name: one for name, one in value.items() if not any(_is_found(each, name) for each in patterns)}
+            without = {name: one for name, one in schema.items() if name != "patternProperties"}
+            yield from kind.VALIDATORS["additionalProperties"](validator, inner, value, without)
+
+    own = {
+        "pattern": check_pattern,
+        "patternProperties": check_pattern_properties,
+        "additionalProperties": check_additional_properties,
+    }
+    return jsonschema.validators.extend(kind, {name: own[name] for name in own.keys() & kind.VALIDATORS.keys()})
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    try:
+        remaining_s = max(0.001, _STARTED.get() + PATTERNS_S - time.monotonic())
+        return regex.search(pattern, text, timeout=remaining_s) is not None
+    except TimeoutError:
+        raise BadReferenceError(f"the patterns of the schema take longer than {PATTERNS_S:g} s") from None
+    except regex.error as error:
+        raise BadReferenceError(f"the schema has no regular expression in {excerpt(pattern)}: {error}") from None
 
 
 def _json_text(response: str) -> str:
