@@ -41,7 +41,8 @@ _PLAIN_END = re.compile(
 )
 _PHRASE = re.compile(r"answer(?:\*\*)?\s{0,3}(?:is|=|:)(?:\s{0,3}:)?", re.IGNORECASE | re.ASCII)
 _FORMULA = re.compile(
-    r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>(?:\\[^\n]|[^\n$\\])++)\$", re.DOTALL
+    r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>(?:\\[^\n]|[^\n$\\])++)\$",
+    re.DOTALL,
 )
 # Text that is not a formula, although it stands between two dollars: "$5 and then $".
 _PROSE_WITHIN = re.compile(
@@ -69,7 +70,9 @@ _JOINT = re.compile(r"\s*,?\s*(?:(?P<word>and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCI
 _WHOLE = re.compile(
     r"""\s* (?: \$[^\n]*\$ | \\\([^\n]*\\\) | \\\[.*\\\] | \d{1,3}(?:[ ]\d{3})+ | \d+,\d+
       | [(\[][^()\[\]\n]*,[^()\[\]\n]*[)\]]
-      | (?=[^A-Za-z]*[A-Za-z]) (?: (?:sqrt|sin|cos|tan|log|ln|exp|pi)(?![A-Za-z]) | (?<![A-Za-z])[A-Za-z](?![A-Za-z]|\s+\d)
+      | (?=[^A-Za-z]*[A-Za-z])
+        (?: (?:sqrt|sin|cos|tan|log|ln|exp|pi)(?![A-Za-z])
+          | (?<![A-Za-z])[A-Za-z](?![A-Za-z]|\s+\d)
           | [\d+\-*/^=<>().,\[\]{}| ] )*+ ) \s* \.? \s*""",
     re.DOTALL | re.ASCII | re.VERBOSE,
 )
@@ -299,7 +302,7 @@ def _stated_answer(response: str, start: int) -> str | None:
         phrase = _PHRASE.match(response, end - 1)
         if phrase is not None:
             rest = response[phrase.end() : phrase.end() + _LONGEST_STATEMENT]
-            stated = _statement(rest[_OPENING.match(rest).end() :].partition("\n")[0])
+            stated = _statement(_OPENING.sub("", rest, count=1).partition("\n")[0])
             if stated is not None:
                 return stated
     return None
@@ -313,7 +316,7 @@ def _statement(line: str) -> str | None:
     formula = _FORMULA.match(line)
     formulas, place = ("", 0) if formula is None else _formulas_together(line, formula)
     end = _END_OF_SENTENCE.search(line, place)
-    sentence = (line[: end.start()] if end else line).strip().strip("*\"“”").strip()
+    sentence = (line[: end.start()] if end else line).strip().strip('*"“”').strip()
     if formula is not None and not _PREDICATE.match(line, formula.end()):
         goes_on = "$" in sentence[place:] or formulas.endswith(_OPERATORS)
         return sentence if goes_on and _reads(sentence) else formulas

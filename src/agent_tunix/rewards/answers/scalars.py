@@ -89,12 +89,14 @@ def units_differ(given: str, true: str) -> bool:
     if all(name in UNITS for name in (*names[0], *names[1])):
         one, other = (_UNIT_NAME.sub(lambda found: UNITS[found[0]], unit) for unit in (given, true))
         return one != other
-    if len(names[0]) != len(names[1]):
-        return False
-    return any(
-        one != other and {one in UNITS, other in UNITS} == {True, False} and min(len(one), len(other)) == 1
-        for one, other in zip(*names, strict=True)
-    )
+    return len(names[0]) == len(names[1]) and any(map(_names_differ, *names))
+
+
+def _names_differ(given: str, true: str) -> bool:
+    known = [name for name in (given, true) if name in UNITS]
+    if len(known) == 2:
+        return UNITS[given] != UNITS[true]
+    return len(known) == 1 and min(len(given), len(true)) == 1
 
 
 def _is_rounded(given: Node, true: Node) -> bool:
