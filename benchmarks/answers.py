@@ -1,6 +1,6 @@
 r"""The `math` reward compared with math-verify: completions per second, and every difference of verdicts.
 
-    python benchmarks/answers.py [--data DIR_OR_FILE] [--completions 8192] [--seed 0]
+    python benchmarks/answers.py [--data DIR_OR_FILE] [--references FILE] [--completions 8192] [--seed 0]
 
 The completions are worked solutions in the style of GSM8K, in groups of eight that share a problem, each with one of
 several endings (`#### 18`, "The answer is 18.", `\boxed{18}`, a bare last number). Two of five have a wrong answer. The
@@ -19,6 +19,10 @@ One of these four and math-verify score each batch in turns, so other load affec
 other's caches. The benchmark prints the rates, the median ratio of the batches, the wanted ratio, and every completion
 on which the verdicts differ. The truth is known, because the completions are generated; the exit status is 1 if ours is
 wrong on any of them.
+
+`--references` names a JSONL file with LaTeX references in the column `answer`, such as MATH-500. The public call
+compares each with itself and with the reference after it. Then it compares each formula with itself, doubled and
+halved, and with a neighbour of it, which only evaluation can decide.
 
 The pairs of `benchmarks/answer_pairs.tsv` follow, LaTeX answers with LaTeX references. On these the verdicts may differ
 only if the file says so.
@@ -40,8 +44,10 @@ from typing import NamedTuple
 
 from math_verify import parse, verify
 
+from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards import Sample, get_reward_function, resolve_reward
 from agent_tunix.rewards.answers import compare_answers, read_reference
+from agent_tunix.rewards.answers.scalars import SCALARS
 from agent_tunix.rewards.execution import make_runner
 
 PAIRS = Path(__file__).with_name("answer_pairs.tsv")
@@ -54,8 +60,11 @@ ENDINGS = (
     "Final answer: ${}",
 )
 WANTED = 60
+WANTED_ON_REFERENCES = 15
+WANTED_ON_FORMULAS = 5
 GROUP = 8
 BATCH = 64 * GROUP
+PAIRS_BATCH = 64
 
 Score = Callable[[Sequence[Sample]], list[bool]]
 
@@ -137,11 +146,13 @@ class Difference(NamedTuple):
         )
 
 
-def race(samples: Sequence[Sample], name: str, score: Score) -> list[Difference]:
+def race(
+    samples: Sequence[Sample], name: str, score: Score, wanted: int = WANTED, batch_size: int = BATCH
+) -> list[Difference]:
     """Let ours and math-verify judge batches in turns, print their speeds, and return the differences."""
     ours_s, theirs_s, differing = [], [], []
-    for number, start in enumerate(range(0, len(samples), BATCH)):
-        batch = samples[start : start + BATCH]
+    for number, start in enumerate(range(0, len(samples), batch_size)):
+        batch = samples[start : start + batch_size]
         verdicts = {}
         for who in (score, verify_all) if number % 2 else (verify_all, score):
             started = time.process_time()
@@ -151,10 +162,10 @@ def race(samples: Sequence[Sample], name: str, score: Score) -> list[Difference]
         differing += [Difference(*found) for found in judged if found[1] is not found[2]]
     ratios = [theirs / ours for theirs, ours in zip(theirs_s, ours_s, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
-    met = "met" if middle >= WANTED else "MISSED"
+    met = "met" if middle >= wanted else "MISSED"
     print(
         f"  {name}: {len(samples) / sum(ours_s):,.0f} completions a second beside {len(samples) / sum(theirs_s):,.0f}: "
-        f"{middle:.1f} times as many (quartiles {low:.1f} to {high:.1f}); wanted {WANTED}: {met}"
+        f"{middle:.1f} times as many (quartiles {low:.1f} to {high:.1f}); wanted {wanted}: {met}"
     )
     return differing
 
@@ -195,6 +206,60 @@ def compare_on(title: str, samples: Sequence[Sample]) -> bool:
     return not mistaken
 
 
+def compare_references(file: Path) -> None:
+    """Compare the speeds on pairs of references, and on formulas that only evaluation can compare."""
+    rows = [json.loads(line)["answer"] for line in file.read_text(encoding="utf-8").splitlines()]
+    references = [text for text in rows if is_reference(text)]
+    followers = [*references[1:], references[0]]
+    formulas = [text for text in dict.fromkeys(references) if is_expression(text)]
+    sets = [
+        (
+            "references, each with itself and with the one after it",
+            [(text, given) for text, other in zip(references, followers, strict=True) for given in (text, other)],
+            WANTED_ON_REFERENCES,
+        ),
+        (
+            "formulas, each doubled and halved, and with a neighbour",
+            [(text, rf"\frac{{2({text}){more}}}{{2}}") for text in formulas for more in ("", "+1")],
+            WANTED_ON_FORMULAS,
+        ),
+    ]
+    reward = get_reward_function("math")
+    print(f"References of {file}")
+    for title, pairs, wanted in sets:
+        samples = [
+            Sample(rf"\boxed{{{given}}}", columns={"answer": f"${text}$", "is_right": None}) for text, given in pairs
+        ]
+        differing = race(
+            samples,
+            title,
+            lambda batch: [reward(s.response, answer=s.answer) == 1.0 for s in batch],
+            wanted,
+            PAIRS_BATCH,
+        )
+        print(f"    verdicts that differ: {len(differing)} of {len(samples)}")
+        for difference in differing:
+            print(
+                f"      ours: {difference.ours}, math-verify's: {difference.theirs}: {difference.sample.response!r} "
+                f"for {difference.sample.answer!r}"
+            )
+
+
+def is_reference(text: str) -> bool:
+    """Return True for mathematics."""
+    try:
+        read_reference(text)
+    except BadReferenceError:
+        return False
+    return True
+
+
+def is_expression(text: str) -> bool:
+    """Return True for a formula that is neither a number nor of several parts."""
+    reference = read_reference(text)
+    return reference.number is None and reference.node is not None and reference.node.kind in SCALARS
+
+
 def compare_pairs() -> tuple[int, list[str], list[str]]:
     """Return the number of pairs, the listed differences, and the pairs that do not agree with the file."""
     listed, unlisted = [], []
@@ -216,6 +281,7 @@ def main() -> int:
     """Run everything and print the results; return 1 if an unlisted verdict differs or ours is wrong, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--references", type=Path)
     parser.add_argument("--completions", type=int, default=8192)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -239,6 +305,8 @@ def main() -> int:
     gc.freeze()  # keeps the garbage collector from sweeping what the other program loaded
     held = [compare_on(title, samples) for title, samples in sets.items()]
 
+    if arguments.references is not None:
+        compare_references(arguments.references)
     total, listed, unlisted = compare_pairs()
     print(f"LaTeX pairs: {total}, of which {len(listed)} differ as listed and {len(unlisted)} otherwise")
     for text in unlisted:

@@ -353,6 +353,30 @@ FURTHER_KINDS: Table = {
     ),
 }
 UNITS_AND_FORMULAS: Table = {
+    "0.0112 g": (
+        [r"$0.0112 \mathrm{~g}$", "0.0112 grams", "0.0112", "0.0112 G's"],
+        ["0.0112 a", r"$0.0112 \mathrm{~a}$", "0.0112 kg", "0.0112 N", "-0.0112 g"],
+    ),
+    r"8 \mathrm{rad} / \mathrm{s}": (
+        ["8 rad/s", r"8\,\text{rad/s}", "8"],
+        [r"8 \mathrm{rad} / \mathrm{p}", "8 rad/h", "-8 rad/s", "8 rad/hr"],
+    ),
+    r"v = 3\pi \text{ m}": (
+        [r"v = 3\pi \text{ meters}", r"3\pi", r"v=3\pi"],
+        [r"v = 3\pi \text{ km}", r"v = 3\pi \text{ q}", r"u = 3\pi \text{ m}", r"-v = 3\pi \text{ m}"],
+    ),
+    r"\cos x": (
+        [r"\sin(90^\circ - x)", r"\sin(\frac{\pi}{2} - x)"],
+        [r"\sin(90^\circ + 2x)", r"\sin(90 - x)", r"\sin(180^\circ - x)"],
+    ),
+    r"\frac{246}{595} = 0.4134": (
+        ["246/595", r"\frac{246}{595}", r"\frac{492}{1190} = 0.4134"],
+        [r"-\frac{246}{595} = 0.4134", "-0.4134", "-246/595"],
+    ),
+    "$a(1)=(1,2)$\n\n$a(2)=(3,4)$": (
+        ["a(1)=(1,2), a(2)=(3,4)", "$a(1)=(1,2)$\n$a(2)=(3,4)$"],
+        ["$a(1)=(1,3)$\n\n$a(2)=(3,4)$", "a(2)=(3,4)", "$a(1)=(1,2)$\n\n$a(2)=(3,5)$"],
+    ),
     "18": (
         ["18 dollars", "$18", r"\$18", "18.00", "**18**", "18 dollars per day"],
         [
@@ -485,6 +509,12 @@ FORMULAS_IN_SENTENCES: Responses = (
         ("So the expression is $a(b+2)$", "ab+2a"),
         ("The result is $7x$", "7x"),
         ("In the end $5n/2$", "5n/2"),
+        ("2x", "2x"),
+        ("n(n+1)/2", "n(n+1)/2"),
+        ("(1, 2)", "(1,2)"),
+        ("It costs 2,74 in all", "2.74"),
+        ("\u7b54\u6848\u662f99\u9897", "99"),
+        ("We know that $a=1$. " + "Then we add $1$ to it. " * 50 + "So it is $(7, 6)$.", "(7,6)"),
     ],
     [
         ("So the polynomial is $2x+3$.", "3"),
@@ -500,6 +530,12 @@ FORMULAS_IN_SENTENCES: Responses = (
         ("So the expression is $a(b+2)$", "2"),
         ("The result is $7x$", "7"),
         ("In the end $5n/2$", "2"),
+        ("2x", "2"),
+        ("n(n+1)/2", "2"),
+        ("(1, 2)", "2"),
+        ("It costs 2,74 in all", "74"),
+        ("It is H2", "2"),
+        ("We know that $a=1$. " + "Then we add $1$ to it. " * 50 + "So it is $(7, 6)$.", "6"),
     ],
 )
 ANNOUNCEMENTS: Responses = (
@@ -520,6 +556,14 @@ ANNOUNCEMENTS: Responses = (
         ("The answer is therefore $k=9$", "9"),
         ("The answer is 3. #### 4", "4"),
         ("Final Answer: the number of solutions of $x^2=4$ is 2.", "2"),
+        ('The answer is "5".', "5"),
+        (r"The final answer is \"$12$ and $13$\".", "12 and 13"),
+        (r"The answer is $\$4$.", "4"),
+        ("Final answer: $x<2$ or $x>3$.", "x<2 or x>3"),
+        ("The answer is $5$ meters, $7$ seconds.", "5, 7"),
+        ("The answer is $x^2+$ $2x$.", "x^2+2x"),
+        ("The answer is $x^2+$ C.", "x^2+C"),
+        ("The answer is $5$ because $2+3=5$.", "5"),
     ],
     [
         ("Final Answer: The value of $x+y$ is 5.", "x+y"),
@@ -537,6 +581,11 @@ ANNOUNCEMENTS: Responses = (
         ("Final Answer: the number of solutions of $x^2=4$ is 2.", "x^2=4"),
         ("The final answer is that $3x$ equals $-2$", "3x"),
         ("The answer is not 5, it is 6", "5"),
+        (r"The final answer is \"$12$ and $13$\".", "12"),
+        ("Final answer: $x<2$ or $x>3$.", "x<2"),
+        ("The answer is $5$ meters, $7$ seconds.", "5"),
+        ("The answer is $x^2+$ $2x$.", "x^2"),
+        ("The answer is $x^2+$ C.", "x^2"),
     ],
 )
 SEVERAL_BOXES: Responses = (
@@ -553,6 +602,9 @@ SEVERAL_BOXES: Responses = (
         (r"First I thought \boxed{9}. But that misses a case. So \boxed{7}", "7"),
         (r"\boxed{a} \quad \boxed{b}", "a,b"),
         (r"\boxed{\boxed{7}}", "7"),
+        (r"so $y_1 = \boxed{2x}$ and $y_2=\boxed{3}$", "y_{1}=2x, y_{2}=3"),
+        (r"x = \boxed{3}, y = \boxed{4}", "(3, 4)"),
+        (r"It gives \boxed{3}. So y = \boxed{4}", "4"),
     ],
     [
         (r"\boxed{(2,2)} and \boxed{(6,2)}", "(6,2)"),
@@ -567,6 +619,9 @@ SEVERAL_BOXES: Responses = (
         (r"\boxed{1}, \boxed{2}, \boxed{3}, \boxed{4}", "1"),
         (r"First I thought \boxed{9}. But that misses a case. So \boxed{7}", "9"),
         (r"\boxed{5} and \boxed{5}", "5,6"),
+        (r"so $y_1 = \boxed{2x}$ and $y_2=\boxed{3}$", "3"),
+        (r"x = \boxed{3}, y = \boxed{4}", "(4, 3)"),
+        (r"It gives \boxed{3}. So y = \boxed{4}", "3"),
     ],
 )
 LETTERS: Responses = (

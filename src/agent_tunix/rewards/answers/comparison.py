@@ -30,7 +30,7 @@ from agent_tunix.rewards.answers.evaluation import UndefinedError, functions, ra
 from agent_tunix.rewards.answers.extraction import boxed_answer
 from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
-from agent_tunix.rewards.answers.scalars import UNITS
+from agent_tunix.rewards.answers.scalars import units_differ
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 from agent_tunix.rewards.answers.tokens import turn_inward
 from agent_tunix.rewards.answers.tree import Node
@@ -49,6 +49,7 @@ _EMPTY_SET = re.compile(r"\\varnothing(?![A-Za-z])|\A\s*\\\{\s*\\\}\s*\Z|\A\s*�
 _INFINITY = re.compile(r"\\infty(?![A-Za-z])")
 _NAME = re.compile(r"[A-Za-z]\w{0,2}")
 _WORD = re.compile(r"\\?[A-Za-z]{2,}")
+_DELIMITER = re.compile(r"(?<!\\)\$")
 # Words of at least two letters, or one letter: not mathematics unless dollars or a backslash mark it.
 _WORDS_ALONE = re.compile(
     r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*+ )[)\"'.!?]*",
@@ -78,7 +79,6 @@ _UNIT = re.compile(
     re.VERBOSE,
 )
 _DOLLARS = re.compile(r"\s*-?\\?\$[^$]*+\Z")
-_UNIT_NAME = re.compile(r"[A-Za-z]+")
 _POWERS_OF_UNITS = str.maketrans({"²": "2", "³": "3", **dict.fromkeys("^{} ")})
 _ASCII_DIGITS = frozenset("0123456789")
 _NOTHING = frozenset(("n/a", "?"))
@@ -257,7 +257,7 @@ def excerpt(value: object) -> str:
 
 @lru_cache(maxsize=4096)
 def _read_reference_text(reference: str) -> Reference | None:
-    text = reference.rpartition("####")[2].strip()
+    text = reference.rpartition("####")[2].rstrip("\\ \n").strip()
     if "\\boxed" in text:  # the reference is a whole solution
         text = (boxed_answer(text) or "").strip()
     number = None if _WORD_THEN_NUMBER.match(text) else read_number(text)
@@ -318,11 +318,11 @@ def _same_subject(one: Number, other: Number) -> bool:
 
 
 def _units_differ(answer: str, reference: str) -> bool:
-    """Return True if both texts end with known units that differ."""
+    """Return True if both texts end with units that differ."""
     if not (_may_have_unit(answer) and _may_have_unit(reference)):
         return False
     given, true = _unit(answer), _unit(reference)
-    return given is not None and true is not None and given != true
+    return given is not None and true is not None and units_differ(given, true)
 
 
 def _may_have_unit(text: str) -> bool:
@@ -330,13 +330,11 @@ def _may_have_unit(text: str) -> bool:
 
 
 def _unit(text: str) -> str | None:
-    """Return the unit at the end of a text by its usual name, such as `km/h` or `m2`; None if it is unknown."""
+    """Return the unit at the end of a text, such as `km/h` or `m2`; None if there is none."""
     if _DOLLARS.match(text) or text.endswith("¢"):
         return "cent" if text.endswith("¢") else "dollar"
     found = _UNIT.search(text)
-    if found is None or not all(name in UNITS for name in _UNIT_NAME.findall(found[1])):
-        return None
-    return _UNIT_NAME.sub(lambda name: UNITS[name[0]], found[1].translate(_POWERS_OF_UNITS))
+    return None if found is None else found[1].translate(_POWERS_OF_UNITS)
 
 
 def _has_letters(text: str) -> bool:
@@ -470,7 +468,7 @@ def _canonical(text: str) -> str:
     words = text.split()
     spaces = (" " if one[-1].isalnum() and other[0].isdigit() else "" for one, other in pairwise(words))
     joined = "".join(part for pair in zip(words, [*spaces, ""], strict=False) for part in pair)
-    return joined.removeprefix("$").removesuffix("$").removesuffix(".")
+    return _DELIMITER.sub("", joined).removesuffix(".") if joined.count("$") > 1 else joined.removesuffix(".")
 
 
 def _keep_backslash(found: re.Match[str]) -> str:

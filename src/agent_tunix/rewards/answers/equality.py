@@ -14,9 +14,9 @@ from agent_tunix.rewards.answers.equations import FLIPPED, Pair, compare_differe
 from agent_tunix.rewards.answers.evaluation import functions, rational, symbols
 from agent_tunix.rewards.answers.expansion import expanded
 from agent_tunix.rewards.answers.matrices import folded
-from agent_tunix.rewards.answers.scalars import SCALARS, all_true, compare_ratios, compare_scalars
+from agent_tunix.rewards.answers.scalars import SCALARS, all_true, compare_ratios, compare_scalars, same_units
 from agent_tunix.rewards.answers.sets import possible_set, real_set, same_set
-from agent_tunix.rewards.answers.tree import Node
+from agent_tunix.rewards.answers.tree import Node, negative
 
 _MOST_ITEMS = 64
 _ONE_WAY = frozenset(("→", "~", "≡", "⊥", "∥", "⊂", "⊆", "∝"))
@@ -248,6 +248,8 @@ def _is_equation(node: Node) -> bool:
 def _compare_chains(given: Node, true: Node) -> bool | None:
     """Compare the results of two calculations: `x = 3 · 5 = 15` with `x = 15`."""
     one, other = given.args[1], true.args[1]
+    if folded(negative(one)) == other or one == folded(negative(other)):
+        return False
     if symbols(one) and symbols(other) and compare(one, other) is False:
         return False
     return compare(_result(given), _result(true))
@@ -288,6 +290,8 @@ def _compare_pairs(given: Pair, true: Pair) -> bool | None:
         given = given[2], flipped, given[0]
     if _sides(given, true):
         return True
+    if not (same_units(given[0], true[0]) and same_units(given[2], true[2])):
+        return False
     if true[1] in _ONE_WAY or true[1] in ("∈", "∉", "≈"):
         return False
     if any(side.kind not in SCALARS for side in (given[0], given[2], true[0], true[2])):

@@ -270,6 +270,7 @@ class _Evaluator:
         self.real = real
         self.context = _context()
         self.scale = self.context.mpf(0)
+        self.degree = self.context.mpf(1)  # in an angle, π/180
 
     def value(self, node: Node) -> Any:
         value = self.compute(node)
@@ -300,8 +301,10 @@ class _Evaluator:
             return self.value(args[0]) / self.value(args[1])
         if kind == "power":
             return self.power(self.value(args[0]), args[1])
-        if kind in ("quantity", "degrees"):
+        if kind == "quantity":
             return self.value(args[0])
+        if kind == "degrees":
+            return self.value(args[0]) * self.degree
         if kind == "percent":
             return self.value(args[0]) / 100
         if kind == "call":
@@ -377,9 +380,10 @@ class _Evaluator:
 
     def angle(self, node: Node) -> Any:
         """Return the argument of a trigonometric function in radians."""
-        if node.kind == "degrees":
-            return self.value(node.args[0]) * self.context.pi() / 180
-        return self.value(node)
+        outside, self.degree = self.degree, self.context.pi() / 180
+        value = self.value(node)
+        self.degree = outside
+        return value
 
     def logarithm(self, name: str, values: list[Any]) -> Any:
         if any(value == 0 for value in values):

@@ -121,7 +121,7 @@ class ExpressionParser(Cursor):
             elif text == "(" and self.is_words(1):
                 self.take()
                 words.append(self.unit_in_brackets())
-            elif text == "/" and self.is_words(1):
+            elif text == "/" and (self.is_words(1) or self.tokens[self.place + 1].kind == "letter"):
                 words.append(self.take().text)
             elif text == "^":
                 self.take()

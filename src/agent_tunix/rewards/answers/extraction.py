@@ -22,9 +22,11 @@ from agent_tunix.rewards.answers.numbers import NUMBER, ascii_signs, read_number
 
 _BOXES_AND_BRACES = re.compile(r"\\{1,2}(?:f|)box(?:ed)?\s*+\{|\\[\\{}]|[{}]")
 _PLAIN_BOX = re.compile(r"\\boxed\{([^{}\\]{0,100}+)\}")
-# Between boxes that form one answer: commas and joining words, or a few words that end with one.
+# Between boxes that form one answer: commas, joining words and the name of the next value, or a few words that end with
+# a joining word.
 _BETWEEN_BOXES = re.compile(
     r"""(?: [\s$,;.]++ | \\[()\[\],;:!\s] | \\q?quad | \\text\{[^{}]{0,20}\b(?:and|or)\s*\} | \b(?:and|or)\b )*+
+        (?: [A-Za-z](?:_(?:\w|\{\w{1,3}\}))?'? \s{0,3} = [\s$]*+ )?+
       | [\s$,;\\()\]]* (?:\\text\{\s*)? (?:[A-Za-z()]{1,12}\s){0,4}+ (?<=and\s|.or\s) [\s$}\\(]*+""",
     re.VERBOSE,
 )
@@ -39,7 +41,8 @@ _PLAIN_END = re.compile(
 )
 _PHRASE = re.compile(r"answer(?:\*\*)?\s{0,3}(?:is|=|:)(?:\s{0,3}:)?", re.IGNORECASE | re.ASCII)
 _FORMULA = re.compile(
-    r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>[^\n$]++)\$", re.DOTALL
+    r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>(?:\\[^\n]|[^\n$\\])++)\$",
+    re.DOTALL,
 )
 # Text that is not a formula, although it stands between two dollars: "$5 and then $".
 _PROSE_WITHIN = re.compile(
@@ -61,18 +64,29 @@ _CHANGED_BEFORE = re.compile(
       | log | ln | sin | cos | tan | sqrt ) )[ (]{0,2}\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
-_JOINT = re.compile(r"\s*,?\s*(?:(?:and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
-_JOINED = ","
-# A response that is only a formula, or a number in another style.
+_JOINT = re.compile(r"\s*,?\s*(?:(?P<word>and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
+# A response that is only a formula, or a number in another style. In plain notation, a formula has an unknown but no
+# words, or is a pair in brackets.
 _WHOLE = re.compile(
-    r"\s*(?:\$[^\n]*\$|\\\([^\n]*\\\)|\\\[.*\\\]|\d{1,3}(?:\ \d{3})+|\d+,\d+)\s*\.?\s*", re.DOTALL | re.ASCII
+    r"""\s* (?: \$[^\n]*\$ | \\\([^\n]*\\\) | \\\[.*\\\] | \d{1,3}(?:[ ]\d{3})+ | \d+,\d+
+      | [(\[][^()\[\]\n]*,[^()\[\]\n]*[)\]]
+      | (?=[^A-Za-z]*[A-Za-z])
+        (?: (?:sqrt|sin|cos|tan|log|ln|exp|pi)(?![A-Za-z])
+          | (?<![A-Za-z])[A-Za-z](?![A-Za-z]|\s+\d)
+          | [\d+\-*/^=<>().,\[\]{}| ] )*+ ) \s* \.? \s*""",
+    re.DOTALL | re.ASCII | re.VERBOSE,
 )
 _SIGN = re.compile(r"[\d√π∞=<>≤≥±$]")
+# The digits before a decimal comma, outside brackets.
+_WHOLE_PART = re.compile(r"(?<![\w.,(\[{])-?\d{1,12},\Z", re.ASCII)
 _END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)")
 _THOUGHT_ENDS = "</think>"
-_LONGEST_STATEMENT = 300
+_LONGEST_STATEMENT = 600
 _STATEMENTS_TRIED = 8
+_OPERATORS = ("+", "-", "/", "=")  # a formula that ends with one goes on in the next
 _LONGEST_FORMULA_LINE = 1000
+_QUOTES = "\"'“”‘’"
+_OPENING = re.compile(rf"(?:[\s*:{_QUOTES}]|\\\")*+")
 
 _CHOICE_STATED = re.compile(
     r"(?:answer|option|choice)(?:\*\*)?\s{0,3}(?:is|=|:)?\s{0,3}:?\s{0,3}(?:\*\*|[$\"'“‘])?\(?"
@@ -288,7 +302,7 @@ def _stated_answer(response: str, start: int) -> str | None:
         phrase = _PHRASE.match(response, end - 1)
         if phrase is not None:
             rest = response[phrase.end() : phrase.end() + _LONGEST_STATEMENT]
-            stated = _statement(rest.lstrip(" *:\n\t").partition("\n")[0])
+            stated = _statement(_OPENING.sub("", rest, count=1).partition("\n")[0])
             if stated is not None:
                 return stated
     return None
@@ -300,10 +314,12 @@ def _statement(line: str) -> str | None:
         return plain[1]
     line = line.strip()
     formula = _FORMULA.match(line)
+    formulas, place = ("", 0) if formula is None else _formulas_together(line, formula)
+    end = _END_OF_SENTENCE.search(line, place)
+    sentence = (line[: end.start()] if end else line).strip().strip('*"“”').strip()
     if formula is not None and not _PREDICATE.match(line, formula.end()):
-        return _formulas_together(line, formula)
-    end = _END_OF_SENTENCE.search(line)
-    sentence = (line[: end.start()] if end else line).strip().strip("*").strip()
+        goes_on = "$" in sentence[place:] or formulas.endswith(_OPERATORS)
+        return sentence if goes_on and _reads(sentence) else formulas
     if read_number(sentence) is not None or (not _VERB_WITHIN.search(sentence) and _reads(sentence)):
         return sentence
     *_, predicate = [None, *_PREDICATE_WITHIN.finditer(sentence)]
@@ -322,16 +338,17 @@ def _statement(line: str) -> str | None:
     return _first_number(sentence)
 
 
-def _formulas_together(line: str, formula: re.Match[str]) -> str:
-    """Return formulas with only separators between them as one answer: `$3$ and $5$`."""
-    contents = [_content(formula)]
+def _formulas_together(line: str, formula: re.Match[str]) -> tuple[str, int]:
+    """Return formulas with only separators between them as one answer, as in `$3$ and $5$`, and where it ends."""
+    joined = _content(formula)
     while (joint := _JOINT.match(line, formula.end())) is not None:
         following = _FORMULA.match(line, joint.end())
         if following is None:
             break
         formula = following
-        contents.append(_content(formula))
-    return contents[0] if len(contents) == 1 else f"{_JOINED} ".join(contents)
+        separator = " " if joined.endswith(_OPERATORS) else f" {joint['word']} " if joint["word"] else ", "
+        joined += separator + _content(formula)
+    return joined, formula.end()
 
 
 def _reads(text: str) -> bool:
@@ -365,25 +382,28 @@ def _last_number(response: str) -> str | None:
         matches = deque((found for found in NUMBER.finditer(ascii_signs(line)) if not _is_in_name(found)), maxlen=1)
         if matches:
             last = matches[0]
-            return (
-                _formula_around(line, last)
-                or line[last.end("sign") if sign_is_binary(last) else last.start() : last.end()]
-            )
+            whole_part = _WHOLE_PART.search(line[max(0, last.start() - 20) : last.start()])
+            start = last.start() - len(whole_part[0]) if whole_part else last.start()
+            return _formula_around(line, last) or line[last.end("sign") if sign_is_binary(last) else start : last.end()]
         end = start - 1
     return None
 
 
 def _is_in_name(number: re.Match[str]) -> bool:
-    """Return True for a number directly after a letter, as in `H2O`."""
+    """Return True for a number directly after a letter, as in `H2O`. Scripts without capitals put no spaces."""
     before = number.string[max(0, number.start() - 3) : number.start()]
-    return before[-1:].isalpha() and not before.endswith(("Rs", "USD", "EUR")) and number["sign"] is None
+    is_letter = before[-1:].lower() != before[-1:].upper()
+    return is_letter and not before.endswith(("Rs", "USD", "EUR")) and number["sign"] is None
 
 
 def _formula_around(line: str, number: re.Match[str]) -> str | None:
     """Return the formula around a number in a line, if it is more than the number."""
-    if ("\\" not in line and "$" not in line) or len(line) > _LONGEST_FORMULA_LINE:
+    if "\\" not in line and "$" not in line:
         return None
-    for formula in _FORMULA.finditer(line):
+    start = max(0, number.end() - _LONGEST_FORMULA_LINE)
+    if line.count("$", 0, start) % 2:  # inside a formula
+        start = line.find("$", start) + 1
+    for formula in _FORMULA.finditer(line, start, number.end() + _LONGEST_FORMULA_LINE):
         if formula.start() < number.end() <= formula.end():
             content = _content(formula)
             return None if _PROSE_WITHIN.search(content) else content

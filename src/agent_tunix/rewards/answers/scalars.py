@@ -55,7 +55,7 @@ def compare_scalars(given: Node, true: Node) -> bool | None:
     """Compare two numbers, quantities or expressions."""
     if "based" in (given.kind, true.kind):
         return given == true
-    if not _same_units(given, true):
+    if not same_units(given, true):
         return False
     given, true = bare(given), bare(true)
     percents = given.kind == "percent", true.kind == "percent"
@@ -78,15 +78,25 @@ def bare(node: Node) -> Node:
     return node
 
 
-def _same_units(given: Node, true: Node) -> bool:
-    """Return False for two known units that differ. Unknown units are not compared."""
-    if given.kind != "quantity" or true.kind != "quantity":
-        return True
-    names = [_UNIT_NAME.findall(node.args[1]) for node in (given, true)]
-    if not all(name in UNITS for name in (*names[0], *names[1])):
-        return True
-    one, other = (_UNIT_NAME.sub(lambda found: UNITS[found[0]], node.args[1]) for node in (given, true))
-    return one == other
+def same_units(given: Node, true: Node) -> bool:
+    """Return False for quantities with units that differ."""
+    return given.kind != "quantity" or true.kind != "quantity" or not units_differ(given.args[1], true.args[1])
+
+
+def units_differ(given: str, true: str) -> bool:
+    """Return True for two units that differ. Unknown words are not compared, but an unknown letter is no known unit."""
+    names = [_UNIT_NAME.findall(unit) for unit in (given, true)]
+    if all(name in UNITS for name in (*names[0], *names[1])):
+        one, other = (_UNIT_NAME.sub(lambda found: UNITS[found[0]], unit) for unit in (given, true))
+        return one != other
+    return len(names[0]) == len(names[1]) and any(map(_names_differ, *names))
+
+
+def _names_differ(given: str, true: str) -> bool:
+    known = [name for name in (given, true) if name in UNITS]
+    if len(known) == 2:
+        return UNITS[given] != UNITS[true]
+    return len(known) == 1 and min(len(given), len(true)) == 1
 
 
 def _is_rounded(given: Node, true: Node) -> bool:

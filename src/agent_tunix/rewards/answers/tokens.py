@@ -81,6 +81,7 @@ _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
     (re.compile(r"(?<![,;\s])(?<!(?:and|.or)\})\s*\\q?quad\s*(?=[A-Za-z]\s*=)"), ", "),  # separates two equations
     (re.compile(r"(?<!\\)\\(?:[,;:! ]|q?quad(?![A-Za-z]{2}))|~"), " "),
+    (re.compile(r"(?<!\\)\$[ ]*\n\s*\$"), ", "),  # formulas on lines of their own
     (re.compile(r"\\[()\[\]]|(?<!\\)\$+"), " "),
     (re.compile(r"\\\$"), ""),
     (re.compile(r"\\boxed(?![A-Za-z])|\\fbox(?![A-Za-z])"), " "),

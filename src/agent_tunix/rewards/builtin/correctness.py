@@ -28,10 +28,11 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 _TENTH, _FIFTH = Fraction(1, 10), Fraction(1, 5)
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}")
-# A minus sign belongs to its number, except between two words ("2010-2014"). A sign between two digits belongs to them
+# A minus sign belongs to its number, except between two words ("2010-2014"), and to the words before which it stands
+# first. A sign between two digits belongs to them
 # (1.5, 1/5, 1:5), and so do the signs of C++ and C#.
 _NOT_A_WORD = re.compile(
-    r"(?:(?!(?<!\w)-\d|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
+    r"(?:(?!(?<!\w)-\d|\A-\w|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
 )
 _FORMULA_SIGN = re.compile(
     r"[=<>^*/|\\{}$≤≥≠±√∞]|(?<![A-Za-z+])\+|(?<!\w)-(?=\s*[\dA-Za-z(]\b)|\w\s*[-+]\s*\d|[(\[]\s*-?\d"
