@@ -64,6 +64,7 @@ EXPORTS: dict[str, list[str]] = {
         "nothing_left",
         "peek_example",
         "peek_examples",
+        "peek_held_out",
         "read_problems",
         "set_seeds",
         "shown_problems",

@@ -103,6 +103,7 @@ class RunSession:
         opened: The opened run.
         components: The parts of the run.
         score: Scores the completions of evaluations with the run's reward; None if no reward trains.
+        correct: Scores them with the reward that `evaluation.correct` names; None if it names no other reward.
 
     Attributes:
         fingerprint: Fingerprint of the reward.
@@ -117,6 +118,7 @@ class RunSession:
         opened: OpenedRun,
         components: TrainingComponents,
         score: Scorer | None = None,
+        correct: Scorer | None = None,
     ) -> None:
         self._method = method
         self._validated = validated
@@ -134,7 +136,7 @@ class RunSession:
             opened.paths.checkpoints, self._config.training.max_checkpoints_to_keep, opened.processes
         )
         names = [component.name for component in self._mixture.components]
-        self._evaluator = Evaluator(self._config, components.held_out, names, score, self.max_steps)
+        self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps)
         self._saved_step = 0
         self.fingerprint = fingerprint(self._mixture)
         self._metadata = make_metadata(
