@@ -96,6 +96,7 @@ EXPORTS: dict[str, list[str]] = {
         "settle_completions",
         "summarise",
         "to_trl",
+        "score_each",
     ],
     "agent_tunix.workbench.checks": [
         "Budget",
