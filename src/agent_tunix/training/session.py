@@ -130,7 +130,7 @@ class RunSession:
         self._processes = opened.processes
         self._components = components
         self._started = time.perf_counter()
-        self._last_step = 0
+        self._first_step = self._last_step = 0
         self.max_steps = components.batches.num_steps
         self._checkpoints = Checkpoints(
             opened.paths.checkpoints, self._config.training.max_checkpoints_to_keep, opened.processes
@@ -167,7 +167,7 @@ class RunSession:
             CheckpointError: All checkpoints are damaged, or the checkpoint does not fit this run.
             ModelError: The checkpoint's adapter was trained on another model.
         """
-        first = self._last_step = self._resume()
+        first = self._first_step = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))
         with CheckpointSaver(self._checkpoints, phase) as self._saver:
             with contextlib.ExitStack() as stack:
@@ -267,7 +267,10 @@ class RunSession:
             rows = read_rows(self._paths.metrics)
             if self._config.tracking.progress != "none":
                 locations = self._list_paths() | self._reports
-                print(escape_hidden(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds)))
+                table = summary_table(
+                    *compare_ends(rows), locations, num_steps=last, seconds=seconds, resumed_after=self._first_step
+                )
+                print(escape_hidden(table))
             evaluations = [row for row in rows if "eval/num_problems" in row] or [{}]
             return [evaluations[0], evaluations[-1]]
 
