@@ -319,6 +319,9 @@ PAGES = {
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site."""
     for name, page in PAGES.items():
+        # In the checkout, a short page stands in the place of the generated one.
+        if (stand_in := files.get_file_from_path(f"reference/{name}.md")) is not None:
+            files.remove(stand_in)
         files.append(File.generated(config, f"reference/{name}.md", content=page()))
     return files
 

@@ -64,6 +64,7 @@ EXPORTS: dict[str, list[str]] = {
         "nothing_left",
         "peek_example",
         "peek_examples",
+        "peek_held_out",
         "read_problems",
         "set_seeds",
         "shown_problems",
@@ -95,6 +96,7 @@ EXPORTS: dict[str, list[str]] = {
         "settle_completions",
         "summarise",
         "to_trl",
+        "score_each",
     ],
     "agent_tunix.workbench.checks": [
         "Budget",

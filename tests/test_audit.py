@@ -42,7 +42,7 @@ RESOLVING = {"OmegaConf.to_object", "OmegaConf.resolve", "OmegaConf.register_new
     *("expandvars", "dotenv_values", "load_dotenv"),
 }
 # What turns a configuration into code that runs: every caller must have asked `settle_trust` where a run names it.
-FROM_A_CONFIGURATION = {"resolve_from_config", "preflight"}
+FROM_A_CONFIGURATION = {"resolve_from_config", "resolve_correct", "resolve_for_evaluation", "preflight"}
 WATCHED = UNPICKLING | EVALUATING | IMPORTING | RESOLVING | FROM_A_CONFIGURATION
 
 OWN_PROCESS = "frames between this program's own processes, written by the parent"
@@ -63,10 +63,11 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     # --- runs of others
     ("config/stored.py", "yaml.load"): (1, "a subclass of the safe loader, after tags and aliases were refused"),
     ("cli/stored_rewards.py", "resolve_from_config"): (1, "asks settle_trust before"),
-    ("evaluation/request.py", "preflight"): (1, "asks settle_trust before"),
+    ("evaluation/request.py", "resolve_for_evaluation"): (1, "asks settle_trust before"),
     ("training/generation.py", "resolve_from_config"): (1, "its one caller, cli/generate.py, asks settle_trust before"),
     ("runs/stored_rewards.py", "resolve_from_config"): (1, "its one caller, `replay`, asks settle_trust before"),
-    ("runs/preflight.py", "resolve_from_config"): (1, "as preflight was called"),
+    ("runs/preflight.py", "resolve_from_config"): (2, "as preflight and resolve_for_evaluation were called"),
+    ("runs/preflight.py", "resolve_correct"): (2, "as preflight and resolve_for_evaluation were called"),
     ("rewards/code_parts.py", "entry_points"): (1, "lists them; loads none"),
     ("rewards/code_parts.py", "find_spec"): (1, "of a name without a dot, which imports nothing"),
     ("data/sources/tfds.py", "find_spec"): (1, "settle_trust asks before a run's dataset of this source is read"),

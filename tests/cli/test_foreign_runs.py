@@ -222,6 +222,63 @@ def test_what_a_strangers_run_names_is_told_and_not_used(
     assert not world.canary.exists()
 
 
+CORRECT: dict[str, dict[str, Any]] = {
+    "a file": {"evaluation.correct": "run/evil.py:reward"},
+    "a module": {"evaluation.correct": "evil_here.reward"},
+    "custom_rewards.py": {"evaluation.correct": "mystery_custom"},
+    "a module that registers it": {"evaluation.correct": "mystery", "rewards.modules": ["evil_here"]},
+    "the run's own reward": {"evaluation.correct": "reward", "training.reward_function": "run/evil.py:reward"},
+    "a judge": {"evaluation.correct": "judge"},
+}
+
+
+@pytest.mark.parametrize("name", CORRECT)
+def test_what_measures_a_strangers_run_is_told_and_not_used(name: str, world: World) -> None:
+    (world.run / "evil.py").write_text(EVIL)
+    (world.here / "evil_here.py").write_text(EVIL)
+    if name == "custom_rewards.py":
+        (world.here / "custom_rewards.py").write_text(EVIL)
+    world.configure(CORRECT[name])
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    assert not world.canary.exists()
+    assert invoke("rewards", "replay", "run").exit_code in (1, 2)  # which needs no evaluation
+    assert not world.canary.exists()
+
+
+def test_a_measure_of_ones_own_needs_no_trust_in_the_run(world: World) -> None:
+    (world.run / "evil.py").write_text(EVIL)
+    (world.here / "mine.py").write_text("def right(response):\n    return 1.0\n")
+    world.configure({"evaluation.correct": "run/evil.py:reward", "rewards.modules": ["run/evil.py"]})
+    request = read_request(EvaluateConfig(checkpoint_dir="run", correct="mine.py:right"))
+    assert request.correct is not None
+    assert not world.canary.exists()
+
+
+def test_a_strangers_run_does_not_say_where_a_name_of_ones_own_is_looked_up(world: World) -> None:
+    (world.elsewhere / "custom_rewards.py").write_text(EVIL)
+    (world.run / "environment.json").write_text(json.dumps({"working_directory": str(world.elsewhere)}))
+    world.configure({})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run", correct="mine"))
+    assert not world.canary.exists()
+
+
+def test_a_run_of_ones_own_is_measured_by_what_it_names(world: World) -> None:
+    (world.here / "mine.py").write_text("def right(response):\n    return 1.0\n")
+    world.configure({"evaluation.correct": "mine.py:right"})
+    world.sign()
+    assert read_request(EvaluateConfig(checkpoint_dir="run")).correct is not None
+    (world.run / "inner.py").write_text("def right(response):\n    return 1.0\n")
+    world.configure({"evaluation.correct": "run/inner.py:right"})
+    world.sign()
+    assert read_request(EvaluateConfig(checkpoint_dir="run")).correct is not None
+    (world.run / "inner.py").write_text(EVIL)
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    assert not world.canary.exists()
+
+
 def test_built_in_rewards_of_a_strangers_run_go_on(world: World) -> None:
     world.configure({"reward.components": {"correct": "math", "tags": {"function": "format", "weight": 0.5}}})
     assert invoke("rewards", "replay", "run").exit_code == 1  # its stored totals are another reward's

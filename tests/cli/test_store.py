@@ -4,8 +4,10 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from agent_tunix.cli import main
@@ -62,6 +64,137 @@ def test_the_format_is_read_from_the_file_and_the_source_is_returned_byte_for_by
 def test_advice_is_given_on_standard_error(run: Run) -> None:
     Path("brevity.py").write_text("def reward(completions):\n    return [len(c) / 9 for c in completions]\n")
     assert "advice: line 1: `reward` takes no **kwargs" in run("store", "upload", "brevity.py").stderr
+
+
+SUPPORT = """
+from agent_tunix.rewards import register_reward_function
+
+
+@register_reward_function("keywords_found")
+def keywords(response, words):
+    "Return the share of the words. Range [0, 1]."
+    if "boom" in response:
+        raise ValueError("boom")
+    return sum(word in response for word in words) / len(words)
+
+
+def brevity(response, limit=8):
+    return max(0.0, 1 - len(response) / limit)
+
+
+def batch(completions, answer=None, scale=1.0, **kwargs):
+    return [scale / (1 + len(completion)) for completion in completions]
+
+
+async def hosted(args, sample, **kwargs):
+    return 1.0
+
+
+class Judged:
+    pass
+
+
+def unfit(text):
+    return 1.0
+
+
+def formed(response, format):
+    return 1.0
+"""
+
+
+def sandboxed(run: Run, *arguments: str) -> dict[str, Any]:
+    """Try an uploaded reward in a worker, where the machine can lock it in or not."""
+    tried = run("rewards", "try", *arguments, "--json", "--allow-unsandboxed")
+    found: dict[str, Any] = json.loads(tried.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_a_file_with_one_registered_function_is_uploaded_under_its_name(run: Run) -> None:
+    Path("support.py").write_text(SUPPORT)
+    result = run("store", "upload", "support.py")
+    assert result.exit_code == 0, result.output
+    assert "keywords_found, version 1" in result.stderr
+    id, words = result.stdout.strip(), ("--column", "words=[a, b]")
+    assert sandboxed(run, id, "--response", "an apple", *words)["value"] == 0.5
+    failed = sandboxed(run, id, "--response", "boom", *words)
+    assert failed["outcome"] == "error"
+    assert "boom" in failed["detail"]
+    # The row must have the column, as for the function itself.
+    assert run("rewards", "try", id, "--response", "a", "--allow-unsandboxed").exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "format"), [("brevity", "trl"), ("batch", "trl"), ("hosted", "miles")])
+def test_a_function_of_a_file_is_uploaded_by_its_name(function: str, format: str, run: Run) -> None:
+    Path("support.py").write_text(SUPPORT)
+    result = run("store", "upload", f"support.py:{function}", "--json")
+    assert result.exit_code == 0, result.output
+    made = json.loads(result.stdout)
+    assert (made["name"], made["format"]) == (function, format)
+    assert (
+        sandboxed(run, made["id"], "--response", "four")["value"]
+        == {"brevity": 0.5, "batch": 0.2, "hosted": 1}[function]
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [("absent", "keywords, brevity"), ("Judged", "no function"), ("unfit", "unfit(text)"), ("formed", "`format`")],
+)
+def test_what_no_upload_can_call_is_refused_with_what_to_write(function: str, words: str, run: Run) -> None:
+    Path("support.py").write_text(SUPPORT)
+    result = run("store", "upload", f"support.py:{function}")
+    assert result.exit_code == 1, result.output
+    assert words in result.stderr
+    Path("two.py").write_text("def one(response):\n    return 1.0\n\n\ndef two(response):\n    return 2.0\n")
+    several = run("store", "upload", "two.py")
+    assert (several.exit_code, "one, two; upload one of them as FILE:one" in several.stderr) == (1, True)
+
+
+MIXTURE = """
+components:
+  found: {function: support.py:keywords, kind: quality}
+  brevity: {function: support.py:brevity, weight: 0.5}
+  tags: {function: format, weight: 0.1}
+"""
+
+
+@pytest.mark.slow
+def test_a_mixture_is_uploaded_with_the_files_that_it_names(run: Run) -> None:
+    Path("support.py").write_text(SUPPORT)
+    Path("conf/reward").mkdir(parents=True)
+    Path("conf/reward/desk.yaml").write_text(MIXTURE)
+    result = run("store", "upload", "conf/reward/desk.yaml", "--if-changed")
+    assert result.exit_code == 0, result.output
+    assert run("store", "upload", "conf/reward/desk.yaml", "--if-changed").stdout == result.stdout
+    kept = yaml.safe_load(result.stdout)["components"]
+    assert [kept["tags"], kept["found"]["kind"], kept["brevity"]["weight"]] == [
+        {"function": "format", "weight": 0.1},
+        "quality",
+        0.5,
+    ]
+    assert run("store", "get", "desk.found").exit_code == 0
+    Path("conf/reward/stored.yaml").write_text(result.stdout)
+    asked = ("--response", "a b", "--column", "words=[a, b]")
+    assert sandboxed(run, "stored", *asked)["value"] == sandboxed(run, "desk", *asked)["value"]
+
+
+@pytest.mark.parametrize(
+    ("component", "words"),
+    [
+        ("{function: keywords_found}", "x: {function: FILE.py:keywords_found}"),
+        ("{function: absent.py:f}", "absent.py cannot be read"),
+        ("{function: support.py:brevity, args: {limit: 4}}", "as defaults of the parameters of `brevity`"),
+    ],
+)
+def test_a_mixture_that_cannot_be_uploaded_says_what_to_write(component: str, words: str, run: Run) -> None:
+    Path("support.py").write_text(SUPPORT)
+    Path("desk.yaml").write_text(f"components:\n  tags: format\n  x: {component}\n")
+    result = run("store", "upload", "desk.yaml")
+    assert (result.exit_code, words in result.stderr) == (1, True), result.output
+    assert run("store", "list").stdout == ""
 
 
 def test_a_list_has_pages(run: Run) -> None:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import agent_tunix
+from agent_tunix.cli import main
 from agent_tunix.config.compose import compose_overrides, from_yaml
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ModelError
@@ -17,7 +19,7 @@ from agent_tunix.evaluation.request import read_request
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.training.train import train
 from tests.hubs.gsm8k import as_jsonl
-from tests.hubs.loopback_hub import LoopbackHub
+from tests.hubs.loopback_hub import TOKEN, LoopbackHub
 from tests.hubs.services import TINY
 from tests.small_run import SMALL_RUN
 
@@ -70,6 +72,29 @@ def test_a_run_records_the_commits_and_goes_on_with_them(dataset_hub: LoopbackHu
     hub.close()
     evaluate_checkpoint(read_request(EvaluateConfig(checkpoint_dir=str(root), num_samples=16)))
     assert list(root.glob("evaluation_step_*.json"))
+
+
+@pytest.mark.slow
+def test_an_export_is_pushed_with_its_card(hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.add_model(REPO, TINY)
+    run(tmp_path / "run", "training.num_batches=1", "evaluation.num_samples=0")
+    without = CliRunner().invoke(main, ["export", str(tmp_path / "run"), "--push", "owner/trained"])
+    assert (without.exit_code, "set HF_TOKEN" in without.stderr) == (2, True)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    done = CliRunner().invoke(main, ["export", str(tmp_path / "run"), "--push", "owner/trained"])
+    assert done.exit_code == 0, done.output
+    assert f"{hub.url}/owner/trained: the model after step 1" in done.stdout
+    pushed = hub.models["owner/trained"]
+    assert pushed.private
+    assert {"config.json", "model.safetensors", "README.md", "export.json"} <= pushed.files.keys()
+    assert b'from_pretrained("owner/trained")' in pushed.files["README.md"]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [((), "--push OWNER/NAME"), (("--push", "name"), "owner/name")])
+def test_an_export_to_nowhere_is_refused_before_anything_is_loaded(arguments: tuple[str, ...], words: str) -> None:
+    refused = CliRunner().invoke(main, ["export", "absent", *arguments])
+    assert (refused.exit_code, words in refused.stderr) == (2, True)
 
 
 def test_checking_a_configuration_asks_no_hub(hub: LoopbackHub, tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ def test_a_function_declares_kind_and_range(function: Any, kind: Kind | None, sp
         ({"a": "format", "b": "response_length"}, None, (0.0, 2.0)),
         ({"a": "math", "b": {"function": "format", "weight": 0.0}}, Kind.CORRECTNESS, (0.0, 1.0)),
         ({"a": "math", "b": undeclared}, Kind.COMPOSITE, None),
+        ({"a": "format", "b": {"function": undeclared, "kind": "form"}}, Kind.FORM, None),
+        ({"a": {"function": "format", "kind": "correctness"}, "b": undeclared}, Kind.COMPOSITE, None),
         ({"a": "math", "b": {"function": "check_answer", "requires": {"a": 1}}}, Kind.CORRECTNESS, (-1.0, 4.0)),
     ],
 )

@@ -45,6 +45,8 @@ def test_an_evaluation_without_a_verdict_is_not_available_and_not_passed_over() 
 
 def test_table_shows_change_time_and_places() -> None:
     places = {"metrics": "run/metrics.jsonl", "checkpoints": "run/checkpoints"}
+    resumed = summary_table(*compare_ends(ROWS), places, num_steps=100, seconds=134, resumed_after=40)
+    assert "60 steps in 2:14, resumed after step 40" in resumed
     table = summary_table(*compare_ends(ROWS), places, num_steps=100, seconds=134)
     assert table == (
         "                      before   after   change\n"

@@ -11,7 +11,7 @@ import pytest
 from agent_tunix.config.schema import Config
 from agent_tunix.evaluation.evaluate import choose_rows, evaluation_sampling
 from agent_tunix.evaluation.judging import can_judge, judge, pass_at_k
-from agent_tunix.rewards import Sample
+from agent_tunix.rewards import Outcome, Sample, Score
 
 FORMAT = "<reasoning>{reasoning}</reasoning><answer>{answer}</answer>"
 
@@ -117,6 +117,24 @@ def test_a_measure_of_correctness_needs_references_that_it_can_use(
     correct: str, column: str, usable: Any, is_right: bool
 ) -> None:
     assert can_judge(correct, [{}, {column: usable}]) == is_right
+
+
+def test_a_completion_is_correct_from_the_least_score_on() -> None:
+    scores = [Score(value) for value in (0.8, 0.7 + 0.2 - 0.1, 0.4, 0.39)]
+    found = judge([[sample("a")] for _ in scores], "file.py:f", scores, correct_at=0.8)
+    assert (found.accuracy, found.partial_accuracy) == (0.5, 0.75)
+
+
+def test_a_least_score_below_zero_has_no_half() -> None:
+    scores = [Score(value) for value in (-0.5, -0.6, -1.0)]
+    found = judge([[sample("a")] for _ in scores], "file.py:f", scores, correct_at=-0.6)
+    assert found.accuracy == found.partial_accuracy == pytest.approx(2 / 3)
+
+
+def test_what_a_reward_cannot_score_is_neither_correct_nor_wrong() -> None:
+    scores = [Score(1.0), Score.failed(Outcome.ERROR, "KeyError"), Score(0.0)]
+    found = judge([[sample("a")] for _ in scores], "file.py:f", scores)
+    assert (found.accuracy, found.num_unscored) == (0.5, 1)
 
 
 def test_answers_are_judged_by_the_measure_that_is_named() -> None:

@@ -1,5 +1,6 @@
 """Evaluation by the run's own reward: on data whose references are no mathematics, or where it is asked for."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,11 @@ from click.testing import CliRunner
 
 from agent_tunix.cli import main
 from agent_tunix.config.checks import check
-from agent_tunix.errors import ConfigError, RewardFailureRateError
+from agent_tunix.config.schema import EvaluateConfig
+from agent_tunix.errors import ConfigError, RewardError, RewardFailureRateError
+from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+from agent_tunix.evaluation.request import read_request
+from agent_tunix.runs.preflight import preflight
 from tests.raising import raises
 from tests.training.support import small_run, train_run
 
@@ -87,6 +92,59 @@ def test_a_reward_that_fails_in_an_evaluation_stops_the_run_where_failures_are_r
     wrong = "+reward.components.wrong.function=support.py:fails_outside_training"
     with pytest.raises(RewardFailureRateError, match="division by zero"):
         train_run(desk / "run", *OVERRIDES, wrong, "rewards.on_failure=raise")
+
+
+@pytest.mark.slow
+def test_a_reward_of_ones_own_decides_what_is_correct(desk: Path) -> None:
+    asked = ("evaluation.correct=support.py:keywords", "evaluation.correct_at=0.5", "stopping.metric=eval/accuracy")
+    rows = evaluations(train_run(desk / "run", *OVERRIDES, *asked, "evaluation.with_rewards=true", "seed=3"))
+    for row in rows:
+        # `keywords` gives 0, 0.5 or 1, so half of its least correct score is missed only by 0.
+        assert row["eval/accuracy"] >= row["eval/rewards/keywords/mean"]
+        assert row["eval/partial_accuracy"] == row["eval/accuracy"]
+        assert row["eval/num_unscored"] == 0
+    assert "eval/accuracy" in CliRunner().invoke(main, ["compare", str(desk)]).output
+    measured = measure(desk, correct="support.py:shortness", correct_at=0.001)
+    assert measured["eval/accuracy"] == 1.0
+    assert measure(desk)["eval/accuracy"] == rows[-1]["eval/accuracy"]
+
+
+def measure(desk: Path, **asked: Any) -> dict[str, Any]:
+    """Evaluate the run from its own directory, to which a path of the command line does not refer."""
+    output = desk / "found.json"
+    with contextlib.chdir(desk):
+        request = read_request(EvaluateConfig(checkpoint_dir="run", output=str(output), **asked))
+    evaluate_checkpoint(request)
+    found: dict[str, Any] = json.loads(output.read_text())
+    return found
+
+
+@pytest.mark.slow
+def test_the_runs_own_reward_decides_what_is_correct(desk: Path) -> None:
+    asked = ("evaluation.correct=reward", "evaluation.correct_at=0.05")
+    rows = evaluations(train_run(desk / "run", *OVERRIDES, *asked))
+    assert all(row["eval/accuracy"] >= 0 and "eval/rewards/keywords/mean" in row for row in rows)
+    measured = measure(desk)
+    assert measured["eval/accuracy"] == rows[-1]["eval/accuracy"]
+    assert measured["eval/rewards/total/mean"] == pytest.approx(rows[-1]["eval/rewards/total/mean"])
+    totals = [line["completions"][0] for line in map(json.loads, (desk / "found.jsonl").read_text().splitlines())]
+    assert [one["correct"] for one in totals] == [one["reward"] >= 0.05 for one in totals]
+
+
+@pytest.mark.parametrize(
+    ("correct", "code"),
+    [("mathh", "unknown_reward"), ("nowhere.py:f", None), ("support.py:nothing", "unknown_function")],
+)
+def test_a_measure_that_there_is_not_is_refused_before_training(correct: str, code: str | None, desk: Path) -> None:
+    with pytest.raises(RewardError) as caught:
+        preflight(small_run(*OVERRIDES, f"evaluation.correct={correct}"), desk)
+    assert code in (None, caught.value.code)
+
+
+def test_a_measure_whose_columns_the_rows_do_not_have_is_refused_before_training(desk: Path) -> None:
+    Path("other.py").write_text("def needs(response, department):\n    return 1.0\n")
+    with pytest.raises(RewardError, match="department"):
+        preflight(small_run(*OVERRIDES, "evaluation.correct=other.py:needs"), desk)
 
 
 def test_stopping_by_an_evaluation_that_there_is_not_is_refused() -> None:

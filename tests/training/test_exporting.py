@@ -166,6 +166,7 @@ def test_everything_a_user_needs_lies_in_the_directory(whole: FoundRun, tmp_path
     assert environment["reward_fingerprint"]["hash"] in card
     for picture in (tmp_path / "out" / "plots").iterdir():
         assert f"(plots/{picture.name})" in card
+    assert "**Reward.** What the policy was paid" in card
 
 
 def test_weights_are_stored_in_the_type_that_is_asked_for(whole: FoundRun, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""`agent-tunix export RUN --to DIR`."""
+"""`agent-tunix export RUN --to DIR` and `--push OWNER/NAME`."""
 
+import contextlib
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -12,7 +14,11 @@ from agent_tunix.errors import AgentTunixError, ConfigError
 
 @click.command()
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--to", "directory", metavar="DIR", required=True, type=click.Path(path_type=Path), help="Where to.")
+@click.option("--to", "directory", metavar="DIR", type=click.Path(path_type=Path), help="Where to.")
+@click.option(
+    "--push", "repository", metavar="OWNER/NAME", help="Upload it to this model repository of the Hugging Face hub."
+)
+@click.option("--public", is_flag=True, help="Make a new repository public; default: private.")
 @click.option("--step", metavar="N|best|latest", default="latest", show_default=True, help="Which checkpoint; 0: none.")
 @click.option("--adapter", is_flag=True, help="The LoRA adapter alone, as PEFT loads it.")
 @click.option(
@@ -24,12 +30,24 @@ from agent_tunix.errors import AgentTunixError, ConfigError
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export; never anything else.")
 @trust_option
-def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, overwrite: bool, trust: bool) -> None:
-    """Export a trained model as a directory that transformers, vLLM or PEFT load.
+def export(
+    run: Path,
+    directory: Path | None,
+    repository: str | None,
+    public: bool,
+    step: str,
+    adapter: bool,
+    dtype: str,
+    overwrite: bool,
+    trust: bool,
+) -> None:
+    """Export a trained model as a directory that transformers, vLLM or PEFT load, or to the Hugging Face hub.
 
     RUN is the directory of a run. A LoRA adapter is merged into the weights, unless --adapter exports it alone. The
-    directory appears complete or not at all. Exit status: 0; 2 it could not be written.
+    directory appears complete or not at all. --push uploads it in one commit, with HF_TOKEN or the token of `hf auth
+    login`; without --to, nothing stays on this machine. Exit status: 0; 2 it could not be written or uploaded.
     """
+    from agent_tunix.hubs.push import check_push, push_directory
     from agent_tunix.runs.found_run import check_step, find_run
     from agent_tunix.startup import devices
     from agent_tunix.training.exporting import export_run
@@ -39,20 +57,29 @@ def export(run: Path, directory: Path, step: str, adapter: bool, dtype: str, ove
             raise ConfigError(
                 f"--step must be the step of a checkpoint, 0, best or latest, not {step}", code="invalid_step"
             )
+        if directory is None and repository is None:
+            raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="export_without_place")
+        if repository is not None:
+            check_push(repository)
         chosen = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
         found = find_run(run, "RUN")
         devices.prepare(found.config.distributed)
-        exported = export_run(
-            found,
-            directory,
-            step=chosen,
-            adapter=adapter,
-            dtype=dtype,  # type: ignore[arg-type]
-            overwrite=overwrite,
-            trust=trust,
-        )
+        with contextlib.ExitStack() as stack:
+            place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
+            exported = export_run(
+                found,
+                place,
+                step=chosen,
+                adapter=adapter,
+                dtype=dtype,  # type: ignore[arg-type]
+                overwrite=overwrite,
+                trust=trust,
+                repository=repository,
+            )
+            page = None if repository is None else push_directory(place, repository, private=not public)
     except AgentTunixError as error:
         echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)
     kind = "adapter" if adapter else "model"
-    echo(f"{exported.directory}: the {kind} after step {exported.step}, {exported.num_bytes / 1e6:,.1f} MB")
+    for where in filter(None, (directory, page)):
+        echo(f"{where}: the {kind} after step {exported.step}, {exported.num_bytes / 1e6:,.1f} MB")

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_tunix.rewards import Mixture, Score
 from agent_tunix.rewards.kinds import (
-    declared_kind,
+    component_kind,
     declared_range,
     format_range,
     function_of,
@@ -132,7 +132,7 @@ def _describe_component(component: Component) -> dict[str, Any]:
     return {
         "name": component.name,
         "weight": component.weight if isinstance(component.weight, int | float) else str(component.weight),
-        "kind": show_kind(declared_kind(reward)),
+        "kind": show_kind(component_kind(component)),
         "range": span and list(span),
         "source": reward.describe(),
         "signature": _signature(function),

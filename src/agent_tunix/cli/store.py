@@ -62,8 +62,10 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @store.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--name", default=None, help="Under which name; default: the file's, without .py.")
+@click.argument("file")
+@click.option(
+    "--name", default=None, help="Under which name; default: the function's, or the file's where it has `reward`."
+)
 @click.option(
     "--format",
     "given_format",
@@ -78,29 +80,76 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_place_options
 @_as_json
 def upload(
-    file: Path, name: str | None, given_format: str, if_changed: bool, url: str | None, key: str | None, as_json: bool
+    file: str, name: str | None, given_format: str, if_changed: bool, url: str | None, key: str | None, as_json: bool
 ) -> None:
-    """Upload FILE, which has a function `reward`, and print its id (rf_…).
+    """Upload FILE, FILE:FUNCTION or a mixture, and print its id (rf_…).
 
-    The file is checked but never run. A name that is your own gets its next version. Advice for a better reward is
-    printed on standard error. With --if-changed the command may be repeated, for example if it is not known whether it
-    completed.
+    FILE has a function `reward`, or one function, which may take one response; a `reward` that calls it is added to
+    the upload. The file is checked but never run. A name that is your own gets its next version. Advice for a better
+    reward is printed on standard error. With --if-changed the command may be repeated, for example if it is not known
+    whether it completed.
+
+    A mixture is a file of conf/reward (.yaml). The files that it names are uploaded as MIXTURE.COMPONENT, and the
+    mixture with their ids is printed, to be kept as another file of conf/reward.
     """
-    from agent_tunix.store.uploads import MAX_BYTES, check_upload, detect_format
+    from agent_tunix.store.adapting import adapt_mixture, adapt_source
 
-    with file.open("rb") as opened:
-        source = opened.read(MAX_BYTES + 1)  # one byte too many is enough to refuse it
-    chosen = detect_format(source) if given_format == "auto" else given_format
-    checked = check_upload(source, chosen)  # type: ignore[arg-type]
+    path, function = _split(file)
+    if path.suffix in (".yaml", ".yml"):
+        components, parts = adapt_mixture(path)
+        with _opened(url, key) as access:
+            for part in parts:
+                made = _create(access, f"{name or path.stem}.{part.component}", part.source.source, "auto", if_changed)
+                components[part.component]["function"] = made.id
+        _print_mixture(components, as_json)
+        return
+    adapted = adapt_source(_read(path), function)
+    if adapted.function is not None:
+        echo(f"a `reward` that calls {adapted.function} was added to the upload", err=True)
     with _opened(url, key) as access:
-        made = access.create(file.stem if name is None else name, source, checked.format, if_changed)
-    for warning in checked.warnings:
-        echo(f"advice: {warning}", err=True)
+        made = _create(access, name or adapted.name or path.stem, adapted.source, given_format, if_changed)
     if as_json:
         _print_json(made.to_data())
         return
     echo(made.id)
     echo(f"{made.name}, version {made.version}; train with training.reward_function={made.id}", err=True)
+
+
+def _split(file: str) -> tuple[Path, str | None]:
+    """Return the path and the function of FILE or FILE:FUNCTION."""
+    path, colon, function = file.rpartition(":")
+    found = Path(path) if colon and path.endswith(".py") else Path(file)
+    if not found.is_file():
+        raise click.BadParameter(f"there is no file {found}", param_hint="FILE")
+    return found, function if str(found) != file else None
+
+
+def _read(file: Path) -> bytes:
+    from agent_tunix.store.uploads import MAX_BYTES
+
+    with file.open("rb") as opened:
+        return opened.read(MAX_BYTES + 1)  # one byte too many is enough to refuse it
+
+
+def _create(
+    access: "StoreAccess", name: str, source: bytes, given_format: str, if_changed: bool
+) -> "RewardFunctionRecord":
+    from agent_tunix.store.uploads import check_upload, detect_format
+
+    chosen = detect_format(source) if given_format == "auto" else given_format
+    checked = check_upload(source, chosen)  # type: ignore[arg-type]
+    for warning in checked.warnings:
+        echo(f"advice: {warning}", err=True)
+    return access.create(name, source, checked.format, if_changed)
+
+
+def _print_mixture(components: dict[str, dict[str, Any]], as_json: bool) -> None:
+    import yaml
+
+    if as_json:
+        _print_json({"components": components})
+        return
+    echo(yaml.safe_dump({"components": components}, sort_keys=False, allow_unicode=True), nl=False)
 
 
 @store.command("list")

@@ -42,7 +42,6 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "generation.over_long": ("drop", "refuse"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
-    "evaluation.correct": ("math", "answer_correctness", "multiple_choice", "exact_match", "code_tests"),
     "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
     "distributed.platform": ("auto", "cpu", "gpu", "tpu"),
     "tracking.progress": ("auto", "live", "plain", "none"),
@@ -123,6 +122,7 @@ _WITHIN = {
     "rewards.start_timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
     # XLA starts threads for each virtual device.
     "distributed.num_cpu_devices": (1, 512, True, True),
+    "evaluation.correct_at": (-math.inf, math.inf, False, False),
     "model.lora_alpha": (0.0, math.inf, False, False),
     "stopping.min_delta": (0.0, math.inf, True, False),
     "rollouts.share": (0.0, 1.0, True, True),

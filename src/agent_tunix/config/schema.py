@@ -419,11 +419,16 @@ class EvaluationConfig:
     batch_size: int = key(128, "Problems generated at once.")
     inference_config: str = key("greedy", "greedy, standard or liberal: the sampling of an evaluation.")
     num_passes: int = key(1, "Samples a problem; above 1 gives pass@k and consistency.")
-    correct: str = key("math", "The built-in reward of correctness that decides eval/accuracy: 1 is right.")
+    correct: str = key(
+        "math",
+        "The reward that decides eval/accuracy: math, answer_correctness, multiple_choice, exact_match or code_tests;"
+        " reward: the run's own; or another that training.reward_function can name.",
+    )
+    correct_at: float = key(1.0, "A completion is correct if `correct` gives it at least this score.")
     with_rewards: bool | None = key(
         None,
         "true: the run's own reward scores the completions too, as eval/rewards/…; null: where `correct` can use none"
-        " of the references.",
+        " of the references, or is the run's own reward.",
     )
 
 
@@ -528,8 +533,9 @@ class EvaluateConfig:
     num_passes: int = key(1, "Samples a problem; above 1 gives pass@k and consistency.")
     num_samples: int | None = key(None, "Problems, at most; null: as many as the run's own evaluations.")
     correct: str | None = key(
-        None, "The built-in reward of correctness that decides eval/accuracy; null: that of the run's own evaluations."
+        None, "The reward that decides eval/accuracy, as evaluation.correct; null: that of the run's own evaluations."
     )
+    correct_at: float | None = key(None, "The least score of a correct completion; null: that of the run.")
     compare_with: str | None = key(
         None, "The directory of another run, or of this one, whose checkpoint answers the same problems."
     )

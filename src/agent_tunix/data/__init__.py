@@ -13,6 +13,7 @@ from agent_tunix.data.dataset import (
     nothing_left,
     peek_example,
     peek_examples,
+    peek_held_out,
 )
 from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import Example
@@ -52,6 +53,7 @@ __all__ = [
     "nothing_left",
     "peek_example",
     "peek_examples",
+    "peek_held_out",
     "read_problems",
     "set_seeds",
     "shown_problems",

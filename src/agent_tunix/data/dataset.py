@@ -133,9 +133,14 @@ def peek_examples(config: Config) -> dict[str | None, Example]:
     )
     small = dataclasses.replace(config, data=one_of_each)
     if config.training.train_fraction >= 1.0 and config.evaluation.num_samples > 0:
-        for name, part in _parts(small, "test").items():
-            _first_example(part, "test", name)
+        peek_held_out(small)
     return {name: _first_example(part, "train", name) for name, part in _parts(small, "train").items()}
+
+
+def peek_held_out(config: Config) -> dict[str | None, Example]:
+    """Return the first usable row of each set that an evaluation takes rows from; see `peek_examples`."""
+    split: Split = "train" if config.training.train_fraction < 1.0 else "test"
+    return {name: _first_example(part, split, name) for name, part in _parts(config, split).items()}
 
 
 def peek_example(config: Config) -> Example:

@@ -1,61 +1,34 @@
 """Scores of a run's own reward for completions of held-out problems."""
 
-import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from agent_tunix.config.schema import Config
 from agent_tunix.evaluation.intervals import mean_interval
-from agent_tunix.rewards import Mixture, Sample, Score
-from agent_tunix.runs.reward_setup import make_reward_runner
+from agent_tunix.rewards import Score
 
 
-def score_held_out(
-    mixture: Mixture, config: Config, samples: Sequence[Sequence[Sample]], step: int
+def reward_metrics(
+    scores: Sequence[Score], components: Sequence[str], passes: int
 ) -> tuple[dict[str, float | None], list[list[float | None]]]:
-    """Score completions with the reward that the run was trained on.
+    """Return the metrics and totals of completions that the run's own reward scored.
 
     Args:
-        mixture: The reward.
-        config: The run's, for the execution and the limits of rewards.
-        samples: [P][N] samples. The N samples of a problem are a group.
-        step: Step of the checkpoint. Component weights that follow a schedule take their value at this step.
+        scores: [P * N] scores of the N completions of each of P problems.
+        components: Names of the components of the reward.
+        passes: Number N of completions of a problem.
 
     Returns:
         Metrics: `eval/rewards/total/mean` with its 95 % interval over the problems, `eval/rewards/<component>/mean` of
         the raw values, and `eval/rewards/num_unscored`. A mean is None if nothing was scored. And the totals, [P][N],
         None for unscored completions.
     """
-    with make_reward_runner(mixture, config.rewards) as runner:
-        return reward_metrics(runner.reward.score, [one.name for one in mixture.components], samples, step)
-
-
-def reward_metrics(
-    score: Callable[[Sequence[Sample]], list[Score]],
-    components: Sequence[str],
-    samples: Sequence[Sequence[Sample]],
-    step: int,
-    max_steps: int = 0,
-) -> tuple[dict[str, float | None], list[list[float | None]]]:
-    """Score completions and return the metrics and totals of `score_held_out`.
-
-    Args:
-        score: Scores samples with the run's reward.
-        components: Names of its components.
-        samples: [P][N] samples.
-        step: Step of the policy.
-        max_steps: Number of steps of the run; 0 if it is not known.
-    """
-    flat = [dataclasses.replace(one, step=step, max_steps=max_steps) for of_problem in samples for one in of_problem]
-    scores = score(flat)
     totals = [one.value for one in scores]
     metrics: dict[str, float | None] = {
         "eval/rewards/total/mean": _mean(totals),
         "eval/rewards/num_unscored": sum(total is None for total in totals),
     }
-    passes = len(samples[0])
     rows = [totals[start : start + passes] for start in range(0, len(totals), passes)]
     means = np.array([mean for row in rows if (mean := _mean(row)) is not None])
     if means.size:

@@ -3,6 +3,7 @@
 Importing this module does not load JAX.
 """
 
+import contextlib
 import dataclasses
 import json
 from collections import Counter
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import DataError, RunDirectoryError
 from agent_tunix.evaluation.request import EvaluationRequest, Subject
+from agent_tunix.rewards import Mixture
+from agent_tunix.runs.reward_setup import OWN_REWARD, make_reward_runner
 from agent_tunix.visible_text import escape_hidden
 
 if TYPE_CHECKING:
@@ -39,33 +42,55 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
     if request.output is not None:
         _make_directory(request.output.parent)
     config = request.subject.run.config
-    step, found = _measure(request.subject, config)
+    with contextlib.ExitStack() as stack:
+        reward, correct = (
+            None if mixture is None else stack.enter_context(make_reward_runner(mixture, config.rewards)).reward
+            for mixture in (request.mixture, request.correct)
+        )
+        if config.evaluation.correct == OWN_REWARD:
+            correct = reward
+        step, found = _measure(request.subject, config, correct)
+        results, rows = _results(request, step, found, reward)
+        if request.other is not None:
+            other_step, second = _measure(request.other, config, correct)
+            results |= {"compared_with": request.other.name, "compared_step": other_step}
+            results |= {f"{name.replace('eval/', 'eval/compared/')}": v for name, v in second.metrics().items()}
+            results |= _comparison_metrics(_compare(found, second))
+    path = request.output or request.root / f"evaluation_step_{step}_{config.evaluation.inference_config}.json"
+    write_text(path.with_suffix(".jsonl"), "".join(json.dumps(row, default=str) + "\n" for row in rows))
+    write_json(path, results)
+    _show(results, path)
+
+
+def _results(
+    request: EvaluationRequest, step: int, found: "Evaluation", reward: Mixture | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the metrics of the evaluated model, and its problems with their completions."""
+    from agent_tunix.evaluation.by_reward import reward_metrics
+    from agent_tunix.evaluation.evaluate import at_step
+
+    config, judged = request.subject.run.config, found.judged
     results: dict[str, Any] = {
         "model": request.subject.name,
         "step": step,
         "inference_config": config.evaluation.inference_config,
         "num_passes": config.evaluation.num_passes,
+        "correct": config.evaluation.correct,
         **{f"{group}.{key}": value for group, values in request.replaced.items() for key, value in values.items()},
         **found.metrics(),
     }
-    rows = list(found.judged.rows())
-    if request.mixture is not None:
-        from agent_tunix.evaluation.by_reward import score_held_out
-
-        metrics, totals = score_held_out(request.mixture, config, found.judged.samples, step)
+    rows = list(judged.rows())
+    if reward is not None:
+        if config.evaluation.correct == OWN_REWARD:
+            scores = [score for of_problem in judged.verdicts for score in of_problem]
+        else:
+            scores = reward.score(at_step(judged.samples, step))
+        metrics, totals = reward_metrics(scores, [one.name for one in reward.components], len(judged.samples[0]))
         results |= metrics
         for row, of_problem in zip(rows, totals, strict=True):
             for completion, total in zip(row["completions"], of_problem, strict=True):
                 completion["reward"] = total
-    if request.other is not None:
-        other_step, second = _measure(request.other, config)
-        results |= {"compared_with": request.other.name, "compared_step": other_step}
-        results |= {f"{name.replace('eval/', 'eval/compared/')}": v for name, v in second.metrics().items()}
-        results |= _comparison_metrics(_compare(found, second))
-    path = request.output or request.root / f"evaluation_step_{step}_{config.evaluation.inference_config}.json"
-    write_text(path.with_suffix(".jsonl"), "".join(json.dumps(row, default=str) + "\n" for row in rows))
-    write_json(path, results)
-    _show(results, path)
+    return results, rows
 
 
 def _make_directory(directory: Path) -> None:
@@ -75,16 +100,18 @@ def _make_directory(directory: Path) -> None:
         raise RunDirectoryError(f"output: {directory} cannot be made: {error}", code="unwritable_directory") from error
 
 
-def _measure(subject: Subject, asked: Config) -> tuple[int, "Evaluation"]:
+def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[int, "Evaluation"]:
     """Evaluate a model, and return the step of its checkpoint and the result.
 
     Args:
         subject: The model, with the prompt and the lengths that it was trained with.
         asked: The configuration that gives data, seed and evaluation settings.
+        correct: The reward that decides what is correct; None for a built-in measure.
     """
     from agent_tunix.data import load_evaluation
     from agent_tunix.data.prompting import encode_examples
-    from agent_tunix.evaluation.evaluate import evaluate
+    from agent_tunix.evaluation.evaluate import at_step, complete_problems
+    from agent_tunix.evaluation.judging import judge
     from agent_tunix.runs.weights.trained_policy import load_trained_policy
     from agent_tunix.sampling.sampler import Sampler
 
@@ -101,7 +128,9 @@ def _measure(subject: Subject, asked: Config) -> tuple[int, "Evaluation"]:
     trained = load_trained_policy(subject.run, subject.step)
     prompts = encode_examples(load_evaluation(config).examples, trained.tokenizer, config)
     sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens)
-    return trained.step, evaluate(sampler, prompts, config)
+    samples = complete_problems(sampler, prompts, config)
+    verdicts = None if correct is None else correct.score(at_step(samples, trained.step))
+    return trained.step, judge(samples, asked.evaluation.correct, verdicts, asked.evaluation.correct_at)
 
 
 def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
@@ -123,8 +152,7 @@ def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
             code="nothing_to_compare",
         )
     rights = [
-        (found.judged.values == 1.0)[[place[key] for key in common]]
-        for found, place in zip((first, second), places, strict=True)
+        found.judged.right[[place[key] for key in common]] for found, place in zip((first, second), places, strict=True)
     ]
     return compare(*rights)
 

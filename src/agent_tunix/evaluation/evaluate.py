@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.data.prompting import Prompts
 from agent_tunix.evaluation.by_reward import reward_metrics
-from agent_tunix.evaluation.judging import Evaluation, can_judge, judge
+from agent_tunix.evaluation.judging import can_judge, judge
 from agent_tunix.rewards import Sample, Score
+from agent_tunix.runs.reward_setup import BUILTIN_MEASURES, OWN_REWARD
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
+
+Scorer = Callable[[Sequence[Sample]], list[Score]]
 
 _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
@@ -45,7 +48,9 @@ class Evaluator:
         config: The run's.
         prompts: The held-out problems.
         components: Names of the components of the reward.
-        score: Scores samples with the run's reward; None if no reward trains.
+        reward: Scores samples with the run's reward; None if no reward trains.
+        correct: Scores samples with the reward that `evaluation.correct` names; None for a built-in measure and for the
+            run's own reward.
         max_steps: Number of steps of the run.
 
     Attributes:
@@ -57,49 +62,61 @@ class Evaluator:
         config: Config,
         prompts: Prompts,
         components: Sequence[str],
-        score: Callable[[Sequence[Sample]], list[Score]] | None,
+        reward: Scorer | None,
+        correct: Scorer | None,
         max_steps: int,
     ) -> None:
         self._config = config
         self._prompts = prompts
         self._components = components
+        self._correct = correct
         self._max_steps = max_steps
-        self.is_on = config.evaluation.num_samples > 0
-        probed = [example.columns for example in prompts.examples[:_PROBED_ROWS]]
-        self._by_answer = self.is_on and can_judge(config.evaluation.correct, probed)
-        by_reward = config.evaluation.with_rewards
-        self._score = score if (not self._by_answer if by_reward is None else by_reward) else None
+        asked = config.evaluation
+        self.is_on = asked.num_samples > 0
+        self._by_answer = self.is_on
+        by_reward = asked.with_rewards
+        if self.is_on and asked.correct in BUILTIN_MEASURES:
+            probed = [example.columns for example in prompts.examples[:_PROBED_ROWS]]
+            self._by_answer = can_judge(asked.correct, probed)
+        if by_reward is None:
+            by_reward = not self._by_answer or asked.correct == OWN_REWARD
+        self._reward = reward if by_reward or asked.correct == OWN_REWARD else None
+        self._tells_reward = by_reward
         if self.is_on and not self._by_answer:
             _LOGGER.info(
                 "evaluation: %s can use no reference of the held-out rows, so there is no eval/accuracy%s",
-                config.evaluation.correct,
-                "" if self._score is None else "; the run's reward measures, as eval/rewards/total/mean",
+                asked.correct,
+                "" if self._reward is None else "; the run's reward measures, as eval/rewards/total/mean",
             )
 
     def metrics(self, sampler: Sampler, step: int) -> dict[str, float | None]:
         """Return the metrics of the policy after a step.
 
         Raises:
-            RewardError: The run's reward cannot score the completions.
+            RewardError: A reward cannot score the completions.
         """
         samples = complete_problems(sampler, self._prompts, self._config)
+        flat = at_step(samples, step, self._max_steps)
+        scores = None if self._reward is None else self._reward(flat)
         metrics: dict[str, float | None] = {"eval/num_problems": len(samples)}
         if self._by_answer:
-            metrics = judge(samples, self._config.evaluation.correct).metrics()
-        if self._score is not None:
-            metrics |= reward_metrics(self._score, self._components, samples, step, self._max_steps)[0]
+            asked = self._config.evaluation
+            verdicts = scores if asked.correct == OWN_REWARD else self._correct and self._correct(flat)
+            metrics = judge(samples, asked.correct, verdicts, asked.correct_at).metrics()
+        if self._tells_reward and scores is not None:
+            metrics |= reward_metrics(scores, self._components, len(samples[0]))[0]
         return metrics
 
 
-def evaluate(sampler: Sampler, prompts: Prompts, config: Config) -> Evaluation:
-    """Complete the held-out problems and judge the completions.
+def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) -> list[Sample]:
+    """Return the samples of all problems, as those of a step of the run.
 
     Args:
-        sampler: Samples from the policy.
-        prompts: The held-out problems.
-        config: The run's, for the sampling, the number of problems and the number of passes.
+        samples: [P][N] samples.
+        step: Step of the policy. Component weights that follow a schedule take their value at this step.
+        max_steps: Number of steps of the run; 0 if it is not known.
     """
-    return judge(complete_problems(sampler, prompts, config), config.evaluation.correct)
+    return [dataclasses.replace(one, step=step, max_steps=max_steps) for of_problem in samples for one in of_problem]
 
 
 def complete_problems(sampler: Sampler, prompts: Prompts, config: Config) -> list[list[Sample]]:

@@ -1,7 +1,7 @@
 """Metrics of an evaluation: accuracy, partial accuracy, format accuracy, pass@k and consistency.
 
-A built-in reward of correctness (`evaluation.correct`) and `format` score the completions. So an evaluation measures
-the same thing whatever reward the run trains on. pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374,
+A reward of correctness (`evaluation.correct`) and `format` score the completions. So an evaluation measures the same
+thing whatever reward the run trains on. pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374,
 equation 1: if c of the n samples of a problem are correct, 1 - C(n - c, k) / C(n, k), averaged over the problems.
 """
 
@@ -25,14 +25,15 @@ class Evaluation:
     """The result of an evaluation. A share is between 0 and 1, or None if no completion was scored.
 
     Attributes:
-        accuracy: Share of completions whose answer is exactly right.
-        partial_accuracy: Share of completions with a value of at least 0.5; of `math`, those within 10 % of the
+        accuracy: Share of correct completions: those with a score of at least `evaluation.correct_at`.
+        partial_accuracy: Share of completions with at least half of that score; of `math`, those within 10 % of the
             reference.
         format_accuracy: Share of completions that follow `prompt.format` exactly.
         pass_at_k: k → share of problems that at least one of k samples solves; empty with one pass.
         consistency: Mean share of a problem's samples that give its most common answer; None with one pass.
         num_problems: Number of problems.
-        num_unscored: Number of completions without a score, because the reference is invalid. No share counts them.
+        num_unscored: Number of completions without a score, because the reference is invalid or the reward failed. No
+            share counts them.
         intervals: Last part of a metric's name → its 95 % interval.
         judged: The completions and their scores.
     """
@@ -74,11 +75,13 @@ class Judged:
         samples: [P][N] completions.
         verdicts: [P][N] scores of the measure of correctness.
         forms: [P][N] scores of `format`.
+        correct_at: The least score of a correct completion.
     """
 
     samples: Sequence[Sequence[Sample]]
     verdicts: Sequence[Sequence[Score]]
     forms: Sequence[Sequence[Score]]
+    correct_at: float = 1.0
 
     @property
     def scored(self) -> np.ndarray:
@@ -86,9 +89,17 @@ class Judged:
         return np.array([[one.outcome is Outcome.SCORED for one in row] for row in self.verdicts])
 
     @property
-    def values(self) -> np.ndarray:
-        """[P, N], 1 for a correct answer, less for a partly correct one, 0 for a wrong or unscored one."""
-        return np.array([[one.value or 0.0 for one in row] for row in self.verdicts])
+    def right(self) -> np.ndarray:
+        """[P, N], True for correct completions."""
+        return self._reach(self.correct_at)
+
+    @property
+    def partly_right(self) -> np.ndarray:
+        """[P, N], True for completions with at least half the score of a correct one, correct ones included."""
+        return self._reach(min(self.correct_at, self.correct_at / 2))
+
+    def _reach(self, least: float) -> np.ndarray:
+        return np.array([[_reaches(one.value, least) for one in row] for row in self.verdicts])
 
     @property
     def formed(self) -> np.ndarray:
@@ -97,20 +108,22 @@ class Judged:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield for each problem its text, its reference, and its completions with their scores."""
-        for samples, verdicts, forms in zip(self.samples, self.verdicts, self.forms, strict=True):
+        right, partly = self.right.tolist(), self.partly_right.tolist()
+        for number, (samples, verdicts, forms) in enumerate(zip(self.samples, self.verdicts, self.forms, strict=True)):
             completions = [
                 {
                     "response": sample.response,
                     "answer": extract_answer(sample.response),
-                    "correct": None if verdict.value is None else verdict.value == 1.0,
-                    "partial": None if verdict.value is None else verdict.value >= 0.5,
+                    "correct": None if verdict.value is None else right[number][place],
+                    "partial": None if verdict.value is None else partly[number][place],
+                    "score": verdict.value,
                     "format": form.value == 1.0,
                     "outcome": str(verdict.outcome),
                     "detail": verdict.detail,
                     "num_tokens": sample.num_tokens,
                     "ended": sample.ended,
                 }
-                for sample, verdict, form in zip(samples, verdicts, forms, strict=True)
+                for place, (sample, verdict, form) in enumerate(zip(samples, verdicts, forms, strict=True))
             ]
             yield {"problem": samples[0].prompt, "reference": samples[0].answer, "completions": completions}
 
@@ -126,29 +139,36 @@ def can_judge(correct: str, columns: Sequence[Mapping[str, Any]]) -> bool:
     return any(score.outcome is Outcome.SCORED for score in get_builtin(correct).score(probes))
 
 
-def judge(samples: Sequence[Sequence[Sample]], correct: str = "math") -> Evaluation:
+def judge(
+    samples: Sequence[Sequence[Sample]],
+    correct: str = "math",
+    verdicts: Sequence[Score] | None = None,
+    correct_at: float = 1.0,
+) -> Evaluation:
     """Score the samples of each problem and compute the metrics. Log a warning if no sample can be scored.
 
     Args:
         samples: [P][N] samples, the same number for each problem.
-        correct: Name of the built-in reward that measures correctness.
+        correct: Name of the reward that measures correctness.
+        verdicts: [P * N] scores of that reward; None if it is built in.
+        correct_at: The least score of a correct completion.
     """
     passes = len(samples[0])
     flat = [sample for of_problem in samples for sample in of_problem]
-    verdicts, forms = (get_builtin(name).score(flat) for name in (correct, "format"))
-    judged = Judged(samples, _rows_of(verdicts, passes), _rows_of(forms, passes))
-    scored, values, formed = judged.scored, judged.values, judged.formed
+    verdicts = get_builtin(correct).score(flat) if verdicts is None else verdicts
+    forms = get_builtin("format").score(flat)
+    judged = Judged(samples, _rows_of(verdicts, passes), _rows_of(forms, passes), correct_at)
+    scored, right, formed = judged.scored, judged.right, judged.formed
     if not scored.any():
         _LOGGER.warning(
             "none of the %d completions of the held-out problems could be judged, so their accuracy is not known;"
-            " set evaluation.correct to a reward that fits the references, or evaluation.with_rewards=true; of the"
+            " set evaluation.correct to a reward that can score them, or evaluation.with_rewards=true; of the"
             " first one %s said: %s",
             len(flat),
             correct,
             verdicts[0].detail,
         )
-    right = values == 1.0
-    shares = {"accuracy": right, "partial_accuracy": values >= 0.5, "format_accuracy": formed}
+    shares = {"accuracy": right, "partial_accuracy": judged.partly_right, "format_accuracy": formed}
     intervals = {leaf: share_interval(hits, scored) for leaf, hits in shares.items()}
     kept = scored.all(axis=1)
     several = passes > 1 and bool(kept.any())
@@ -203,6 +223,11 @@ def _consistency_of_each(samples: Sequence[Sequence[Sample]]) -> np.ndarray:
 
 def _rows_of(scores: Sequence[Score], passes: int) -> list[Sequence[Score]]:
     return [scores[start : start + passes] for start in range(0, len(scores), passes)]
+
+
+def _reaches(value: float | None, least: float) -> bool:
+    """Return True if a score is high enough. The total of a mixture, such as 0.7 + 0.2 + 0.1, is not exact."""
+    return value is not None and (value >= least or math.isclose(value, least, rel_tol=1e-9, abs_tol=1e-9))
 
 
 def _mean(values: np.ndarray) -> float | None:

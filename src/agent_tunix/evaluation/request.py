@@ -16,9 +16,11 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
+from agent_tunix.rewards.code_parts import CodePart
 from agent_tunix.runs.found_run import FoundRun, Step, check_step, find_run
-from agent_tunix.runs.preflight import preflight
-from agent_tunix.runs.trust import data_parts, settle_trust
+from agent_tunix.runs.preflight import resolve_for_evaluation
+from agent_tunix.runs.reward_setup import OWN_REWARD
+from agent_tunix.runs.trust import correct_parts, data_parts, settle_trust
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class EvaluationRequest:
         subject: The model to evaluate.
         other: A model to compare with, on the same problems; None for no comparison.
         mixture: The run's reward, to score the completions too; None to leave it out.
+        correct: The reward that `evaluation.correct` names; None for a built-in measure and the run's own reward.
         replaced: Group → key → value of settings that replace the run's own.
         output: The JSON file to write; None for a file in the run's directory, or in the working directory for a plain
             model.
@@ -55,6 +58,7 @@ class EvaluationRequest:
     subject: Subject
     other: Subject | None = None
     mixture: Mixture | None = None
+    correct: Mixture | None = None
     replaced: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     output: Path | None = None
 
@@ -75,6 +79,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
     subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
     working_directory = Path.cwd()
+    with_reward = asked.with_rewards or subject.run.config.evaluation.correct == OWN_REWARD
     if subject.is_run:
         working_directory = _working_directory(subject.run.root)
         config = settle_trust(
@@ -82,8 +87,9 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             subject.run.root,
             working_directory=working_directory,
             trust=asked.trust,
-            own_parts=data_parts(with_values(Config(), replaced), subject.run.root),
-            with_reward=asked.with_rewards,
+            own_parts=[*data_parts(with_values(Config(), replaced), subject.run.root), *_own_correct_parts(asked)],
+            with_reward=with_reward,
+            with_correct=True,
             with_data=True,
         )
         subject = dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
@@ -104,21 +110,35 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
         other = dataclasses.replace(other, run=dataclasses.replace(other.run, config=settled))
     elif asked.compare_step is not None:
         raise ConfigError("compare_step needs compare_with, the directory of a run", code="compare_step_without_run")
-    mixture = None
-    if asked.with_rewards:
-        if not subject.is_run:
-            raise ConfigError(
-                "with_rewards=true scores with the reward of a run; give one by checkpoint_dir=RUN",
-                code="rewards_without_run",
-            )
-        mixture = preflight(subject.run.config, working_directory, subject.run.root).mixture
+    if with_reward and not subject.is_run:
+        raise ConfigError(
+            "with_rewards=true and correct=reward score with the reward of a run; give one by checkpoint_dir=RUN",
+            code="rewards_without_run",
+        )
+    mixture, correct = resolve_for_evaluation(
+        subject.run.config, working_directory, subject.run.root if subject.is_run else None, with_reward=with_reward
+    )
     output = None if asked.output is None else Path(asked.output).expanduser().absolute()
     if output is not None and output.suffix == ".jsonl":
         raise ConfigError(
             f"output={asked.output} should be a JSON file; the problems go into a .jsonl beside it",
             code="invalid_output",
         )
-    return EvaluationRequest(subject, other, mixture, replaced, output)
+    return EvaluationRequest(subject, other, mixture, correct, replaced, output)
+
+
+def _own_correct_parts(asked: EvaluateConfig) -> list[CodePart]:
+    """Return the code parts of a reward that the user names as `correct`."""
+    own = Config()
+    if asked.correct is not None:
+        own.evaluation.correct = _absolute(asked.correct)
+    return correct_parts(own, Path.cwd())
+
+
+def _absolute(spec: str) -> str:
+    """Return `file.py:function` with an absolute path, since a run looks up its files where it was started."""
+    path, colon, name = spec.rpartition(":")
+    return f"{Path(path).expanduser().absolute()}:{name}" if colon and path.endswith(".py") else spec
 
 
 def _read_subject(
@@ -168,7 +188,8 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
         inference_config=asked.inference_config,
         num_passes=asked.num_passes,
         num_samples=config.evaluation.num_samples if asked.num_samples is None else asked.num_samples,
-        correct=config.evaluation.correct if asked.correct is None else asked.correct,
+        correct=config.evaluation.correct if asked.correct is None else _absolute(asked.correct),
+        correct_at=config.evaluation.correct_at if asked.correct_at is None else asked.correct_at,
     )
     config = dataclasses.replace(config, evaluation=evaluation)
     check(config)

@@ -45,11 +45,7 @@ def push_directory(
         raise ModelError(
             f"{directory} holds no files that could be pushed to {repo_id}; give a model directory", code="no_files"
         )
-    if token is None and not has_token():
-        raise ModelError(
-            f"pushing to {repo_id} needs a token that may write there, and none is set; {NEW_TOKEN}",
-            code="missing_token",
-        )
+    check_push(repo_id, token)
     size = sum(path.stat().st_size for path in files.values())
     api = HfApi(token=token)
     with _explaining(repo_id):
@@ -58,6 +54,25 @@ def push_directory(
         operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=path) for name, path in files.items()]
         api.create_commit(repo_id, operations, commit_message=message)
     return str(page)
+
+
+def check_push(repo_id: str, token: str | None = None) -> None:
+    """Refuse what a push would refuse without asking the hub: a malformed name, or no token.
+
+    The arguments are those of `push_directory`.
+
+    Raises:
+        ModelError: The name is malformed, or no token is set.
+    """
+    if repo_id.count("/") != 1 or not all(repo_id.split("/")):
+        raise ModelError(
+            f"pushing to {repo_id}: a repository should be named owner/name", code="invalid_repository_name"
+        )
+    if token is None and not has_token():
+        raise ModelError(
+            f"pushing to {repo_id} needs a token that may write there, and none is set; {NEW_TOKEN}",
+            code="missing_token",
+        )
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from agent_tunix.rewards.answers import extract_answer, verifiers  # noqa: F401 
 from agent_tunix.rewards.conventions import BaseReward, RewardConfig
 from agent_tunix.rewards.execution.probe import settle_completions
 from agent_tunix.rewards.fingerprint import Fingerprint, fingerprint
-from agent_tunix.rewards.for_trl import to_trl
+from agent_tunix.rewards.for_trl import score_each, to_trl
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.registry import (
@@ -46,6 +46,7 @@ __all__ = [
     "normalize_reward",
     "register_reward_function",
     "resolve_reward",
+    "score_each",
     "settle_completions",
     "summarise",
     "to_trl",

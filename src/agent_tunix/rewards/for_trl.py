@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agent_tunix.rewards.conventions import CallSettings, adapt
 from agent_tunix.rewards.mixture import Mixture
-from agent_tunix.rewards.sample import Sample
+from agent_tunix.rewards.sample import Sample, Score
 
 TrlFunction = Callable[..., list[float | None]]
 
@@ -37,28 +38,7 @@ def to_trl(reward: Mixture, *, format: str = "") -> TrlFunction:
         **columns: Any,
     ) -> list[float | None]:
         of_rows = {name: values for name, values in columns.items() if _is_of_rows(values, len(completions))}
-        samples: list[Sample] = []
-        group = 0
-        for row, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
-            group += row > 0 and prompt != prompts[row - 1]
-            tokens = tuple(completion_ids[row]) if completion_ids is not None else ()
-            step = getattr(trainer_state, "global_step", -1) + 1
-            samples.append(
-                Sample(
-                    response=_text(completion),
-                    prompt=_text(prompt),
-                    messages=(*_messages(prompt, "user"), *_messages(completion, "assistant")),
-                    columns={name: values[row] for name, values in of_rows.items()},
-                    format=format,
-                    step=step,
-                    max_steps=getattr(trainer_state, "max_steps", 0),
-                    group_id=group,
-                    rollout_id=f"{step}_{group}_{row}",
-                    num_tokens=len(tokens),
-                    tokens=tokens,
-                    index=row,
-                )
-            )
+        samples = _samples(prompts, completions, completion_ids, trainer_state, of_rows, format)
         scores = reward.score(samples)
         if log_metric is not None:
             for component in reward.components:
@@ -69,6 +49,79 @@ def to_trl(reward: Mixture, *, format: str = "") -> TrlFunction:
 
     score.__name__ = reward.name
     return score
+
+
+def score_each(
+    function: Callable[..., Any],
+    completions: Sequence[Any],
+    /,
+    *,
+    prompts: Sequence[Any] | None = None,
+    completion_ids: Sequence[Sequence[int]] | None = None,
+    trainer_state: Any = None,
+    log_extra: Any = None,
+    log_metric: Any = None,
+    **columns: Any,
+) -> list[Score]:
+    """Return the scores of a batch by a function of one response; a fault is the matter of its completion alone.
+
+    `agent-tunix store upload` writes a `reward` that calls this. The arguments are what TRL passes.
+
+    Args:
+        function: A function in the plain convention, such as `keywords(response, words)`.
+        completions: Texts, or lists of one chat message.
+        prompts: Texts, or chat messages; None if the function does not need them.
+        completion_ids: Token ids of the completions.
+        trainer_state: State of the training.
+        log_extra: Not used.
+        log_metric: Not used.
+        columns: Lists of one value for each completion. A completion with None gets the function's default.
+
+    Raises:
+        ValueError: A column is no list of one value for each completion.
+    """
+    for name, values in columns.items():
+        if not _is_of_rows(values, len(completions)):
+            raise ValueError(
+                f"{name} is {values!r}, not a list of one value for each completion; a function of one response that"
+                " was uploaded takes no args, so write the value as a default of its parameter"
+            )
+    asked = [""] * len(completions) if prompts is None else prompts
+    reward = adapt(function, getattr(function, "__name__", "reward"), settings=CallSettings(convention="plain"))
+    return reward.score(_samples(asked, completions, completion_ids, trainer_state, columns, ""))
+
+
+def _samples(
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    completion_ids: Sequence[Sequence[int]] | None,
+    trainer_state: Any,
+    columns: Mapping[str, Sequence[Any]],
+    format: str,
+) -> list[Sample]:
+    samples: list[Sample] = []
+    group = 0
+    for row, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        group += row > 0 and prompt != prompts[row - 1]
+        tokens = tuple(completion_ids[row]) if completion_ids is not None else ()
+        step = getattr(trainer_state, "global_step", -1) + 1
+        samples.append(
+            Sample(
+                response=_text(completion),
+                prompt=_text(prompt),
+                messages=(*_messages(prompt, "user"), *_messages(completion, "assistant")),
+                columns={name: values[row] for name, values in columns.items() if values[row] is not None},
+                format=format,
+                step=step,
+                max_steps=getattr(trainer_state, "max_steps", 0),
+                group_id=group,
+                rollout_id=f"{step}_{group}_{row}",
+                num_tokens=len(tokens),
+                tokens=tokens,
+                index=row,
+            )
+        )
+    return samples
 
 
 def _is_of_rows(values: Any, count: int) -> bool:

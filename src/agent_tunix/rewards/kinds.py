@@ -7,8 +7,9 @@
     is_polite.kind = "quality"
     is_polite.range = (0.0, 1.0)
 
-Without these attributes the range is read from a docstring that contains `Range [0, 1]`, and the kind is unknown. A
-reward of several weighted components is a composite if one of them is about the answer; its range follows from theirs.
+In a mixture, `kind:` of a component does the same. Without these attributes the range is read from a docstring that
+contains `Range [0, 1]`, and the kind is unknown. A reward of several weighted components is a composite if one of them
+is about the answer; its range follows from theirs.
 """
 
 import inspect
@@ -33,7 +34,7 @@ def kind_of(mixture: Mixture) -> Kind | None:
     Raises:
         RewardError: A component declares a kind that does not exist.
     """
-    kinds = {declared_kind(component.reward) for component in _weighted(mixture)}
+    kinds = {component_kind(component) for component in weighted(mixture)}
     if len(kinds) == 1:
         return kinds.pop()
     return Kind.COMPOSITE if any(needs_answer(kind) for kind in kinds) else None
@@ -49,21 +50,36 @@ def show_kind(kind: Kind | None) -> str:
     return "unknown" if kind is None else kind.value
 
 
+def component_kind(component: Component) -> Kind | None:
+    """Return the kind of a component: its own `kind:`, or else what its reward declares."""
+    return component.kind or declared_kind(component.reward)
+
+
 def declared_kind(reward: Any) -> Kind | None:
     """Return the kind that a single reward declares."""
     function = function_of(reward)
     for holder in (reward, function):
         declared = getattr(holder, "kind", None)
         if isinstance(declared, str):
-            try:
-                return Kind(declared)
-            except ValueError:
-                raise RewardError(
-                    f"the reward {reward.name!r} declares the kind {declared!r}; there are {', '.join(Kind)}",
-                    code="unknown_kind",
-                ) from None
+            return read_kind(reward.name, declared)
     builtin = _builtin(function)
     return builtin.kind if builtin else None
+
+
+def read_kind(name: str, declared: object) -> Kind | None:
+    """Return the kind that is written for a reward or component; None if none is.
+
+    Raises:
+        RewardError: There is no such kind.
+    """
+    if declared is None:
+        return None
+    try:
+        return Kind(str(declared))
+    except ValueError:
+        raise RewardError(
+            f"the reward {name!r} declares the kind {declared!r}; there are {', '.join(Kind)}", code="unknown_kind"
+        ) from None
 
 
 def range_of(mixture: Mixture, step: int = 0) -> Range | None:
@@ -79,7 +95,7 @@ def declared_ranges(mixture: Mixture) -> dict[str, Range | None]:
 def total_range(mixture: Mixture, declared: Mapping[str, Range | None], weights: Mapping[str, float]) -> Range | None:
     """Return the range of a reward's total from `declared_ranges` and the effective weights; None if it is unknown."""
     low, high = 0.0, 0.0
-    for component in _weighted(mixture):
+    for component in weighted(mixture):
         span, weight = declared[component.name], weights[component.name]
         if weight == 0:
             continue
@@ -132,7 +148,8 @@ def _builtin(function: Any) -> Builtin | None:
     return builtin if builtin and module == f"agent_tunix.rewards.builtin.{builtin.family}" else None
 
 
-def _weighted(mixture: Mixture) -> list[Component]:
+def weighted(mixture: Mixture) -> list[Component]:
+    """Return the components whose weight is not 0."""
     return [component for component in mixture.components if component.weight]
 
 

@@ -22,6 +22,7 @@ A user may write:
 | `transform` | transforms of its value before it is weighed (`transforms`) |
 | `when` | the rows to which it applies (`mixture.routes`) |
 | `cost` | of the components that can be computed next, the cheapest goes first; built-ins cost 0, others 1 |
+| `kind` | what it measures (`kinds`), in place of what its function declares |
 
 Arguments come from a component's `args` and from `rewards.args.<name>.<param>`, where `<name>` is the component's or
 its function's. The two must not contradict each other, so that either shows what the run trains on.
@@ -35,8 +36,10 @@ from typing import Any
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import loading, registry
+from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.conventions import CallSettings
 from agent_tunix.rewards.finding import Finder, function_name, nearest
+from agent_tunix.rewards.kinds import read_kind
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.gates import read_requires
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route, read_route
@@ -46,7 +49,7 @@ from agent_tunix.rewards.uploaded import Fetch
 
 logger = logging.getLogger("agent_tunix.rewards")
 
-COMPONENT_KEYS = ("function", "args", "weight", "requires", "transform", "when", "cost")
+COMPONENT_KEYS = ("function", "args", "weight", "requires", "transform", "when", "cost", "kind")
 _BUILTIN_MODULES = "agent_tunix.rewards.builtin."
 
 
@@ -157,6 +160,7 @@ class _Entry:
     transforms: tuple[Transform, ...] = ()
     route: Route = ALL_ROWS
     cost: float | None = None
+    kind: Kind | None = None
 
 
 def _entries_of_list(spec: Sequence[object]) -> list[_Entry]:
@@ -212,6 +216,7 @@ def _entry(name: str, settings: object) -> _Entry:
         transforms=read_transforms(name, settings.get("transform")),
         route=read_route(name, settings.get("when")),
         cost=None if cost is None else float(cost),
+        kind=read_kind(name, settings.get("kind")),
     )
 
 
@@ -246,6 +251,7 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
                 transforms=entry.transforms,
                 route=entry.route,
                 cost=_default_cost(function.given) if entry.cost is None else entry.cost,
+                kind=entry.kind,
             )
         )
     _check_all_used(given, used)

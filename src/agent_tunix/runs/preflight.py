@@ -9,7 +9,7 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
-from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples
+from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples, peek_held_out
 from agent_tunix.data.sources import find_source
 from agent_tunix.errors import ConfigError
 from agent_tunix.planning.mesh_choice import shape_problems
@@ -18,7 +18,7 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.rewards.uploaded import uploaded_source_of
-from agent_tunix.runs.reward_setup import components_as_written, resolve_from_config
+from agent_tunix.runs.reward_setup import components_as_written, resolve_correct, resolve_from_config
 
 _NO_LIMIT_MB = 2**30
 # Sources that read `data.subset`.
@@ -33,11 +33,13 @@ class ValidatedConfig:
         config: The configuration.
         mixture: The reward.
         components: The reward's components by name, as the configuration writes them.
+        correct: The reward that `evaluation.correct` names; None for a built-in measure or the run's own reward.
     """
 
     config: Config
     mixture: Mixture
     components: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    correct: Mixture | None = None
 
 
 def preflight(config: Config, working_directory: Path, run: Path | None = None) -> ValidatedConfig:
@@ -60,11 +62,43 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
     mixture = resolve_from_config(config, working_directory, run)
+    _fit(mixture, examples, config)
+    correct = resolve_correct(config, working_directory, run)
+    if correct is not None:
+        _fit(correct, examples, config)
+    return ValidatedConfig(config, mixture, components_as_written(config, working_directory), correct)
+
+
+def resolve_for_evaluation(
+    config: Config, working_directory: Path, run: Path | None = None, *, with_reward: bool
+) -> tuple[Mixture | None, Mixture | None]:
+    """Return the rewards that score the completions of an evaluation, checked on a held-out row.
+
+    Args:
+        config: The configuration.
+        working_directory: Base directory of relative paths and of the user's own modules.
+        run: Directory of the run, which holds its uploaded rewards; None without a run.
+        with_reward: True if the run's own reward scores them.
+
+    Returns:
+        The run's own reward, None without `with_reward`; and that of `resolve_correct`.
+
+    Raises:
+        DataError, RewardError: A reward cannot be resolved, or does not fit the data.
+    """
+    mixture = resolve_from_config(config, working_directory, run) if with_reward else None
+    correct = resolve_correct(config, working_directory, run)
+    for one in filter(None, (mixture, correct)):
+        _fit(one, peek_held_out(config), config)
+    return mixture, correct
+
+
+def _fit(mixture: Mixture, examples: Mapping[str | None, Example], config: Config) -> None:
+    """Check that the rows have what a reward needs, and settle what it takes as completions."""
     for name, example in examples.items():
         mixture.check_parameters(example.columns, {} if name is None else {SET_COLUMN: name})
     for name, example in examples.items():
         settle_rewards(mixture, example, config, {} if name is None else {SET_COLUMN: name})
-    return ValidatedConfig(config, mixture, components_as_written(config, working_directory))
 
 
 def _check_mesh(config: Config, directory: Path) -> None:

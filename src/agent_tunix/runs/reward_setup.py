@@ -1,6 +1,6 @@
 """The reward of a configuration. Importing this module does not load JAX."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ from agent_tunix.rewards.registry import is_name, is_shipped
 from agent_tunix.rewards.resolve import read_components, read_components_file
 from agent_tunix.runs.uploaded_rewards import make_fetch
 
+# Values of `evaluation.correct` that always name the built-in reward, also if the user registers one of that name.
+BUILTIN_MEASURES = ("math", "answer_correctness", "multiple_choice", "exact_match", "code_tests")
+OWN_REWARD = "reward"  # the value of `evaluation.correct` for the run's own reward
+
 
 def resolve_from_config(config: Config, working_directory: Path, run: Path | None = None) -> Mixture:
     """Return the reward of the group `reward=` if it is chosen, else of `training.reward_function`.
@@ -26,10 +30,48 @@ def resolve_from_config(config: Config, working_directory: Path, run: Path | Non
         run: Directory of the run that the configuration belongs to, which holds the uploaded rewards it was trained
             on; None to fetch uploaded rewards from the store.
     """
-    return resolve_reward(
+    return _resolve(
         reward_spec(config, working_directory),
-        modules=config.rewards.modules,
-        args=config.rewards.args,
+        config,
+        working_directory,
+        run,
+        config.rewards.modules,
+        config.rewards.args,
+    )
+
+
+def resolve_correct(config: Config, working_directory: Path, run: Path | None = None) -> Mixture | None:
+    """Return the reward that `evaluation.correct` names; None if it is a built-in measure or the run's own reward.
+
+    The arguments are those of `resolve_from_config`.
+    """
+    spec, modules = correct_spec(config)
+    return None if spec is None else _resolve(spec, config, working_directory, run, modules)
+
+
+def correct_spec(config: Config) -> tuple[str | None, Sequence[str]]:
+    """Return the specification of the reward that `resolve_correct` resolves, and the modules to import first.
+
+    Only a bare name may be registered by a module; a file or a dotted path stands for itself.
+    """
+    spec = config.evaluation.correct
+    if spec in (*BUILTIN_MEASURES, OWN_REWARD) or config.evaluation.num_samples == 0:
+        return None, ()
+    return spec, config.rewards.modules if is_name(spec) else ()
+
+
+def _resolve(
+    spec: Any,
+    config: Config,
+    working_directory: Path,
+    run: Path | None,
+    modules: Sequence[str],
+    args: Mapping[str, Any] | None = None,
+) -> Mixture:
+    return resolve_reward(
+        spec,
+        modules=modules,
+        args=args,
         reward_directories=reward_directories(working_directory),
         working_directory=working_directory,
         on_failure=config.rewards.on_failure,

@@ -30,8 +30,9 @@ from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, Untru
 from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
+from agent_tunix.rewards.registry import is_name
 from agent_tunix.runs.directory import write_json
-from agent_tunix.runs.reward_setup import reward_directories, reward_spec
+from agent_tunix.runs.reward_setup import correct_spec, reward_directories, reward_spec
 from agent_tunix.store.home import home, make_home
 from agent_tunix.visible_text import escape_hidden
 
@@ -66,7 +67,7 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
     """
     try:
         key = _read_key() or _make_key()
-        parts = parts_of(config, working_directory)
+        parts = parts_of(config, working_directory) + correct_parts(config, working_directory)
         signed = {
             "version": _VERSION,
             "root": os.path.realpath(root),
@@ -89,6 +90,7 @@ def settle_trust(
     own: Config | None = None,
     own_parts: Collection[CodePart] = (),
     with_reward: bool = True,
+    with_correct: bool = False,
     with_data: bool = False,
     with_policy: bool = False,
 ) -> Config:
@@ -105,6 +107,7 @@ def settle_trust(
         own: The user's changes, applied to the default configuration.
         own_parts: Code parts that the user asks for; they need no trust.
         with_reward: True if the run's reward will score completions.
+        with_correct: True if the reward of `evaluation.correct` will score completions.
         with_data: True if the run's data will be read.
         with_policy: True if the run's policy will be written where others may read it.
 
@@ -114,7 +117,9 @@ def settle_trust(
     """
     own = own or Config()
     content = _read_config(root)
-    parts = [part for part in (parts_of(config, working_directory) if with_reward else ()) if part not in own_parts]
+    used = parts_of(config, working_directory) if with_reward else []
+    used += correct_parts(config, working_directory) if with_correct else []
+    parts = [part for part in dict.fromkeys(used) if part not in own_parts]
     doubts = _doubts(root, content, parts)
     if doubts.is_foreign:
         # For the user's own runs only the code is checked against the signature, not data and policy.
@@ -196,6 +201,19 @@ def parts_of(config: Config, working_directory: Path, *, with_defaults: bool = T
         reward_directories=reward_directories(working_directory),
         working_directory=working_directory,
         with_defaults=with_defaults,
+    )
+
+
+def correct_parts(config: Config, working_directory: Path) -> list[CodePart]:
+    """Return the code and endpoints of the reward that `evaluation.correct` names; none if that is built in."""
+    spec, modules = correct_spec(config)
+    if spec is None:
+        return []
+    return find_code_parts(
+        {"evaluation.correct": spec} if not is_name(spec) else spec,
+        modules=modules,
+        reward_directories=reward_directories(working_directory),
+        working_directory=working_directory,
     )
 
 

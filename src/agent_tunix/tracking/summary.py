@@ -60,6 +60,7 @@ def summary_table(
     *,
     num_steps: int,
     seconds: float,
+    resumed_after: int = 0,
 ) -> str:
     """Return the table printed at the end of a run.
 
@@ -67,8 +68,9 @@ def summary_table(
         before: Values by label, from `compare_ends`; labels with "accuracy" are shown in percent.
         after: Values at the end, by the same labels.
         places: Paths of the run's files, by label.
-        num_steps: Steps done.
-        seconds: Duration of the steps.
+        num_steps: Number of the last step.
+        seconds: Duration of the steps of this attempt.
+        resumed_after: Step after which this attempt began.
     """
     lines = [("", "before", "after", "change")]
     for label, first in before.items():
@@ -81,7 +83,9 @@ def summary_table(
         "  ".join([label.ljust(wide), *(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))])
         for label, *cells in lines
     ]
-    duration = f"{num_steps} steps in {format_duration(seconds)}"
+    duration = f"{num_steps - resumed_after} steps in {format_duration(seconds)}"
+    if resumed_after:
+        duration += f", resumed after step {resumed_after}"
     label_width = max(map(len, places), default=0)
     where = [f"{label.ljust(label_width)}  {place}" for label, place in places.items()]
     return "\n".join([*table, "", duration, *where])

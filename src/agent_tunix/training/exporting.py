@@ -54,6 +54,7 @@ def export_run(
     dtype: Dtype = "auto",
     overwrite: bool = False,
     trust: bool = False,
+    repository: str | None = None,
 ) -> Exported:
     """Write a run's policy to a directory that transformers, vLLM or PEFT can load.
 
@@ -65,6 +66,7 @@ def export_run(
         dtype: Data type of merged weights; "auto" for the type that the run computed in.
         overwrite: True to replace an earlier export. Other content is never replaced.
         trust: True to write private weights and templates even if the run that names them is not the user's own.
+        repository: Repository of the hub, which the model card names in place of the directory.
 
     Raises:
         UntrustedRunError: The run is not the user's own, and names weights or a template that others may not read.
@@ -89,7 +91,7 @@ def export_run(
         if run.config.prompt.chat_template is not None and trained.tokenizer.chat_template is not None:
             # The run trained with this template. It takes precedence over the template in the model's own files.
             (partial / "chat_template.jinja").write_text(trained.tokenizer.chat_template, encoding="utf-8")
-        write_card(StoredRun(run.root), partial, trained.step, adapter=adapter)
+        write_card(StoredRun(run.root), partial, trained.step, adapter=adapter, repository=repository)
         num_bytes = _write_manifest(partial)
     return Exported(to, trained.step, num_bytes)
 

@@ -15,6 +15,7 @@ from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking import compare_ends
 from agent_tunix.tracking.report import write_report
+from agent_tunix.tracking.report.charts import SECTIONS
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.visible_text import escape_hidden, one_line
 
@@ -23,7 +24,7 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>|~&!#]")
 _PACKAGES = ("agent_tunix", "google-tunix", "jax", "flax", "optax")
 
 
-def write_card(run: StoredRun, directory: Path, step: int, *, adapter: bool) -> None:
+def write_card(run: StoredRun, directory: Path, step: int, *, adapter: bool, repository: str | None = None) -> None:
     """Write README.md, and the run's curves in `plots/`.
 
     Args:
@@ -31,13 +32,14 @@ def write_card(run: StoredRun, directory: Path, step: int, *, adapter: bool) -> 
         directory: Directory of the exported model.
         step: Step of the checkpoint.
         adapter: True if the directory holds only an adapter.
+        repository: Repository of the hub that the model is loaded from; None for a directory.
     """
     plots = _copy_plots(run, directory / "plots")
-    text = "\n\n".join(_sections(run, step, adapter, plots))
+    text = "\n\n".join(_sections(run, step, adapter, plots, repository or "DIRECTORY"))
     (directory / "README.md").write_text(text + "\n", encoding="utf-8")
 
 
-def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str]) -> Iterator[str]:
+def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str], place: str) -> Iterator[str]:
     config = run.config
     base = _base_model(config)
     supervised = _is_supervised(run)
@@ -51,16 +53,22 @@ def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str]) -> Ite
     )
     yield "## How it went"
     yield _outcome(run, step)
-    yield from (f"![{_escape(Path(name).stem)}](plots/{quote(name)})" for name in plots)
+    yield from map(_captioned, plots)
     if not supervised:
         yield "## The reward"
         yield _reward(run)
     yield "## Training"
     yield _table(_settings(config, supervised))
     yield "## Use"
-    yield _usage(adapter, base)
+    yield _usage(adapter, base, place)
     yield "## Versions"
     yield _versions(run)
+
+
+def _captioned(picture: str) -> str:
+    stem = Path(picture).stem
+    title, note = SECTIONS.get(stem, (_escape(stem), ""))
+    return f"![{title}](plots/{quote(picture)})\n\n{f'**{title}.** {note}'.strip()}"
 
 
 def _is_supervised(run: StoredRun) -> bool:
@@ -144,17 +152,17 @@ def _code(value: Any) -> str:
     return f"`{one_line(' '.join(str(value).split())).replace('`', chr(39))}`"
 
 
-def _usage(adapter: bool, base: str | None) -> str:
+def _usage(adapter: bool, base: str | None, place: str) -> str:
     if adapter:
         code = (
             "from peft import AutoPeftModelForCausalLM\n\n"
-            'model = AutoPeftModelForCausalLM.from_pretrained("DIRECTORY")  # loads the base model too'
+            f'model = AutoPeftModelForCausalLM.from_pretrained("{place}")  # loads the base model too'
         )
         return f"```python\n{code}\n```\n\nThe base model is {_code(base) if base else 'the one it was trained from'}."
     code = (
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        'model = AutoModelForCausalLM.from_pretrained("DIRECTORY")\n'
-        'tokenizer = AutoTokenizer.from_pretrained("DIRECTORY")'
+        f'model = AutoModelForCausalLM.from_pretrained("{place}")\n'
+        f'tokenizer = AutoTokenizer.from_pretrained("{place}")'
     )
     return f"```python\n{code}\n```"
 

@@ -40,6 +40,25 @@ def shared_rewards(mixture: Mixture, rewards: RewardsConfig, processes: Processe
         yield mixture
 
 
+@contextlib.contextmanager
+def shared_correct(
+    mixture: Mixture | None, rewards: RewardsConfig, processes: Processes
+) -> Iterator[Callable[[Sequence[Sample]], list[Score]] | None]:
+    """Yield the function that scores samples with the reward of `evaluation.correct`; None without such a reward.
+
+    Args:
+        mixture: The reward, as `ValidatedConfig.correct`.
+        rewards: Execution and limits of rewards.
+        processes: Processes of the run.
+    """
+    if mixture is None:
+        yield None
+        return
+    with shared_rewards(mixture, rewards, processes) as shared:
+        _LOGGER.info("evaluation.correct: %s", shared.describe())
+        yield share_scoring(shared, rewards, processes)
+
+
 def why_first_scores(mixture: Mixture, execution: str) -> str | None:
     """Return the reason why one process must score the whole batch; None if each may score a share.
 

@@ -103,6 +103,7 @@ class RunSession:
         opened: The opened run.
         components: The parts of the run.
         score: Scores the completions of evaluations with the run's reward; None if no reward trains.
+        correct: Scores them with the reward that `evaluation.correct` names; None if it names no other reward.
 
     Attributes:
         fingerprint: Fingerprint of the reward.
@@ -117,6 +118,7 @@ class RunSession:
         opened: OpenedRun,
         components: TrainingComponents,
         score: Scorer | None = None,
+        correct: Scorer | None = None,
     ) -> None:
         self._method = method
         self._validated = validated
@@ -128,13 +130,13 @@ class RunSession:
         self._processes = opened.processes
         self._components = components
         self._started = time.perf_counter()
-        self._last_step = 0
+        self._first_step = self._last_step = 0
         self.max_steps = components.batches.num_steps
         self._checkpoints = Checkpoints(
             opened.paths.checkpoints, self._config.training.max_checkpoints_to_keep, opened.processes
         )
         names = [component.name for component in self._mixture.components]
-        self._evaluator = Evaluator(self._config, components.held_out, names, score, self.max_steps)
+        self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps)
         self._saved_step = 0
         self.fingerprint = fingerprint(self._mixture)
         self._metadata = make_metadata(
@@ -165,7 +167,7 @@ class RunSession:
             CheckpointError: All checkpoints are damaged, or the checkpoint does not fit this run.
             ModelError: The checkpoint's adapter was trained on another model.
         """
-        first = self._last_step = self._resume()
+        first = self._first_step = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))
         with CheckpointSaver(self._checkpoints, phase) as self._saver:
             with contextlib.ExitStack() as stack:
@@ -265,7 +267,10 @@ class RunSession:
             rows = read_rows(self._paths.metrics)
             if self._config.tracking.progress != "none":
                 locations = self._list_paths() | self._reports
-                print(escape_hidden(summary_table(*compare_ends(rows), locations, num_steps=last, seconds=seconds)))
+                table = summary_table(
+                    *compare_ends(rows), locations, num_steps=last, seconds=seconds, resumed_after=self._first_step
+                )
+                print(escape_hidden(table))
             evaluations = [row for row in rows if "eval/num_problems" in row] or [{}]
             return [evaluations[0], evaluations[-1]]
 

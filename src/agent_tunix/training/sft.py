@@ -14,9 +14,10 @@ from typing import Any
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.runs.preflight import ValidatedConfig
+from agent_tunix.runs.reward_setup import OWN_REWARD
 from agent_tunix.training.components import build_components
 from agent_tunix.training.opening import open_run
-from agent_tunix.training.score_sharing import share_scoring, shared_rewards
+from agent_tunix.training.score_sharing import share_scoring, shared_correct, shared_rewards
 from agent_tunix.training.session import RunSession, StepOutcome, Summary
 from agent_tunix.training.supervised import SupervisedResult, SupervisedTrainer
 
@@ -42,10 +43,13 @@ def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence
         components = build_components(opened.validated.config, num_rows=micro_batch_size(opened.validated.config))
         trainer = SupervisedTrainer(components.config, components.sampler, components.updater)
         score, rewards = None, components.config.rewards
-        if components.config.evaluation.with_rewards:
+        asked = components.config.evaluation
+        if asked.with_rewards or asked.correct == OWN_REWARD:
             mixture = stack.enter_context(shared_rewards(validated.mixture, rewards, opened.processes))
             score = share_scoring(mixture, rewards, opened.processes)
-        session = RunSession("sft", replace(opened.validated, config=components.config), opened, components, score)
+        correct = stack.enter_context(shared_correct(validated.correct, rewards, opened.processes))
+        settled = replace(opened.validated, config=components.config)
+        session = RunSession("sft", settled, opened, components, score, correct)
         warned = False
         with session.open():
             for step in session.steps():

@@ -20,7 +20,7 @@ from agent_tunix.training.components import build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics
 from agent_tunix.training.opening import open_run
 from agent_tunix.training.resuming import GRPO
-from agent_tunix.training.score_sharing import share_scoring, shared_rewards
+from agent_tunix.training.score_sharing import share_scoring, shared_correct, shared_rewards
 from agent_tunix.training.scores_table import scores_table
 from agent_tunix.training.session import RunSession, StepOutcome, Summary
 from agent_tunix.training.warm_up import warm_up
@@ -45,13 +45,15 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
         open_run(validated, root, overrides) as opened,
         # Workers serve the mixture from here on. They start while the model loads.
         shared_rewards(validated.mixture, validated.config.rewards, opened.processes) as mixture,
+        shared_correct(validated.correct, validated.config.rewards, opened.processes) as correct,
     ):
         _LOGGER.info("reward: %s", mixture.describe())
         components = build_components(opened.validated.config)
         config = components.config
         score = share_scoring(mixture, config.rewards, opened.processes)
         trainer = make_trainer(components, mixture, score)
-        session = RunSession(GRPO, replace(opened.validated, config=config, mixture=mixture), opened, components, score)
+        settled = replace(opened.validated, config=config, mixture=mixture)
+        session = RunSession(GRPO, settled, opened, components, score, correct)
         metrics, scoring = StepMetrics(mixture, config), scoring_settings(config, session.fingerprint)
 
         def more_prompts(step: int, number: int) -> PromptBatch:

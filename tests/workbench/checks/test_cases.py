@@ -61,6 +61,16 @@ def test_a_jsonl_and_a_csv_table_mean_the_same(tmp_path: Path) -> None:
     assert [case.expected for case in load_cases(csv)] == [1.0, None, Outcome.BAD_REFERENCE]
 
 
+def test_a_cell_that_holds_a_json_list_or_object_is_one(tmp_path: Path) -> None:
+    header = "response,answer,expected,words,unit,range,broken\n"
+    row = '"[1, 2]","[1, 2]",1,"[""a"", ""b""]","{""name"": ""m""}","[1, 2)",[\n'
+    (case,) = load_cases(write(tmp_path, "cases.csv", header + row))
+    assert (case.response, case.columns) == (
+        "[1, 2]",
+        {"answer": "[1, 2]", "words": ["a", "b"], "unit": {"name": "m"}, "range": "[1, 2)", "broken": "["},
+    )
+
+
 def test_null_expects_a_reward_that_does_not_apply() -> None:
     def silent(response: str) -> float | None:
         return None if response == "" else 0.0

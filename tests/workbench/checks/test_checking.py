@@ -101,6 +101,21 @@ def test_a_reward_of_unknown_kind_has_the_universal_checks_only() -> None:
     assert not check(polite, sums(4), kind=Kind.CORRECTNESS).passed
 
 
+def test_the_kind_of_a_component_decides_what_is_checked_and_what_was_not_is_told() -> None:
+    def polite(response: str) -> float:
+        """Range [0, 1]."""
+        return 1.0 if "please" in response else 0.0
+
+    (untold,) = [one for one in check({"a": "format", "b": polite}, sums(4)).findings if one.check == "not run"]
+    assert "b has none" in untold.text
+    assert "`b: {function: …, kind: quality}`" in untold.text
+    told = check({"a": "format", "b": {"function": polite, "kind": "form"}}, sums(4))
+    assert told.kind is Kind.FORM
+    assert "not run" not in {one.check for one in told.findings}
+    several = check({"a": "format", "b": {"function": polite, "kind": "quality"}}, sums(4))
+    assert any(one.check == "not run" and "form, quality" in one.text for one in several.findings)
+
+
 def test_an_undeclared_kind_is_refused() -> None:
     def polite(response: str) -> float:
         return 1.0
@@ -108,6 +123,8 @@ def test_an_undeclared_kind_is_refused() -> None:
     polite.kind = "politeness"  # type: ignore[attr-defined]
     with pytest.raises(RewardError, match="politeness"):
         check(polite)
+    with pytest.raises(RewardError, match="politeness"):
+        check({"manners": {"function": polite, "kind": "politeness"}})
 
 
 def test_a_constant_reward_teaches_nothing() -> None:

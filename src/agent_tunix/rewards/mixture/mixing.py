@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.advantages import compute_advantages
+from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.mixture.gates import OPEN, GateVerdict, Parts, Verdicts, decide, order_of
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route
@@ -48,6 +49,7 @@ class Component:
         transforms: Applied in order to the raw value before it is weighted.
         route: Rows to which the component applies.
         cost: Cost of computing it, in any unit. The cheapest of the components that are ready is computed first.
+        kind: What it measures, which decides what is checked; None for the kind that its reward declares.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Component:
     transforms: tuple[Transform, ...] = ()
     route: Route = ALL_ROWS
     cost: float = 0.0
+    kind: Kind | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.weight, Schedule) and not math.isfinite(self.weight):

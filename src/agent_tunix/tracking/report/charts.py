@@ -18,6 +18,30 @@ MAX_PAIRS = 60
 LAST_ROWS_SHARE = 0.25
 
 
+# Key → title, and the question that the section answers.
+SECTIONS = {
+    "rewards": ("Reward", "What the policy was paid, and what that did to its accuracy on held-out problems."),
+    "components": (
+        "Components",
+        "Each component on its own scale: the mean of a step and, where it was logged, the band that holds the"
+        " middle 80\u00a0% of its completions.",
+    ),
+    "gradient": (
+        "What drove the gradient",
+        "A component moves the policy only as far as it tells the completions of one prompt apart.",
+    ),
+    "distributions": (
+        "Distributions over time",
+        "Each column is the histogram of a step: the stronger the colour, the more completions have that value.",
+    ),
+    "policy": ("Policy", "How fast and how far the policy moved."),
+    "completions": ("Completions", "What the policy writes."),
+    "outcomes": ("Outcomes", "What could not be scored, and groups that taught nothing."),
+    "logged": ("Logged by rewards", "Numbers that the rewards themselves reported."),
+    "time": ("Time", "Where the seconds of a step go."),
+}
+
+
 def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
     """Return all charts of a run.
 
@@ -57,48 +81,18 @@ def draw_curves(
     charted = components[:MAX_COMPONENTS]
     shop = _Shop(curves, charted)
     heats = heats_of(charted)
-    sections = [
-        Section(
-            "rewards",
-            "Reward",
-            "What the policy was paid, and what that did to its accuracy on held-out problems.",
-            _present(_reward_charts(shop, heats)),
-        ),
-        Section(
-            "components",
-            "Components",
-            "Each component on its own scale: the mean of a step and, where it was logged, the band that holds the"
-            " middle 80\u00a0% of its completions.",
-            _present([shop.banded(name, f"rewards/{name}", index) for index, name in enumerate(charted)]),
-        ),
-        Section(
-            "gradient",
-            "What drove the gradient",
-            "A component moves the policy only as far as it tells the completions of one prompt apart.",
-            _present(_gradient_charts(shop)),
-        ),
-        Section(
-            "distributions",
-            "Distributions over time",
-            "Each column is the histogram of a step: the stronger the colour, the more completions have that value.",
-            _present([heats[name] for name in charted if name in heats]),
-        ),
-        Section("policy", "Policy", "How fast and how far the policy moved.", _present(_policy_charts(shop))),
-        Section("completions", "Completions", "What the policy writes.", _present(_completion_charts(shop))),
-        Section(
-            "outcomes",
-            "Outcomes",
-            "What could not be scored, and groups that taught nothing.",
-            _present(_outcome_charts(shop)),
-        ),
-        Section(
-            "logged",
-            "Logged by rewards",
-            "Numbers that the rewards themselves reported.",
-            _present(_logged_charts(shop)),
-        ),
-        Section("time", "Time", "Where the seconds of a step go.", _present(_time_charts(shop))),
-    ]
+    charts = {
+        "rewards": _reward_charts(shop, heats),
+        "components": [shop.banded(name, f"rewards/{name}", index) for index, name in enumerate(charted)],
+        "gradient": _gradient_charts(shop),
+        "distributions": [heats[name] for name in charted if name in heats],
+        "policy": _policy_charts(shop),
+        "completions": _completion_charts(shop),
+        "outcomes": _outcome_charts(shop),
+        "logged": _logged_charts(shop),
+        "time": _time_charts(shop),
+    }
+    sections = [Section(key, title, note, _present(charts[key])) for key, (title, note) in SECTIONS.items()]
     return Pictures(
         [section for section in sections if section.charts],
         components,

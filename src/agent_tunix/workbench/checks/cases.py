@@ -313,7 +313,8 @@ def _read_csv(text: str, path: Path) -> list[Any]:
                 code="wrong_number_of_cells",
             )
         cells = {key: value for key, value in row.items() if value != "" or key in ("response", "answer", "expected")}
-        entries.append({**cells, "expected": _read_cell(cells.get("expected", ""))})
+        columns = {key: _read_column(value) for key, value in cells.items() if key not in _TEXT_CELLS}
+        entries.append({**cells, **columns, "expected": _read_cell(cells.get("expected", ""))})
     return entries
 
 
@@ -321,7 +322,19 @@ def _read_cell(text: str) -> Any:
     return None if text.strip().lower() == "null" else text.strip()
 
 
+def _read_column(text: str) -> Any:
+    """Return the JSON list or object that a cell holds, or else its text."""
+    if text.strip()[:1] not in ("[", "{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 _OWN_KEYS = ("name", "response", "expected", "prompt", "format", "step", "tolerance", "reward")
+# Cells of CSV that are always text: `[1, 2]` is an interval as an answer.
+_TEXT_CELLS = (*_OWN_KEYS, "answer")
 
 
 def _case(entry: Any, number: int, path: Path) -> Case:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.builtin import Kind
-from agent_tunix.rewards.kinds import kind_of, range_of
+from agent_tunix.rewards.kinds import component_kind, kind_of, range_of, show_kind, weighted
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.workbench.checks import about_answers, about_columns, about_form, universal
 from agent_tunix.workbench.checks.fuzzer import Budget, judge_exploit, search
@@ -100,9 +100,19 @@ def _findings(trial: Trial, seed: int, budget: Budget, max_exploit: float) -> It
     if exploit:
         yield judge_exploit(trial, exploit, max_exploit)
     if trial.kind is None:
-        yield CheckFinding(
-            "not run",
-            Status.NOTED,
-            'the checks of a kind: declare one by `NAME.kind = "correctness"` beside the function, or give'
-            " --kind correctness, form, length, quality or composite",
-        )
+        yield CheckFinding("not run", Status.NOTED, f"the checks of a kind: {_how_to_say_kind(trial.scorer.mixture)}")
+
+
+def _how_to_say_kind(mixture: Mixture) -> str:
+    """Return the reason why a reward has no kind, and how to give it one."""
+    kinds = {component.name: component_kind(component) for component in weighted(mixture)}
+    option = "give --kind correctness, form, length, quality or composite"
+    unknown = [name for name, kind in kinds.items() if kind is None]
+    if not unknown:
+        return f"the components are of several kinds ({', '.join(map(show_kind, kinds.values()))}); {option}"
+    if len(kinds) == 1:
+        return f'declare one by `{unknown[0]}.kind = "correctness"` beside the function, or {option}'
+    return (
+        f"{', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'} none; write it in the mixture, as in"
+        f" `{unknown[0]}: {{function: …, kind: quality}}`, or {option}"
+    )

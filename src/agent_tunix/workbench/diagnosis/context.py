@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.builtin import Kind
-from agent_tunix.rewards.kinds import Range, declared_kind, declared_range, range_of
+from agent_tunix.rewards.kinds import Range, component_kind, declared_range, range_of
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule, may_train
 
@@ -154,7 +154,7 @@ class RunContext:
 def _component(component: Any, written: Mapping[str, Any]) -> ComponentContext:
     weight = component.weight
     scheduled = isinstance(weight, Schedule)
-    kind = _known(declared_kind, component.reward)
+    kind = _known(component_kind, component)
     return ComponentContext(
         name=component.name,
         kind=None if kind is None else str(kind),
@@ -169,10 +169,10 @@ def _component(component: Any, written: Mapping[str, Any]) -> ComponentContext:
     )
 
 
-def _known(ask: Any, reward: Any) -> Any:
+def _known(ask: Any, declaring: Any) -> Any:
     """Return what a reward declares about itself; None if the declaration is invalid, which does not stop a run."""
     try:
-        return ask(reward)
+        return ask(declaring)
     except RewardError:
         return None
 
