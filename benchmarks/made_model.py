@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import models, pre_tokenizers
 
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, SchedulerConfig
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.tensors import list_tensors
 
@@ -105,6 +105,7 @@ def build(config: Config) -> tuple[Any, Any]:
     from agent_tunix.policy.mesh import make_mesh
     from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.optimizer import make_optimizer
+    from agent_tunix.policy.schedules import make_schedules
     from agent_tunix.rewards import resolve_reward
     from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.training.components import make_reference, make_updater
@@ -113,10 +114,11 @@ def build(config: Config) -> tuple[Any, Any]:
     mesh = make_mesh([1, 1])
     tokenizer = Tokenizer(directory)
     policy = load_policy(directory, config.model, mesh)
+    schedules = make_schedules(replace(config.optimizer, warmup_ratio=0.0), SchedulerConfig(kind="constant"), 1)
     trainer = GrpoTrainer(
         config,
         Sampler(policy, tokenizer, mesh, [tokenizer.vocab_size + 1]),
-        make_updater(config, policy, make_optimizer(config.optimizer, lambda _: config.optimizer.learning_rate), mesh),
+        make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules),
         make_reference(config, policy),
         resolve_reward(reward),
     )

@@ -18,6 +18,7 @@ measured: Tunix's peak is mostly logits. `--quick` measures 8 to 32 sequences.
 """
 
 import argparse
+import functools
 import json
 import logging
 import os
@@ -25,7 +26,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +115,23 @@ def child(program: str, directory: Path, sequences: int, words: int, remat: bool
 
 def take_bare_steps(config: Any, words: int) -> None:
     """Take two steps with Tunix's own learner and sampler, on the same model and optimiser."""
+    import optax
     from benchmarks.peers.bare_tunix import load_model, make_mesh
     from made_model import make_prompts, reward
     from tunix.rl import rl_cluster as rl_cluster_lib
     from tunix.rl.grpo import grpo_learner
     from tunix.rl.rollout import base_rollout
 
+    from agent_tunix.config.schema import SchedulerConfig
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.policy.optimizer import make_optimizer
+    from agent_tunix.policy.schedules import make_schedules
 
     directory, mesh = Path(config.model.path), make_mesh()
     generation, prompts = config.generation, config.training.batch_size
     roles = (rl_cluster_lib.Role.ACTOR, rl_cluster_lib.Role.REFERENCE, rl_cluster_lib.Role.ROLLOUT)
+    optimizer = make_optimizer(config.optimizer)
+    schedules = make_schedules(replace(config.optimizer, warmup_ratio=0.0), SchedulerConfig(kind="constant"), 1)
     cluster = rl_cluster_lib.RLCluster(
         actor=load_model(directory, mesh),
         reference=load_model(directory, mesh),
@@ -134,7 +140,9 @@ def take_bare_steps(config: Any, words: int) -> None:
             role_to_mesh=dict.fromkeys(roles, mesh),
             rollout_engine="vanilla",
             training_config=rl_cluster_lib.RLTrainingConfig(
-                actor_optimizer=make_optimizer(config.optimizer, lambda _: config.optimizer.learning_rate),
+                actor_optimizer=optax.GradientTransformation(
+                    optimizer.init, functools.partial(optimizer.update, schedules=schedules)
+                ),
                 eval_every_n_steps=10**9,
                 max_steps=10**9,
             ),

@@ -54,7 +54,7 @@ def main() -> None:
     from agent_tunix.policy.mesh import make_mesh
     from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.optimizer import make_optimizer
-    from agent_tunix.policy.schedules import make_schedule
+    from agent_tunix.policy.schedules import make_schedules
     from agent_tunix.runs.preflight import preflight
     from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.tracking import Recorder
@@ -69,13 +69,12 @@ def main() -> None:
     directory = Path(scenario.model)
     tokenizer = Tokenizer(directory)
     mesh = make_mesh([1, 1])
-    schedule = make_schedule(config.optimizer, config.scheduler, scenario.num_steps)
+    schedules = make_schedules(config.optimizer, config.scheduler, scenario.num_steps)
     policy = load_policy(directory, config.model, mesh, scenario.seed)
-    optimizer = make_optimizer(config.optimizer, schedule)
     trainer = GrpoTrainer(
         config,
         Sampler(policy, tokenizer, mesh, config.generation.eos_tokens),
-        make_updater(config, policy, optimizer, mesh),
+        make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules),
         make_reference(config, policy),
         mixture,
         max_steps=scenario.num_steps,

@@ -1,5 +1,6 @@
 """Updates of every optimiser against NumPy, weight decay, and groups of weights."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -8,25 +9,28 @@ import pytest
 from flax import nnx
 from tests.raising import raises
 
-from agent_tunix.config.optimizers import OPTIMIZERS, filled
-from agent_tunix.config.schema import ModelConfig, OptimizerConfig
+from agent_tunix.config.optimizers import OPTIMIZERS, REST, filled
+from agent_tunix.config.schema import ModelConfig, OptimizerConfig, SchedulerConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.optimizer import check_groups, make_optimizer
+from agent_tunix.policy.schedules import make_schedules
 
 Arrays = dict[str, np.ndarray]
 RATE = 0.01
 
 
-def take(config: OptimizerConfig, gradients: list[Arrays], weights: Arrays, schedule: Any = None) -> Arrays:
+def take(config: OptimizerConfig, gradients: list[Arrays], weights: Arrays, schedules: Any = None) -> Arrays:
     """The weights after some updates."""
-    optimizer = make_optimizer(config, schedule or (lambda count: config.learning_rate))
+    optimizer = make_optimizer(config)
+    schedules = schedules or make_schedules(replace(config, warmup_ratio=0.0), SchedulerConfig(kind="constant"), 1)
     found: Any = {path: jnp.asarray(weight) for path, weight in weights.items()}
     state = optimizer.init(found)
     for gradient in gradients:
-        updates, state = optimizer.update({path: jnp.asarray(g) for path, g in gradient.items()}, state, found)
+        given = {path: jnp.asarray(g) for path, g in gradient.items()}
+        updates, state = optimizer.update(given, state, found, schedules=schedules)
         found = {path: weight + updates[path] for path, weight in found.items()}
     return {path: np.asarray(weight) for path, weight in found.items()}
 
@@ -178,7 +182,7 @@ def test_a_schedule_counts_updates(kind: str) -> None:
     weight, gradients = draw(4, 6, count=1)
     config = OptimizerConfig(kind=kind, learning_rate=RATE)
     at = [
-        take(config, [{"w": gradients[0]}] * 3, {"w": weight}, lambda count, on=on: jnp.where(count == on, RATE, 0.0))
+        take(config, [{"w": gradients[0]}] * 3, {"w": weight}, {REST: lambda count, on=on: (count == on) * RATE})
         for on in (0, 1, 2, 3)
     ]
     assert all(not np.array_equal(found["w"], weight.astype(np.float32)) for found in at[:3])

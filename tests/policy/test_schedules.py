@@ -11,7 +11,7 @@ from tests.raising import raises
 from agent_tunix.config.optimizers import SCHEDULES
 from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.schedules import count_warmup, make_schedule
+from agent_tunix.policy.schedules import Schedule, count_warmup, make_schedule
 
 PEAK = 0.4
 SHAPES = {
@@ -23,7 +23,7 @@ SHAPES = {
 
 def rates(scheduler: SchedulerConfig, num_updates: int, updates_per_step: int = 1, **warmup: Any) -> np.ndarray:
     schedule = make_schedule(OptimizerConfig(learning_rate=PEAK, **warmup), scheduler, num_updates, updates_per_step)
-    return np.array([schedule(jnp.int32(update)) for update in range(num_updates)])
+    return np.asarray(schedule(jnp.arange(num_updates)))
 
 
 def oracle(scheduler: SchedulerConfig, num_updates: int, warmup: int) -> np.ndarray:
@@ -87,11 +87,21 @@ def test_a_setting_that_is_left_out_has_the_documented_default(kind: str) -> Non
     )
 
 
-def test_a_compiled_schedule_gives_the_same_rates() -> None:
-    scheduler = SchedulerConfig(kind="wsd", final_ratio=0.1, decay_ratio=0.5, decay_shape="cosine")
-    compiled = jax.jit(make_schedule(OptimizerConfig(learning_rate=PEAK, warmup_ratio=0.2), scheduler, 20))
-    found = [compiled(update) for update in range(20)]
-    np.testing.assert_allclose(found, rates(scheduler, 20, warmup_ratio=0.2), rtol=1e-6)
+@pytest.mark.parametrize("kind", SCHEDULES)
+def test_one_program_serves_every_rate_warm_up_and_length(kind: str) -> None:
+    traced = []
+
+    @jax.jit
+    def compiled(schedule: Schedule, count: jax.Array) -> jax.Array:
+        traced.append(count)
+        return schedule(count)
+
+    for peak, num_updates, warmup in ((PEAK, 20, 0.2), (2 * PEAK, 30, 0.0), (PEAK, 1, 0.0)):
+        optimizer = OptimizerConfig(learning_rate=peak, warmup_ratio=warmup)
+        schedule = make_schedule(optimizer, SchedulerConfig(kind=kind), num_updates)
+        for update in range(num_updates):
+            assert compiled(schedule, np.int32(update)) == pytest.approx(float(schedule(np.int32(update))), rel=1e-5)
+    assert len(traced) == 1
 
 
 def test_a_warm_up_in_steps_counts_the_updates_of_each_step() -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
+from agent_tunix.policy.schedules import Schedule
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.startup.devices import make_room_for_programs
@@ -92,6 +93,7 @@ def make_bench(tokenizer: Tokenizer, mesh: jax.sharding.Mesh, prompts: list[list
         adjust: Adjust = lambda config: None,
         *,
         optimizer: optax.GradientTransformation | None = None,
+        schedules: Mapping[str, Schedule] | None = None,
         reward: Any = "conciseness",
     ) -> Bench:
         config = Config()
@@ -106,7 +108,7 @@ def make_bench(tokenizer: Tokenizer, mesh: jax.sharding.Mesh, prompts: list[list
         trainer = GrpoTrainer(
             config,
             Sampler(policy, tokenizer, mesh),
-            make_updater(config, policy, optimizer or optax.sgd(0.1), mesh),
+            make_updater(config, policy, optimizer or optax.sgd(0.1), mesh, schedules),
             make_reference(config, policy),
             mixture,
             max_steps=10,

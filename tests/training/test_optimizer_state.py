@@ -3,6 +3,7 @@
 `tests/policy/test_optimizer.py` has each optimiser by itself.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agent_tunix.config.schema import Config, OptimizerConfig
+from agent_tunix.config.schema import Config, OptimizerConfig, SchedulerConfig
 from agent_tunix.errors import CheckpointError
 from agent_tunix.policy.optimizer import make_optimizer
+from agent_tunix.policy.schedules import make_schedules
 from agent_tunix.runs.weights.checkpoints import Checkpoints
 from tests.raising import raises
 from tests.training.support import Bench, BenchMaker, assert_same, changed
@@ -26,6 +28,7 @@ GROUPS = {
     "norms": {"match": "norm", "learning_rate_scale": 0.5},
 }
 RATE = 0.05
+NUM_UPDATES = 4
 
 
 def bench_of(make_bench: BenchMaker, optimizer: OptimizerConfig, micro_batch_size: int | None = None) -> Bench:
@@ -36,8 +39,8 @@ def bench_of(make_bench: BenchMaker, optimizer: OptimizerConfig, micro_batch_siz
         config.grpo.beta = 0.0
 
     # A rate that differs from update to update.
-    rate = optimizer.learning_rate
-    return make_bench(adjust, optimizer=make_optimizer(optimizer, lambda count: rate / (count + 1)))
+    schedules = make_schedules(replace(optimizer, warmup_ratio=0.0), SchedulerConfig(kind="linear"), NUM_UPDATES)
+    return make_bench(adjust, optimizer=make_optimizer(optimizer), schedules=schedules)
 
 
 @pytest.fixture(scope="module")
@@ -146,11 +149,12 @@ def test_every_group_has_norms_of_its_own(sgd: Bench) -> None:
 
 
 def test_the_learner_counts_updates_and_frozen_weights_are_not_in_the_norm_of_the_gradient(sgd: Bench) -> None:
-    """Gradient descent at rate r / (n + 1) moves the weights by that share of the gradient."""
+    """Gradient descent moves the weights by as large a share of the gradient as the rate of the update is."""
     for step in (1, 2, 3):
         policy = take_step(sgd, step)
         assert sgd.updater.num_updates == step
-        assert policy["update_norm"] == pytest.approx(RATE / step * number(policy["grad_norm"]), rel=1e-3)
+        rate = RATE * (1 - (step - 1) / NUM_UPDATES)
+        assert policy["update_norm"] == pytest.approx(rate * number(policy["grad_norm"]), rel=1e-3)
     sgd.reset()
 
 

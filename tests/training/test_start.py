@@ -24,6 +24,17 @@ atexit.register(lambda: open("modules.json", "w").write(json.dumps(sorted(sys.mo
 from agent_tunix.cli.hydra_programs import train
 train(sys.argv[1:])
 """
+# Another run of a sweep: its programs have these numbers as inputs.
+OTHER_NUMBERS = (
+    "seed=1",
+    "training.num_batches=3",
+    "optimizer.learning_rate=3e-4",
+    "optimizer.warmup_ratio=0.4",
+    "scheduler.final_ratio=0.2",
+    "grpo.beta=0.1",
+    "grpo.epsilon=0.1",
+    "grpo.epsilon_high=0.3",
+)
 RUN = (*SMALL_RUN, "training.num_batches=2", "training.save_interval_steps=1", "hydra.run.dir=run")
 
 
@@ -62,12 +73,14 @@ def start(directory: Path, *overrides: str) -> Start:
 
 
 @pytest.fixture(scope="module")
-def starts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Start, Start]:
-    """The first start, and one of another run of the same kind."""
+def starts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Start, Start, Start]:
+    """The first start, one of another run of the same kind, and one of a run with other numbers."""
     directory = tmp_path_factory.mktemp("starts")
     first = start(directory)
     shutil.rmtree(directory / "run")
-    return first, start(directory)
+    second = start(directory)
+    shutil.rmtree(directory / "run")
+    return first, second, start(directory, *OTHER_NUMBERS)
 
 
 NOT_NEEDED = [
@@ -85,19 +98,24 @@ NOT_NEEDED = [
 ]
 
 
-def test_a_default_run_imports_nothing_that_it_does_not_need(starts: tuple[Start, Start]) -> None:
+def test_a_default_run_imports_nothing_that_it_does_not_need(starts: tuple[Start, ...]) -> None:
     assert starts[0].modules.isdisjoint(NOT_NEEDED)
 
 
-def test_no_program_is_compiled_twice_and_a_second_start_compiles_none(starts: tuple[Start, Start]) -> None:
-    first, second = (told.timings["programs"] for told in starts)
+def test_no_program_is_compiled_twice_and_a_second_start_compiles_none(starts: tuple[Start, ...]) -> None:
+    first, second, _ = (told.timings["programs"] for told in starts)
     # The optimiser's state, sampler for training and for evaluation, reference, update, the schedule; and one more.
     assert first["compiled"] <= 7
     assert first["from_cache"] == 0
     assert (second["compiled"], second["from_cache"]) == (0, first["compiled"])
 
 
-def test_every_phase_is_told(starts: tuple[Start, Start]) -> None:
+def test_a_start_with_another_rate_beta_epsilon_length_and_seed_compiles_none(starts: tuple[Start, ...]) -> None:
+    first, _, other = (told.timings["programs"] for told in starts)
+    assert (other["compiled"], other["from_cache"]) == (0, first["compiled"])
+
+
+def test_every_phase_is_told(starts: tuple[Start, ...]) -> None:
     phases = set(starts[0].timings["phases_s"])
     assert phases >= {"imports", "configuration", "checks", "data", "model", "learner", "tracing", "first step"}
     assert "evaluation" in phases

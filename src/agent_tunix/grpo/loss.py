@@ -24,6 +24,7 @@ class LossInputs:
         advantages: [n].
         weights: [n] `completion_weights` of the whole batch, times the micro-batches of an update: the trainer takes
             the mean of their gradients.
+        settings: Settings of the objective, with arrays for its numbers: programs are not compiled for their values.
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
         old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
     """
@@ -34,6 +35,7 @@ class LossInputs:
     mask: jax.Array
     advantages: jax.Array
     weights: jax.Array
+    settings: ObjectiveSettings
     reference_logps: jax.Array | None = None
     old_logps: jax.Array | None = None
 
@@ -44,7 +46,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     It returns the loss and the statistics of `policy_objective` with `entropy`, the entropies of the tokens in nats,
     aggregated as their losses are.
     """
-    settings, temperature = objective_settings(config.grpo), config.generation.temperature
+    temperature = config.generation.temperature
 
     def policy_loss(policy: Decoder, example: LossInputs) -> tuple[jax.Array, dict[str, jax.Array]]:
         with jax.named_scope("log_probabilities"):
@@ -60,7 +62,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
             weights=example.weights,
         )
         with jax.named_scope("loss"):
-            loss, statistics = policy_objective(batch, settings)
+            loss, statistics = policy_objective(batch, example.settings)
             return loss, {**statistics, "entropy": aggregate(found.entropies, batch.mask, batch.weights)}
 
     return policy_loss
@@ -70,9 +72,9 @@ def objective_settings(grpo: GrpoConfig) -> ObjectiveSettings:
     """Return the objective that a configuration selects."""
     return ObjectiveSettings(
         loss=grpo.loss,
-        epsilon=grpo.epsilon,
-        epsilon_high=grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high,
-        epsilon_c=grpo.epsilon_c,
-        beta=grpo.beta,
+        epsilon=float(grpo.epsilon),
+        epsilon_high=float(grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high),
+        epsilon_c=None if grpo.epsilon_c is None else float(grpo.epsilon_c),
+        beta=float(grpo.beta),
         kl_estimator=grpo.kl_estimator,
     )

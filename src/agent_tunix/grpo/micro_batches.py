@@ -11,9 +11,9 @@ import numpy as np
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
-from agent_tunix.grpo.loss import LossInputs
+from agent_tunix.grpo.loss import LossInputs, objective_settings
 from agent_tunix.grpo.losses import completion_weights
-from agent_tunix.policy.mesh import place_rows
+from agent_tunix.policy.mesh import place_numbers, place_rows
 from agent_tunix.sampling.lengths import bucket
 from agent_tunix.sampling.sampler import Completions
 
@@ -85,6 +85,7 @@ def make_loss_inputs(
     """
     mask = loss_mask(completions, config)
     weights = completion_weights(mask.sum(axis=1), config.grpo.loss_agg_mode, mask.shape[1])
+    settings = place_numbers(mesh, objective_settings(config.grpo))
     several_passes = config.grpo.num_iterations > 1
 
     def make(part: MicroBatch) -> LossInputs:
@@ -100,6 +101,7 @@ def make_loss_inputs(
             prompts=part.prompts,
             prompt_lengths=part.prompt_lengths,
             tokens=part.tokens,
+            settings=settings,
             reference_logps=part.reference_logps,
             **place_rows(mesh, arrays),
         )

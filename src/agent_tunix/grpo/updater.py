@@ -10,7 +10,7 @@
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -23,7 +23,8 @@ from tunix.sft import peft_trainer
 
 from agent_tunix.grpo.optimizer_state import accumulated_mean, reset_accumulation
 from agent_tunix.policy import compat
-from agent_tunix.policy.mesh import fetch, sharding_over
+from agent_tunix.policy.mesh import fetch, place_numbers, sharding_over
+from agent_tunix.policy.schedules import Schedule
 from agent_tunix.policy.variables import Variables, held_by
 from agent_tunix.startup.compiled_function import CompiledFunction
 
@@ -42,6 +43,7 @@ class PolicyUpdater:
         accumulation: Micro-batches of an update.
         labels: Function from a tree of weights to the name of each weight's parameter group; None without groups.
         frozen: Names of the groups that do not train.
+        schedules: Learning rates of each group, for an optimizer of `make_optimizer`.
 
     Attributes:
         policy: The policy.
@@ -59,13 +61,14 @@ class PolicyUpdater:
         accumulation: int = 1,
         labels: Callable[[Any], Any] | None = None,
         frozen: Collection[str] = (),
+        schedules: Mapping[str, Schedule] | None = None,
     ) -> None:
         compat.check_version()
-        if mesh.size == 1:
-            # One program instead of one for each array. On several devices the state is laid out like the weights.
-            optimizer = optax.GradientTransformationExtraArgs(
-                jax.jit(optimizer.init), optax.with_extra_args_support(optimizer).update
-            )
+        # On one device, one program instead of one for each array. On several the state is laid out like the weights.
+        optimizer = optax.GradientTransformationExtraArgs(
+            jax.jit(optimizer.init) if mesh.size == 1 else optimizer.init,
+            optax.with_extra_args_support(optimizer).update,
+        )
         # MultiSteps costs as much memory as the weights that train, so a single micro-batch goes without.
         config = peft_trainer.TrainingConfig(
             eval_every_n_steps=1, gradient_accumulation_steps=None if accumulation == 1 else accumulation
@@ -76,6 +79,8 @@ class PolicyUpdater:
         self.accumulation = accumulation
         self._labels, self._frozen = labels, frozen
         self._mesh = mesh
+        # Inputs of the program, which therefore serves every learning rate and number of updates.
+        self._schedules = place_numbers(mesh, dict(schedules or {}))
         self._place_optimizer()
         self.use_loss(loss)
 
@@ -93,10 +98,12 @@ class PolicyUpdater:
         self._base = Variables(self.policy, nnx.filterlib.Not(wrt))
         trained, moments, base = self._trained, self._moments, self._base
 
-        def update(trained_arrays: Any, moment_arrays: Any, base_arrays: Any, healthy: Any, example: Any) -> Any:
+        def update(
+            trained_arrays: Any, moment_arrays: Any, base_arrays: Any, schedules: Any, healthy: Any, example: Any
+        ) -> Any:
             policy: Any = nnx.merge(policy_graph, trained.state(trained_arrays), base.state(base_arrays))
             optimizer: Any = nnx.merge(optimizer_graph, moments.state(moment_arrays))
-            record = self._guarded_step(policy, optimizer, example, healthy)
+            record = self._guarded_step(policy, optimizer, schedules, example, healthy)
             return record, held_by(nnx.state(policy, wrt)), held_by(nnx.state(optimizer))
 
         self._update = CompiledFunction(update, donate_argnums=(0, 1))
@@ -143,9 +150,9 @@ class PolicyUpdater:
     def _arguments(self, example: Any, healthy: jax.Array | None) -> tuple[Any, ...]:
         if healthy is None:
             healthy = jax.device_put(np.True_, sharding_over(self._mesh))
-        return self._trained.read(), self._moments.read(), self._base.read(), healthy, example
+        return self._trained.read(), self._moments.read(), self._base.read(), self._schedules, healthy, example
 
-    def _guarded_step(self, policy: Any, optimizer: Any, example: Any, healthy: Any) -> dict[str, Any]:
+    def _guarded_step(self, policy: Any, optimizer: Any, schedules: Any, example: Any, healthy: Any) -> dict[str, Any]:
         """Update policy and optimizer, unless this micro-batch or one before it is not finite.
 
         Tunix applies a NaN gradient like any other.
@@ -159,7 +166,7 @@ class PolicyUpdater:
         before, before_state = nnx.state(policy, optimizer.wrt), nnx.state(optimizer)
         before, before_state = jax.tree.map(lambda x: x, (before, before_state))
         names = jax.tree.leaves(self._labels(before)) if self._labels else [""] * len(jax.tree.leaves(before))
-        recorder = _GradientRecorder(optimizer)
+        recorder = _GradientRecorder(optimizer, schedules)
         loss, statistics, grad_norm = self._trainer.create_train_step_fn()(policy, recorder, example)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         healthy = finite & healthy
@@ -201,15 +208,15 @@ class PolicyUpdater:
 
 
 class _GradientRecorder:
-    """An optimizer that remembers the gradients it was given."""
+    """An optimizer that remembers the gradients it was given, and applies them with given schedules."""
 
-    def __init__(self, optimizer: nnx.Optimizer[Any]) -> None:
-        self._optimizer = optimizer
+    def __init__(self, optimizer: nnx.Optimizer[Any], schedules: Any) -> None:
+        self._optimizer, self._schedules = optimizer, schedules
         self.gradients: Any = None
 
     def update(self, policy: nnx.Module, gradients: Any) -> None:
         self.gradients = gradients
-        self._optimizer.update(policy, gradients)
+        self._optimizer.update(policy, gradients, schedules=self._schedules)
 
 
 def _until_failure(records: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

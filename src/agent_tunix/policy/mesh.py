@@ -125,6 +125,14 @@ def place_rows(mesh: jax.sharding.Mesh, arrays: Any) -> Any:
     return jax.tree.map(place, arrays)
 
 
+def place_numbers(mesh: jax.sharding.Mesh, numbers: Any) -> Any:
+    """Bring a tree of Python numbers to all devices: whole numbers as int32, others as float32."""
+    arrays = jax.tree.map(
+        lambda number: np.asarray(number, np.int32 if isinstance(number, int) else np.float32), numbers
+    )
+    return jax.device_put(arrays, sharding_over(mesh))
+
+
 def fetch(arrays: Any) -> Any:
     """Bring arrays from the devices to the host, and to the host of every process if there are several.
 

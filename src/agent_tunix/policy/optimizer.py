@@ -5,6 +5,9 @@
 
 Weight decay is decoupled for every optimiser: it does not go through the direction, only through the learning rate.
 
+The schedules of the learning rates are not part of the optimiser. Its `update` takes them as the argument `schedules`,
+so that a compiled update can have their numbers as inputs.
+
 Departures:
 
 - Adafactor (https://arxiv.org/abs/1804.04235) applies momentum, if there is any, before the learning rate. By default
@@ -27,6 +30,7 @@ from agent_tunix.config.schema import OptimizerConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.files.weight_paths import is_matrix, is_vector, list_weights, map_weights
 from agent_tunix.policy.model import has_adapter
+from agent_tunix.policy.schedules import Schedules
 
 # Root mean square of AdamW's updates. Muon's updates are scaled to it.
 _ADAMW_RMS = 0.2
@@ -36,24 +40,23 @@ _ADAFACTOR_CLIP = 1.0
 Labels = Callable[[Any], Any]
 
 
-def make_optimizer(config: OptimizerConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Return the optimiser of a configuration.
+def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
+    """Return the optimiser of a configuration. Its `update` requires `schedules`, those of `make_schedules`.
 
     Args:
         config: Configuration that passed `config.checks`.
-        schedule: Function from the update number to the learning rate of weights without a group.
     """
     config = filled(config)
     groups = parameter_groups(config)
     steps = [optax.clip_by_global_norm(config.max_grad_norm)] if config.max_grad_norm > 0 else []
     if not groups:
-        return optax.chain(*steps, _update_rule(config, schedule, config.weight_decay))
+        return optax.chain(*steps, _update_rule(config, REST, config.weight_decay))
     labels = make_labels(config)
     frozen = {group.name for group in groups if group.freeze}
     if frozen:
         steps.insert(0, optax.masked(optax.set_to_zero(), lambda w: jax.tree.map(lambda x: x in frozen, labels(w))))
-    rules = {REST: _update_rule(config, schedule, config.weight_decay)}
-    rules |= {group.name: _group_rule(config, group, schedule) for group in groups}
+    rules = {REST: _update_rule(config, REST, config.weight_decay)}
+    rules |= {group.name: _group_rule(config, group) for group in groups}
     return optax.chain(*steps, optax.partition(rules, labels))
 
 
@@ -101,38 +104,46 @@ def check_groups(config: OptimizerConfig, model: nnx.Module) -> dict[str, int]:
     return counts
 
 
-def _group_rule(
-    config: OptimizerConfig, group: ParameterGroup, schedule: optax.Schedule
-) -> optax.GradientTransformation:
-    if group.freeze:
-        return optax.set_to_zero()
-    scale = group.learning_rate / config.learning_rate if config.learning_rate else 0.0
-    return _update_rule(config, lambda count: scale * schedule(count), group.weight_decay)
+def _group_rule(config: OptimizerConfig, group: ParameterGroup) -> optax.GradientTransformation:
+    return optax.set_to_zero() if group.freeze else _update_rule(config, group.name, group.weight_decay)
 
 
-def _update_rule(config: OptimizerConfig, schedule: optax.Schedule, decay: float) -> optax.GradientTransformation:
+def _update_rule(config: OptimizerConfig, group: str, decay: float) -> optax.GradientTransformation:
     if config.kind == "muon":
         rules = {
-            "matrix": _finish(config, _muon(config), schedule, decay),
-            "other": _finish(config, _adam(config), schedule, decay),
+            "matrix": _finish(config, _muon(config), group, decay),
+            "other": _finish(config, _adam(config), group, decay),
         }
         return optax.partition(
             rules, lambda weights: map_weights(lambda *w: "matrix" if is_matrix(*w) else "other", weights)
         )
-    return _finish(config, _DIRECTIONS[config.kind](config), schedule, decay)
+    return _finish(config, _DIRECTIONS[config.kind](config), group, decay)
 
 
 def _finish(
-    config: OptimizerConfig, direction: optax.GradientTransformation, schedule: optax.Schedule, decay: float
+    config: OptimizerConfig, direction: optax.GradientTransformation, group: str, decay: float
 ) -> optax.GradientTransformation:
     def decays(weights: Any) -> Any:
         return map_weights(lambda *weight: config.decay_vectors or not is_vector(*weight), weights)
 
-    def rate(count: Any) -> Any:
-        # Without the barrier, XLA computes the cosine again in the kernel of each weight.
-        return jax.lax.optimization_barrier(schedule(count))  # type: ignore[no-untyped-call]
+    return optax.chain(direction, optax.add_decayed_weights(decay, mask=decays), _scale_by_schedule_of(group))
 
-    return optax.chain(direction, optax.add_decayed_weights(decay, mask=decays), optax.scale_by_learning_rate(rate))
+
+def _scale_by_schedule_of(group: str) -> optax.GradientTransformationExtraArgs:
+    """Return `optax.scale_by_learning_rate` with the schedule of a group among those that `update` is given."""
+
+    def scale_by(schedule: optax.Schedule) -> optax.GradientTransformation:
+        def rate(count: Any) -> Any:
+            # Without the barrier, XLA computes the cosine again in the kernel of each weight.
+            return jax.lax.optimization_barrier(schedule(count))  # type: ignore[no-untyped-call]
+
+        return optax.scale_by_learning_rate(rate)
+
+    def update(updates: Any, state: Any, weights: Any = None, *, schedules: Schedules, **_: Any) -> Any:
+        return scale_by(schedules[group]).update(updates, state, weights)
+
+    # The state counts updates, whatever the schedule.
+    return optax.GradientTransformationExtraArgs(scale_by(optax.constant_schedule(0.0)).init, update)
 
 
 def _adam(config: OptimizerConfig) -> optax.GradientTransformation:

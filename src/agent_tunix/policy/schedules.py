@@ -8,19 +8,93 @@ With N updates, of which the first W warm up, the rate at update u (from 0), as 
   inverse_sqrt √(w / (w + u - W)) with w = max(W, 1);
 - wsd: 1 until the last D = `decay_ratio` · N updates (fewer if the warm-up reaches into them). In these, with
   x = (u - (N - D)) / D, it is f + (1 - f) · shape(x), where shape is 1 - x, (1 + cos πx) / 2 or 1 - √x.
+
+Every kind is a warm-up, then the peak, then a decay, and any of the three may be empty. Only the shape of the decay is
+part of a compiled program. The numbers are inputs of it, so that runs of other rates and lengths share the program.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import optax
 
-from agent_tunix.config.optimizers import filled
+from agent_tunix.config.optimizers import REST, filled, parameter_groups
 from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
 from agent_tunix.errors import ConfigError
+
+# Name of a group of weights → function from the update number to the learning rate; `REST` for weights without a group.
+Schedules = Mapping[str, optax.Schedule]
+
+# Shape of a decay → function from the updates u since it began, and their number D, to the share of the decay that is
+# left. Multiplying by 1 / D instead of dividing by D rounds as XLA does where D is a constant.
+_SHAPES: dict[str, Callable[[Any, Any], Any]] = {
+    "linear": lambda u, inverse: 1.0 - u * inverse,
+    "cosine": lambda u, inverse: 0.5 * (1.0 + jnp.cos(u * (jnp.pi * inverse))),
+    "sqrt": lambda u, inverse: 1.0 - jnp.sqrt(u * inverse),
+}
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Schedule:
+    """A function from the update number to the learning rate; a JAX pytree of its numbers.
+
+    Attributes:
+        shape: Shape of the decay: `linear`, `cosine`, `sqrt`, `inverse_sqrt`, or `constant` for none.
+        peak: Rate after the warm-up.
+        rise: Rate of the first update, less the peak.
+        warmup: Updates of the warm-up.
+        start: First update of the decay.
+        length: Updates of the decay, at least 1.
+        final_ratio: Rate at the end of the decay, as a share of the peak.
+    """
+
+    shape: str = field(metadata={"static": True})
+    peak: Any
+    rise: Any
+    warmup: Any
+    start: Any
+    length: Any
+    final_ratio: Any
+
+    def __call__(self, count: Any) -> jax.Array:
+        """Return the rate of the update with this number, from 0."""
+        last = jnp.maximum(self.warmup - 1, 1)
+        warming = self.rise * (1.0 - jnp.clip(count, 0, last) * (1.0 / last)) + self.peak
+        rate = jnp.where(count < self.start, self.peak, self._decayed(count - self.start))
+        return jnp.where(count < self.warmup, warming, rate)
+
+    def _decayed(self, since: Any) -> Any:
+        if self.shape == "constant":
+            return self.peak
+        if self.shape == "inverse_sqrt":
+            width = jnp.maximum(self.warmup, 1)
+            return self.peak * jnp.sqrt(width / (width + since))
+        left = _SHAPES[self.shape](jnp.clip(since, 0, self.length), 1.0 / self.length)
+        return self.peak * ((1.0 - self.final_ratio) * left + self.final_ratio)
+
+
+def make_schedules(
+    optimizer: OptimizerConfig, scheduler: SchedulerConfig, num_updates: int, updates_per_step: int = 1
+) -> dict[str, Schedule]:
+    """Return the schedule of each group of weights that trains, and under `REST` that of the other weights.
+
+    The arguments are those of `make_schedule`.
+    """
+    peaks = {REST: optimizer.learning_rate}
+    peaks |= {group.name: group.learning_rate for group in parameter_groups(optimizer) if not group.freeze}
+    return {
+        name: make_schedule(replace(optimizer, learning_rate=peak), scheduler, num_updates, updates_per_step)
+        for name, peak in peaks.items()
+    }
 
 
 def make_schedule(
     optimizer: OptimizerConfig, scheduler: SchedulerConfig, num_updates: int, updates_per_step: int = 1
-) -> optax.Schedule:
+) -> Schedule:
     """Return the schedule: a warm-up to the peak, then the shape that the scheduler selects.
 
     Args:
@@ -32,14 +106,21 @@ def make_schedule(
     Raises:
         ConfigError: The warm-up is as long as the run.
     """
-    peak = optimizer.learning_rate
+    scheduler, peak = filled(scheduler), optimizer.learning_rate
     warmup = count_warmup(optimizer, num_updates, updates_per_step)
-    decay = _after_warmup(filled(scheduler), peak, warmup, num_updates)
-    if warmup == 0:
-        return decay
-    # The ramp begins at peak / warmup, not at 0, so that the first update learns.
-    ramp = optax.linear_schedule(peak / warmup, peak, warmup - 1) if warmup > 1 else optax.constant_schedule(peak)
-    return optax.join_schedules([ramp, decay], [warmup])
+    decay, shape = num_updates - warmup, scheduler.kind
+    if scheduler.kind == "wsd":
+        decay = min(round((scheduler.decay_ratio or 0.0) * num_updates), decay)
+        shape = scheduler.decay_shape or "linear"
+    return Schedule(
+        shape=shape,
+        peak=float(peak),
+        rise=peak / max(warmup, 1) - peak,
+        warmup=warmup,
+        start=num_updates - decay,
+        length=max(decay, 1),
+        final_ratio=float(scheduler.final_ratio or 0.0),
+    )
 
 
 def count_warmup(optimizer: OptimizerConfig, num_updates: int, updates_per_step: int = 1) -> int:
@@ -58,33 +139,3 @@ def count_warmup(optimizer: OptimizerConfig, num_updates: int, updates_per_step:
             code="warmup_too_long",
         )
     return warmup
-
-
-def _after_warmup(scheduler: SchedulerConfig, peak: float, warmup: int, num_updates: int) -> optax.Schedule:
-    after = max(num_updates - warmup, 1)
-    final = scheduler.final_ratio or 0.0
-    if scheduler.kind == "cosine":
-        return optax.cosine_decay_schedule(peak, after, alpha=final)
-    if scheduler.kind == "linear":
-        return optax.linear_schedule(peak, peak * final, after)
-    if scheduler.kind == "inverse_sqrt":
-        width = max(warmup, 1)
-        return lambda count: peak * jnp.sqrt(width / (width + count))
-    if scheduler.kind == "wsd":
-        decay = min(round((scheduler.decay_ratio or 0.0) * num_updates), after)
-        stable = optax.constant_schedule(peak)
-        if decay == 0:
-            return stable
-        return optax.join_schedules([stable, _final_decay(scheduler, peak, decay)], [after - decay])
-    return optax.constant_schedule(peak)
-
-
-def _final_decay(scheduler: SchedulerConfig, peak: float, length: int) -> optax.Schedule:
-    """Return the decay from the peak to its `final_ratio` over `length` updates."""
-    final = scheduler.final_ratio or 0.0
-    if scheduler.decay_shape == "cosine":
-        return optax.cosine_decay_schedule(peak, length, alpha=final)
-    if scheduler.decay_shape == "sqrt":
-        # Joined schedules are also evaluated outside their own part, with a count below 0.
-        return lambda count: peak * (final + (1 - final) * (1 - jnp.sqrt(jnp.clip(count / length, 0.0, 1.0))))
-    return optax.linear_schedule(peak, peak * final, length)

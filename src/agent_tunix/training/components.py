@@ -1,7 +1,7 @@
 """The parts of a run, built from its configuration: prompts, policy, sampler, updater, reference policy."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import optax
 from flax import nnx
 
 from agent_tunix.config.checks import micro_batch_size
-from agent_tunix.config.optimizers import parameter_groups, summary
+from agent_tunix.config.optimizers import REST, parameter_groups, summary
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, load_evaluation, load_splits, make_order
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
@@ -29,7 +29,7 @@ from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.model import count_parameters, load_policy
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
-from agent_tunix.policy.schedules import make_schedule
+from agent_tunix.policy.schedules import Schedule, make_schedules
 from agent_tunix.rewards import Mixture
 from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.sampling.sampler import Sampler
@@ -91,7 +91,7 @@ def build_components(config: Config, *, num_rows: int | None = None) -> Training
     num_rows = num_rows or micro_batch_size(config) * config.grpo.num_generations
     mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows)
     updates = config.grpo.num_iterations
-    schedule = jax.jit(make_schedule(config.optimizer, config.scheduler, batches.num_steps * updates, updates))
+    schedules = make_schedules(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
     with spend("model"):
         policy = load_policy(directory, config.model, mesh, config.seed)
         load_initial(config, policy)
@@ -102,7 +102,7 @@ def build_components(config: Config, *, num_rows: int | None = None) -> Training
     for group, count in check_groups(config.optimizer, policy).items():
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
     with spend("learner"):
-        updater = make_updater(config, policy, make_optimizer(config.optimizer, schedule), mesh)
+        updater = make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules)
         reference = make_reference(config, policy)
     return TrainingComponents(
         config=config,
@@ -114,12 +114,21 @@ def build_components(config: Config, *, num_rows: int | None = None) -> Training
         sampler=Sampler(policy, tokenizer, mesh, config.generation.eos_tokens),
         updater=updater,
         reference=reference,
-        learning_rate=lambda count: float(schedule(np.int32(count))),
+        learning_rate=lambda count: float(_rate(schedules[REST], np.int32(count))),
     )
 
 
+@jax.jit
+def _rate(schedule: Schedule, count: Any) -> jax.Array:
+    return schedule(count)
+
+
 def make_updater(
-    config: Config, policy: nnx.Module, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
+    config: Config,
+    policy: nnx.Module,
+    optimizer: optax.GradientTransformation,
+    mesh: jax.sharding.Mesh,
+    schedules: Mapping[str, Schedule] | None = None,
 ) -> PolicyUpdater:
     """Return the updater of a run by GRPO."""
     groups: Sequence[Any] = parameter_groups(config.optimizer)
@@ -131,6 +140,7 @@ def make_updater(
         accumulation=config.training.batch_size // micro_batch_size(config),
         labels=make_labels(config.optimizer) if groups else None,
         frozen=[group.name for group in groups if group.freeze],
+        schedules=schedules,
     )
 
 

@@ -52,10 +52,10 @@ def batches(draw: st.DrawFn, *, shift: float = 30.0) -> Batch:
 
 def clipped_gain(ratio: float, advantage: float, settings: ObjectiveSettings) -> float:
     """min(r A, clip(r, 1 − ε, 1 + ε_high) A), and at least c A for A < 0."""
-    bounded = min(max(ratio, 1 - settings.epsilon), 1 + settings.epsilon_high)
+    bounded = min(max(ratio, 1 - float(settings.epsilon)), 1 + float(settings.epsilon_high))
     gain = min(ratio * advantage, bounded * advantage)
     if settings.epsilon_c is not None and advantage < 0:
-        gain = max(gain, settings.epsilon_c * advantage)
+        gain = max(gain, float(settings.epsilon_c) * advantage)
     return gain
 
 
@@ -86,7 +86,10 @@ def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: 
     for i in range(len(batch.mask)):
         members = np.flatnonzero(batch.mask[i]).tolist()
         rows.append(
-            [token_loss(batch, i, t, settings) + settings.beta * divergence(batch, i, t, settings) for t in members]
+            [
+                token_loss(batch, i, t, settings) + float(settings.beta) * divergence(batch, i, t, settings)
+                for t in members
+            ]
         )
     present = [row for row in rows if row]
     if not present:

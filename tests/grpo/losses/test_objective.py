@@ -1,6 +1,5 @@
 """Every objective in every aggregation, values and gradients, against the papers' sums in NumPy."""
 
-import functools
 from dataclasses import replace
 
 import jax
@@ -45,7 +44,7 @@ def as_jax(batch: Batch, mode: str, rows: slice = slice(None), *, on_policy: boo
     )
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@jax.jit
 def value_and_gradient(batch: LossBatch, chosen: ObjectiveSettings) -> tuple[jax.Array, jax.Array]:
     def loss(logps: jax.Array) -> jax.Array:
         return policy_objective(batch._replace(logps=logps), chosen)[0]
@@ -54,7 +53,7 @@ def value_and_gradient(batch: LossBatch, chosen: ObjectiveSettings) -> tuple[jax
     return value, slope
 
 
-jitted_objective = jax.jit(policy_objective, static_argnums=1)
+jitted_objective = jax.jit(policy_objective)
 each_objective = pytest.mark.parametrize("name", OBJECTIVES)
 
 

@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+# A Python number, or an array of one number.
+Number = float | Float[Array, ""]
+
 # Log-ratios are limited to ± this value. exp(20) is 5e8, far beyond any clip, and still finite in float32.
 LARGEST_LOG_RATIO = 20.0
 

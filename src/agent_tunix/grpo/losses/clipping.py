@@ -14,16 +14,16 @@ give each of them half of the gradient.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from agent_tunix.grpo.losses.batch import TokenLosses
+from agent_tunix.grpo.losses.batch import Number, TokenLosses
 
 
 def clipped_surrogate(
     ratios: Float[Array, "B T"],
     advantages: Float[Array, "B 1"],
     *,
-    epsilon: float,
-    epsilon_high: float,
-    epsilon_c: float | None = None,
+    epsilon: Number,
+    epsilon_high: Number,
+    epsilon_c: Number | None = None,
 ) -> TokenLosses:
     """Compute the loss of each token, and mark where clipping removed the gradient.
 

@@ -13,11 +13,11 @@ Departure: log-ratios are limited to ±20.
 
 import jax.numpy as jnp
 
-from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, TokenLosses, log_ratios
+from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, Number, TokenLosses, log_ratios
 from agent_tunix.grpo.losses.clipping import clipped_surrogate
 
 
-def grpo(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: float | None = None) -> TokenLosses:
+def grpo(batch: LossBatch, *, epsilon: Number, epsilon_high: Number, epsilon_c: Number | None = None) -> TokenLosses:
     """Return the token losses of GRPO. The arguments are those of `clipped_surrogate`."""
     ratios = jnp.exp(jnp.clip(log_ratios(batch), -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
     return clipped_surrogate(

@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, TokenLosses, log_ratios
+from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, Number, TokenLosses, log_ratios
 from agent_tunix.grpo.losses.clipping import clipped_surrogate
 
 
-def gspo(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: float | None = None) -> TokenLosses:
+def gspo(batch: LossBatch, *, epsilon: Number, epsilon_high: Number, epsilon_c: Number | None = None) -> TokenLosses:
     """Return the loss of each completion at each of its tokens, so that their mean over the completion is that loss.
 
     The arguments are those of `clipped_surrogate`.
@@ -32,7 +32,9 @@ def gspo(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: fl
     )
 
 
-def gspo_token(batch: LossBatch, *, epsilon: float, epsilon_high: float, epsilon_c: float | None = None) -> TokenLosses:
+def gspo_token(
+    batch: LossBatch, *, epsilon: Number, epsilon_high: Number, epsilon_c: Number | None = None
+) -> TokenLosses:
     """Return the loss of each token. The arguments are those of `clipped_surrogate`."""
     sequence_ratios = jax.lax.stop_gradient(jnp.exp(_mean_log_ratios(batch)))
     ratios = sequence_ratios * jnp.exp(batch.logps - jax.lax.stop_gradient(batch.logps))

@@ -1,14 +1,14 @@
 """The whole objective: the aggregated surrogate loss plus β times the KL divergence from the reference policy."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from agent_tunix.grpo.losses.aggregation import aggregate
-from agent_tunix.grpo.losses.batch import LossBatch, TokenLosses, clean
+from agent_tunix.grpo.losses.batch import LossBatch, Number, TokenLosses, clean
 from agent_tunix.grpo.losses.grpo import grpo
 from agent_tunix.grpo.losses.gspo import gspo, gspo_token
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
@@ -18,9 +18,13 @@ _CLIPPED: dict[str, Callable[..., TokenLosses]] = {"grpo": grpo, "gspo": gspo, "
 LOSSES = (*_CLIPPED, "reinforce")
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ObjectiveSettings:
-    """Settings of the objective; hashable, so that they can be a static argument.
+    """Settings of the objective; a JAX pytree.
+
+    The numbers may be arrays that a compiled program takes as inputs, so that one program serves all their values. The
+    names, and whether there is a dual clip, are part of the program.
 
     Attributes:
         loss: One of `LOSSES`.
@@ -31,12 +35,12 @@ class ObjectiveSettings:
         kl_estimator: A key of `KL_ESTIMATORS`.
     """
 
-    loss: str = "grpo"
-    epsilon: float = 0.2
-    epsilon_high: float = 0.2
-    epsilon_c: float | None = None
-    beta: float = 0.0
-    kl_estimator: str = "low_var_kl"
+    loss: str = field(default="grpo", metadata={"static": True})
+    epsilon: Number = 0.2
+    epsilon_high: Number = 0.2
+    epsilon_c: Number | None = None
+    beta: Number = 0.0
+    kl_estimator: str = field(default="low_var_kl", metadata={"static": True})
 
 
 def policy_objective(
