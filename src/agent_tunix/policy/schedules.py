@@ -50,6 +50,7 @@ class Schedule:
         start: First update of the decay.
         length: Updates of the decay, at least 1.
         final_ratio: Rate at the end of the decay, as a share of the peak.
+        scale: Factor of all rates.
     """
 
     shape: str = field(metadata={"static": True})
@@ -59,13 +60,15 @@ class Schedule:
     start: Any
     length: Any
     final_ratio: Any
+    scale: Any = 1.0
 
     def __call__(self, count: Any) -> jax.Array:
         """Return the rate of the update with this number, from 0."""
         last = jnp.maximum(self.warmup - 1, 1)
         warming = self.rise * (1.0 - jnp.clip(count, 0, last) * (1.0 / last)) + self.peak
         rate = jnp.where(count < self.start, self.peak, self._decayed(count - self.start))
-        return jnp.where(count < self.warmup, warming, rate)
+        scaled: jax.Array = self.scale * jnp.where(count < self.warmup, warming, rate)
+        return scaled
 
     def _decayed(self, since: Any) -> Any:
         if self.shape == "constant":
@@ -84,11 +87,10 @@ def make_schedules(
 
     The arguments are those of `make_schedule`.
     """
-    peaks = {REST: optimizer.learning_rate}
-    peaks |= {group.name: group.learning_rate for group in parameter_groups(optimizer) if not group.freeze}
-    return {
-        name: make_schedule(replace(optimizer, learning_rate=peak), scheduler, num_updates, updates_per_step)
-        for name, peak in peaks.items()
+    rest, peak = make_schedule(optimizer, scheduler, num_updates, updates_per_step), optimizer.learning_rate
+    groups = [group for group in parameter_groups(optimizer) if not group.freeze]
+    return {REST: rest} | {
+        group.name: replace(rest, scale=group.learning_rate / peak if peak else 0.0) for group in groups
     }
 
 
