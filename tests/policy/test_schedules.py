@@ -11,7 +11,7 @@ from tests.raising import raises
 from agent_tunix.config.optimizers import SCHEDULES
 from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.schedules import Schedule, count_warmup, make_schedule
+from agent_tunix.policy.schedules import RateSchedule, count_warmup, make_schedule
 
 PEAK = 0.4
 SHAPES = {
@@ -92,7 +92,7 @@ def test_one_program_serves_every_rate_warm_up_and_length(kind: str) -> None:
     traced = []
 
     @jax.jit
-    def compiled(schedule: Schedule, count: jax.Array) -> jax.Array:
+    def compiled(schedule: RateSchedule, count: jax.Array) -> jax.Array:
         traced.append(count)
         return schedule(count)
 

@@ -19,7 +19,7 @@ from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
-from agent_tunix.policy.schedules import Schedule
+from agent_tunix.policy.schedules import RateSchedule
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.startup.devices import make_room_for_programs
@@ -93,7 +93,7 @@ def make_bench(tokenizer: Tokenizer, mesh: jax.sharding.Mesh, prompts: list[list
         adjust: Adjust = lambda config: None,
         *,
         optimizer: optax.GradientTransformation | None = None,
-        schedules: Mapping[str, Schedule] | None = None,
+        schedules: Mapping[str, RateSchedule] | None = None,
         reward: Any = "conciseness",
     ) -> Bench:
         config = Config()

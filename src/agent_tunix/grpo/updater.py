@@ -24,7 +24,7 @@ from tunix.sft import peft_trainer
 from agent_tunix.grpo.optimizer_state import accumulated_mean, reset_accumulation
 from agent_tunix.policy import compat
 from agent_tunix.policy.mesh import fetch, place_numbers, sharding_over
-from agent_tunix.policy.schedules import Schedule
+from agent_tunix.policy.schedules import RateSchedule
 from agent_tunix.policy.variables import Variables, held_by
 from agent_tunix.startup.compiled_function import CompiledFunction
 
@@ -61,7 +61,7 @@ class PolicyUpdater:
         accumulation: int = 1,
         labels: Callable[[Any], Any] | None = None,
         frozen: Collection[str] = (),
-        schedules: Mapping[str, Schedule] | None = None,
+        schedules: Mapping[str, RateSchedule] | None = None,
     ) -> None:
         compat.check_version()
         # On one device, one program instead of one for each array. On several the state is laid out like the weights.

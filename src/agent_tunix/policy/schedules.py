@@ -39,7 +39,7 @@ _SHAPES: dict[str, Callable[[Any, Any], Any]] = {
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Schedule:
+class RateSchedule:
     """A function from the update number to the learning rate; a JAX pytree of its numbers.
 
     Attributes:
@@ -50,6 +50,7 @@ class Schedule:
         start: First update of the decay.
         length: Updates of the decay, at least 1.
         final_ratio: Rate at the end of the decay, as a share of the peak.
+        scale: Factor of all rates.
     """
 
     shape: str = field(metadata={"static": True})
@@ -59,13 +60,15 @@ class Schedule:
     start: Any
     length: Any
     final_ratio: Any
+    scale: Any = 1.0
 
     def __call__(self, count: Any) -> jax.Array:
         """Return the rate of the update with this number, from 0."""
         last = jnp.maximum(self.warmup - 1, 1)
         warming = self.rise * (1.0 - jnp.clip(count, 0, last) * (1.0 / last)) + self.peak
         rate = jnp.where(count < self.start, self.peak, self._decayed(count - self.start))
-        return jnp.where(count < self.warmup, warming, rate)
+        scaled: jax.Array = self.scale * jnp.where(count < self.warmup, warming, rate)
+        return scaled
 
     def _decayed(self, since: Any) -> Any:
         if self.shape == "constant":
@@ -79,22 +82,21 @@ class Schedule:
 
 def make_schedules(
     optimizer: OptimizerConfig, scheduler: SchedulerConfig, num_updates: int, updates_per_step: int = 1
-) -> dict[str, Schedule]:
+) -> dict[str, RateSchedule]:
     """Return the schedule of each group of weights that trains, and under `REST` that of the other weights.
 
     The arguments are those of `make_schedule`.
     """
-    peaks = {REST: optimizer.learning_rate}
-    peaks |= {group.name: group.learning_rate for group in parameter_groups(optimizer) if not group.freeze}
-    return {
-        name: make_schedule(replace(optimizer, learning_rate=peak), scheduler, num_updates, updates_per_step)
-        for name, peak in peaks.items()
+    rest, peak = make_schedule(optimizer, scheduler, num_updates, updates_per_step), optimizer.learning_rate
+    groups = [group for group in parameter_groups(optimizer) if not group.freeze]
+    return {REST: rest} | {
+        group.name: replace(rest, scale=group.learning_rate / peak if peak else 0.0) for group in groups
     }
 
 
 def make_schedule(
     optimizer: OptimizerConfig, scheduler: SchedulerConfig, num_updates: int, updates_per_step: int = 1
-) -> Schedule:
+) -> RateSchedule:
     """Return the schedule: a warm-up to the peak, then the shape that the scheduler selects.
 
     Args:
@@ -112,7 +114,7 @@ def make_schedule(
     if scheduler.kind == "wsd":
         decay = min(round((scheduler.decay_ratio or 0.0) * num_updates), decay)
         shape = scheduler.decay_shape or "linear"
-    return Schedule(
+    return RateSchedule(
         shape=shape,
         peak=float(peak),
         rise=peak / max(warmup, 1) - peak,

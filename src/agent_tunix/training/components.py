@@ -29,7 +29,7 @@ from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.model import count_parameters, load_policy
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
-from agent_tunix.policy.schedules import Schedule, make_schedules
+from agent_tunix.policy.schedules import RateSchedule, make_schedules
 from agent_tunix.rewards import Mixture
 from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.sampling.sampler import Sampler
@@ -119,7 +119,7 @@ def build_components(config: Config, *, num_rows: int | None = None) -> Training
 
 
 @jax.jit
-def _rate(schedule: Schedule, count: Any) -> jax.Array:
+def _rate(schedule: RateSchedule, count: Any) -> jax.Array:
     return schedule(count)
 
 
@@ -128,7 +128,7 @@ def make_updater(
     policy: nnx.Module,
     optimizer: optax.GradientTransformation,
     mesh: jax.sharding.Mesh,
-    schedules: Mapping[str, Schedule] | None = None,
+    schedules: Mapping[str, RateSchedule] | None = None,
 ) -> PolicyUpdater:
     """Return the updater of a run by GRPO."""
     groups: Sequence[Any] = parameter_groups(config.optimizer)
