@@ -35,7 +35,7 @@ _ENDS_OF_LOOPS = (StopIteration, StopAsyncIteration, GeneratorExit)
 _MADE = (functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _MOST_NAMES = 10_000
 # Items that one of the program's iterators may give; each takes a message to its process and back.
-_MOST_ITEMS = 200_000
+_MOST_ITEMS = 20_000
 # Operations of a program's object that may change what it holds.
 _CHANGING = frozenset({"", "next", "setattr", "delattr", "setitem", "delitem", "enter", "exit"})
 _LONGEST_NAME = 200
