@@ -39,7 +39,6 @@ def test_a_partner_is_told_from_other_things_that_fail(error: Exception, expecte
 @pytest.mark.slow
 def test_an_abort_in_a_thread_ends_with_our_words_and_our_status() -> None:
     done = subprocess.run([sys.executable, "-c", ABORTED], capture_output=True, text=True, check=False)
-
     assert done.returncode == 7
     assert done.stderr.endswith("LostProcessError: it is gone\n")
     assert done.stdout == "told: LostProcessError: it is gone\n"

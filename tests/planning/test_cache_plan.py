@@ -16,7 +16,7 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
-from tests.policy.small_families import make_family
+from tests.policy.support import make_larger
 from tests.raising import raises
 
 ONE = MeshShape(1, 1, 1)
@@ -55,7 +55,7 @@ def config_of(*, batch: int, group: int, prompt: int, completion: int) -> Config
 def test_the_cache_is_planned_to_the_byte(tmp_path: Path, family: str, dtype: str) -> None:
     config = config_of(batch=3, group=2, prompt=11, completion=5)
     config.model.model_family, config.model.dtype = family, dtype
-    directory = make_family(tmp_path / "model", family)
+    directory = make_larger(tmp_path / "model", family)
     model: Any = load_policy(directory, config.model, make_mesh([1, 1]))
     _, prefix = model.read_prefix(jnp.ones((3, 11), jnp.int32), jnp.full(3, 11))
     arrays = [prefix.layers, model.init_cache(6, 5, model.dtype)["layers"]]
@@ -81,9 +81,7 @@ def test_what_moves_from_stage_to_stage_is_counted_twice() -> None:
         (MeshShape(1, 16, 1), (8, 2), 2),  # fewer prompts than devices
     ],
 )
-def test_rows_are_divided_over_data_and_fsdp_and_heads_over_tp(
-    shape: MeshShape, rows: tuple[int, int], heads: int
-) -> None:
+def test_rows_are_divided_over_data_fsdp_and_heads_over_tp(shape: MeshShape, rows: tuple[int, int], heads: int) -> None:
     architecture = read_architecture(EMBEDDED_MODEL)
     plan = plan_cache(architecture, config_of(batch=8, group=4, prompt=64, completion=8), 2, shape)
     assert (plan.prompts, plan.completions) == rows

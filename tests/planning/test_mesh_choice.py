@@ -14,7 +14,7 @@ from agent_tunix.planning.memory import plan_memory
 from agent_tunix.planning.mesh_choice import Devices, choose_mesh_shape, shape_problems
 from agent_tunix.policy.families import parse_architecture, read_architecture
 from agent_tunix.policy.files.config_file import ConfigFile
-from tests.policy.small_families import make_family
+from tests.policy.support import make_larger
 from tests.raising import raises
 
 GB = 10**9
@@ -122,7 +122,7 @@ def test_data_divides_nothing_of_the_model() -> None:
 
 
 def test_two_weights_a_byte_must_both_lie_on_one_device(tmp_path: Path) -> None:
-    architecture = read_architecture(make_family(tmp_path / "model", "qwen3"))
+    architecture = read_architecture(make_larger(tmp_path / "model", "qwen3"))
     tp = architecture.num_heads * architecture.head_dim
     shape = MeshShape(1, 1, tp)
     assert not [p for p in shape_problems(architecture, shape) if "of nf4" in p]

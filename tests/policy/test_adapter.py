@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from tests.policy.small_families import FAMILIES, make_family
+from tests.policy.support import make_larger
 from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
@@ -40,14 +40,12 @@ def adapters(model: Any) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_family(tmp_path_factory.mktemp("adapter") / "model", "qwen3")
+    return make_larger(tmp_path_factory.mktemp("adapter") / "model", "qwen3")
 
 
-@pytest.mark.parametrize(
-    "family", [family if family == "qwen3" else pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES]
-)
+@pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma2", marks=pytest.mark.slow)])
 def test_by_default_attention_and_mlp_get_an_adapter_that_changes_nothing_yet(tmp_path: Path, family: str) -> None:
-    directory = make_family(tmp_path / "model", family)
+    directory = make_larger(tmp_path / "model", family)
     plain, adapted = load(directory, family=family, lora_rank=0), load(directory, family=family)
     np.testing.assert_array_equal(logits_of(adapted), logits_of(plain))
     names = adapters(adapted)
@@ -99,17 +97,13 @@ def test_the_first_adapter_follows_from_the_seed_and_the_name(qwen3: Path) -> No
         ("", "matches no projection"),
     ],
 )
-def test_a_pattern_that_matches_no_projection_is_refused_with_those_there_are(
-    qwen3: Path, pattern: str, said: str
-) -> None:
+def test_a_pattern_that_matches_no_projection_is_refused(qwen3: Path, pattern: str, said: str) -> None:
     with raises(ConfigError, "no_adapted_projection") as caught:
         load(qwen3, lora_module_path=pattern)
     assert said in str(caught.value)
 
 
-def test_what_got_an_adapter_is_logged_and_what_cannot_have_one_is_said(
-    qwen3: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_got_an_adapter_and_what_cannot_is_logged(qwen3: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "agent_tunix.model")
     load(qwen3, lora_module_path=".*(v_proj|k_norm)")
     assert "also matches layers.0-1.self_attn.k_norm" in caplog.text
@@ -123,7 +117,7 @@ def test_names_are_dotted_and_may_be_written_with_slashes(pattern: str) -> None:
 
 
 def test_an_untied_head_may_have_an_adapter(tmp_path: Path) -> None:
-    model = load(make_family(tmp_path / "model", "llama"), family="llama", lora_module_path="lm_head")
+    model = load(make_larger(tmp_path / "model", "llama"), family="llama", lora_module_path="lm_head")
     assert set(adapters(model)) == {"lm_head.kernel_lora_a", "lm_head.kernel_lora_b"}
 
 

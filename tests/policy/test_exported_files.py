@@ -48,9 +48,7 @@ def test_a_link_to_a_private_file_is_refused(source: Path, secret: Path, export:
         export(source)
 
 
-def test_weights_behind_a_link_to_a_private_file_are_refused(
-    source: Path, tmp_path: Path, export: Callable[[Path], Path]
-) -> None:
+def test_weights_behind_private_links_are_refused(source: Path, tmp_path: Path, export: Callable[[Path], Path]) -> None:
     private = tmp_path / "private.safetensors"
     (source / "model.safetensors").rename(private)
     private.chmod(0o600)
@@ -59,9 +57,7 @@ def test_weights_behind_a_link_to_a_private_file_are_refused(
         export(source)
 
 
-def test_links_of_the_hubs_cache_and_within_the_model_are_followed(
-    source: Path, tmp_path: Path, export: Callable[[Path], Path]
-) -> None:
+def test_links_within_the_hub_and_model_are_kept(source: Path, tmp_path: Path, export: Callable[[Path], Path]) -> None:
     snapshot, blobs = tmp_path / "hub" / "snapshots" / "0123", tmp_path / "hub" / "blobs"
     shutil.copytree(source, snapshot)
     blobs.mkdir()

@@ -136,9 +136,7 @@ def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[s
     ],
     ids=str,
 )
-def test_a_key_that_is_left_out_has_the_meaning_of_the_family(
-    config: dict[str, Any], field: str, expected: Any, tmp_path: Path
-) -> None:
+def test_a_key_left_out_has_a_default(config: dict[str, Any], field: str, expected: Any, tmp_path: Path) -> None:
     assert getattr(read(tmp_path, config), field) == expected
 
 
@@ -261,9 +259,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         for key, value in settings.items()
     ],
 )
-def test_a_feature_that_the_decoder_lacks_is_refused_by_the_name_of_its_key(
-    code: str, base: dict[str, Any], key: str, value: Any, tmp_path: Path
-) -> None:
+def test_unknown_features_are_refused(code: str, base: dict[str, Any], key: str, value: Any, tmp_path: Path) -> None:
     others = {"rope_scaling": None} if key == "rope_parameters" else {}
     with raises(ModelError, code) as caught:
         read(tmp_path, change(base, **others, **{key: value}))

@@ -61,9 +61,7 @@ def adamw(weight: np.ndarray, gradients: list[np.ndarray], c: Any, decay: float 
     ("max_grad_norm", "weight_decay", "given"),
     [(0.0, 0.0, {}), (1.0, 0.1, {}), (100.0, 0.1, {"beta1": 0.5, "beta2": 0.6, "epsilon": 0.1})],
 )
-def test_updates_are_those_of_adamw_behind_a_clip(
-    max_grad_norm: float, weight_decay: float, given: dict[str, float]
-) -> None:
+def test_updates_are_those_of_adamw(max_grad_norm: float, weight_decay: float, given: dict[str, float]) -> None:
     config = OptimizerConfig(learning_rate=RATE, max_grad_norm=max_grad_norm, weight_decay=weight_decay, **given)  # type: ignore[arg-type]
     weight, gradients = draw(3, 4)
     expected = adamw(weight, gradients, filled(config), weight_decay)
@@ -227,9 +225,7 @@ FROZEN = {"still": {"match": "embed", "freeze": True}}
         (FROZEN, {"weight_decay": 0.5}, (0.0, 0.75, 0.75)),
     ],
 )
-def test_a_group_has_settings_of_its_own(
-    groups: dict[str, Any], values: dict[str, float], moved: tuple[float, ...]
-) -> None:
+def test_a_group_has_own_settings(groups: dict[str, Any], values: dict[str, float], moved: tuple[float, ...]) -> None:
     """Plain gradient descent at rate 1 takes each weight its gradient far."""
     settings: dict[str, Any] = {"kind": "sgd", "momentum": 0.0, "learning_rate": 1.0, "max_grad_norm": 0.0, **values}
     found = take(OptimizerConfig(**settings, groups=groups), GRADIENTS, WEIGHTS)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from tests.policy.small_families import make_family
+from tests.policy.support import make_larger
 from tests.policy.test_adapter import load, logits_of
 
 from agent_tunix.config.checks import check
@@ -54,10 +54,8 @@ def test_a_scale_is_shared_by_the_largest_divisor_up_to_64(inputs: int, size: in
     ("family", "quantization", "correlation"),
     [("qwen2", "int8", 0.999), ("qwen3", "nf4", 0.95), ("gemma3_text", "nf4", 0.95)],
 )
-def test_logits_stay_close_and_gradients_reach_the_adapter(
-    tmp_path: Path, family: str, quantization: str, correlation: float
-) -> None:
-    directory = make_family(tmp_path / "model", family)
+def test_logits_are_close_and_adapters_move(tmp_path: Path, family: str, quantization: str, correlation: float) -> None:
+    directory = make_larger(tmp_path / "model", family)
     plain, few = load(directory, family=family), load(directory, family=family, quantization=quantization)
     expected, found = np.asarray(logits_of(plain)), np.asarray(logits_of(few))
     assert np.corrcoef(expected.ravel(), found.ravel())[0, 1] > correlation
@@ -74,7 +72,7 @@ def test_logits_stay_close_and_gradients_reach_the_adapter(
 @pytest.mark.slow
 @pytest.mark.parametrize("quantization", ["int8", "nf4"])
 def test_gradients_are_those_of_the_dequantised_matrix(tmp_path: Path, quantization: str) -> None:
-    model = load(make_family(tmp_path / "model", "qwen3", num_hidden_layers=1), quantization=quantization)
+    model = load(make_larger(tmp_path / "model", "qwen3", num_hidden_layers=1), quantization=quantization)
     projection = model.layers[0].mlp.up_proj
     x = jax.random.normal(jax.random.key(1), (5, 64))
     expected = jax.grad(lambda x: jnp.sin(x @ projection.base_weight()).sum())(x)
@@ -82,7 +80,7 @@ def test_gradients_are_those_of_the_dequantised_matrix(tmp_path: Path, quantizat
 
 
 def test_only_the_layers_projections_are_quantised(tmp_path: Path) -> None:
-    model = load(make_family(tmp_path / "model", "llama"), family="llama", quantization="nf4")
+    model = load(make_larger(tmp_path / "model", "llama"), family="llama", quantization="nf4")
     types = {path[-2:]: leaf.get_value().dtype.name for path, leaf in nnx.to_flat_state(nnx.state(model, nnx.Param))}
     assert types[("up_proj", "kernel")] == "uint8"
     assert (
@@ -93,7 +91,7 @@ def test_only_the_layers_projections_are_quantised(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("quantization", "bits"), [("int8", 8.5), ("nf4", 4.5)])
 def test_a_quantised_weight_takes_the_bits_that_the_docs_say(tmp_path: Path, quantization: str, bits: float) -> None:
-    directory = make_family(tmp_path / "model", "qwen3")
+    directory = make_larger(tmp_path / "model", "qwen3")
     plain, few = load(directory), load(directory, quantization=quantization)
     weights = sum(module.in_features * module.out_features for module in projections(few))
     held = sum(module.kernel.nbytes + module.kernel_scale.nbytes for module in projections(few))
@@ -114,7 +112,7 @@ def test_quantising_needs_an_adapter_and_a_known_type() -> None:
 @pytest.mark.slow
 def test_no_dequantised_matrix_is_kept_between_the_passes_or_over_a_loop(tmp_path: Path) -> None:
     """Six layers' matrices in full would be 6 × 229,376 × 4 bytes; one of them at a time is 65,536."""
-    directory = make_family(
+    directory = make_larger(
         tmp_path / "model", "qwen3", num_hidden_layers=6, hidden_size=128, intermediate_size=512, head_dim=16
     )
     model = load(directory, quantization="int8")
@@ -139,7 +137,7 @@ def test_no_dequantised_matrix_is_kept_between_the_passes_or_over_a_loop(tmp_pat
 
 @pytest.mark.slow
 def test_an_export_holds_the_dequantised_base_with_the_adapter_in_it(tmp_path: Path) -> None:
-    source = make_family(tmp_path / "model", "qwen3")
+    source = make_larger(tmp_path / "model", "qwen3")
     model = load(source, quantization="nf4", lora_alpha=4.0)
     moved = jax.tree.map(lambda leaf: leaf + 0.01, nnx.state(model, nnx.LoRAParam))
     nnx.update(model, moved)

@@ -1,4 +1,4 @@
-"""`metrics.jsonl` through kills, full disks and resumes."""
+"""`metrics.jsonl` through kills, full disks and resumes, and its values as plain Python."""
 
 import json
 import math
@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, missing_steps, read_rows
+from agent_tunix.tracking.values import is_histogram, is_number, to_plain
 from tests.raising import raises
 
 
@@ -87,9 +89,7 @@ def test_cutting_removes_later_rows(last: int, kept: list[int], path: Path) -> N
 
 
 @pytest.mark.parametrize(("written", "missing"), [((0, 1, 2), []), ((0, 2), [1]), ((1, 2, 3), [0]), ((0,), [1, 2])])
-def test_steps_without_a_row_are_found_up_to_the_last_one_asked_for(
-    written: tuple[int, ...], missing: list[int], path: Path
-) -> None:
+def test_steps_without_a_row_are_found(written: tuple[int, ...], missing: list[int], path: Path) -> None:
     write_steps(path, *written)
     assert missing_steps(path, 2) == missing
 
@@ -157,3 +157,49 @@ def test_row_that_does_not_fit_leaves_the_file_whole(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
     assert "could not be written: File too large" in done.stderr
     assert path.read_text() == '{"step": 0}\n'
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (0.5, 0.5),
+        (3, 3),
+        (True, True),
+        (None, None),
+        ("text", "text"),
+        (math.nan, None),
+        (-math.inf, None),
+        (np.float32(0.5), 0.5),
+        (np.float64("nan"), None),
+        (np.int64(2**40), 2**40),
+        (np.bool_(True), True),
+        (np.array(0.25), 0.25),
+        (np.array([1.0, np.nan]), [1.0, None]),
+        ([np.float32(1), (2, math.inf)], [1.0, [2, None]]),
+        ({"counts": np.array([1, 2]), "edges": [0.0, np.float16(0.5), 1.0]}, {"counts": [1, 2], "edges": [0, 0.5, 1]}),
+    ],
+)
+def test_value_becomes_plain(value: Any, plain: Any) -> None:
+    assert to_plain(value) == plain
+    assert type(to_plain(value)) is type(plain)
+    json.dumps(to_plain(value), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "histogram"),
+    [
+        ({"counts": [1, 2], "edges": [0, 0.5, 1]}, True),
+        ({"counts": [1, 2], "edges": [0, 1]}, False),
+        ({"counts": [1], "edges": [0, None]}, False),
+        ({"counts": [], "edges": [0]}, False),
+        ({"counts": [1]}, False),
+        (0.5, False),
+        (None, False),
+    ],
+)
+def test_histogram_is_recognised(value: Any, histogram: bool) -> None:
+    assert is_histogram(value) is histogram
+
+
+def test_number_is_recognised() -> None:
+    assert [is_number(value) for value in (1, 0.5, True, None, "1", [1])] == [True, True, True, False, False, False]

@@ -162,9 +162,7 @@ def test_the_command_measures_a_model_directory_on_problems_of_its_own(tmp_path:
         ({"checkpoint_dir": "RUN", "output": "rows.jsonl"}, "invalid_output", "rows.jsonl"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_refused(
-    asked: dict[str, Any], code: str | None, fact: str, finished: Path
-) -> None:
+def test_an_invalid_request_is_refused(asked: dict[str, Any], code: str | None, fact: str, finished: Path) -> None:
     given: dict[str, Any] = {name: str(finished) if value == "RUN" else value for name, value in asked.items()}
     with pytest.raises(ConfigError) as caught:
         read_request(EvaluateConfig(**given))

@@ -230,9 +230,7 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in measured.items() if name.startswith("eval/")}
 
 
-def test_a_run_begins_with_the_weights_of_another_and_resumes_with_them_though_that_went_on(
-    started: Path, tmp_path: Path
-) -> None:
+def test_a_run_begins_and_resumes_with_the_weights_of_another(started: Path, tmp_path: Path) -> None:
     """Policy and reference alike; step 0 is what it began with."""
     source, root = copy_run(started, tmp_path / "source", without=4), tmp_path / "run"
     keys = (f"training.init_checkpoint={source}", "training.save_interval_steps=2")
@@ -255,7 +253,7 @@ LORA = ("model.lora_rank=4", "optimizer.learning_rate=1e-2")
 
 def test_an_adapter_begins_with_an_adapter(adapted: Path, tmp_path: Path) -> None:
     init = f"training.init_checkpoint={adapted}"
-    rows = train_run(tmp_path / "run", *LORA, init, f"model.path={adapted.parent / 'model'}")
+    rows = train_run(tmp_path / "run", *LORA, init, f"model.path={adapted.parent / 'model'}", "training.num_batches=1")
     assert figures(rows[0]).items() <= figures(read_rows(adapted)[-1]).items()
     assert rows[1]["policy/kl"] == pytest.approx(0.0, abs=1e-6)
 

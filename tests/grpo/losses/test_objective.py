@@ -183,9 +183,7 @@ def shares(ratio: float, advantage: float, chosen: ObjectiveSettings) -> tuple[f
         (9.0, 0.0, 0, 0),
     ],
 )
-def test_a_token_counts_as_clipped_exactly_where_its_gradient_is_gone(
-    loss: str, ratio: float, advantage: float, low: int, high: int
-) -> None:
+def test_clipped_tokens_are_those_of_no_slope(loss: str, ratio: float, advantage: float, low: int, high: int) -> None:
     found = shares(ratio, advantage, ObjectiveSettings(loss, 0.2, 0.3, 3.0))
     assert found[:2] == (low, high)
     assert (found[2] == 0) == bool(low or high or advantage == 0)
