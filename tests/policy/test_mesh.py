@@ -1,37 +1,20 @@
 """Meshes: axes that divide rows, and a policy on eight devices that is the policy of one."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
 import pytest
+from tests.eight_devices import run_on_eight_devices
 
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.policy.mesh import ROWS, even_count, make_mesh, row_axes, row_sharding, row_shards, shape_of
-
-ROOT = Path(__file__).parents[2]
-
-
-# Little is computed, and most of the time goes into compiling.
-FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
 
 
 @pytest.mark.slow
 def test_every_family_computes_the_same_on_a_mesh_and_none_of_it_lies_there_whole(tmp_path: Path) -> None:
     """Loss, gradients, shards of weights, adapters and moments, and the logits in the compiled program."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.policy.mesh_program", str(tmp_path)],
-        cwd=ROOT,
-        env=os.environ | {"XLA_FLAGS": FLAGS},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout)
+    answers = json.loads(run_on_eight_devices("tests.policy.mesh_program", tmp_path))
     assert answers["wrong"] == {}
     seen = str(answers["seen"])
     # Two key-value heads among eight devices, too.

@@ -161,7 +161,7 @@ def test_embeddings_heads_and_norms_are_updated_by_adamw_under_muon(path: str) -
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_what_is_not_given_has_the_documented_default(kind: str) -> None:
-    weight, gradients = draw(4, 6)
+    weight, gradients = draw(4, 6, count=2)
     defaults: dict[str, Any] = dict(OPTIMIZERS[kind])
     np.testing.assert_array_equal(
         one(OptimizerConfig(kind=kind), weight, gradients),
@@ -170,7 +170,7 @@ def test_what_is_not_given_has_the_documented_default(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_a_schedule_counts_updates(kind: str) -> None:
     """Equal gradients make equal directions only under some optimisers, so the rate is 0 or not."""
     weight, gradients = draw(4, 6, count=1)
@@ -186,10 +186,7 @@ def test_a_schedule_counts_updates(kind: str) -> None:
 # Weight decay.
 
 
-@pytest.mark.parametrize(
-    ("kind", "decay_vectors"),
-    [("adamw", True), *((kind, False) for kind in OPTIMIZERS)],
-)
+@pytest.mark.parametrize(("kind", "decay_vectors"), [("adamw", True), ("adamw", False), ("muon", False)])
 def test_norms_and_biases_decay_only_where_asked(kind: str, decay_vectors: bool) -> None:
     config = OptimizerConfig(kind=kind, learning_rate=0.1, weight_decay=0.5, decay_vectors=decay_vectors)
     weights = {"mlp.kernel": np.ones((2, 2)), "norm.w": np.ones(2), "attn.bias": np.ones((2, 2))}
@@ -233,7 +230,7 @@ def test_a_group_has_own_settings(groups: dict[str, Any], values: dict[str, floa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("kind", ["adafactor", "muon"])
 def test_a_group_that_changes_nothing_changes_nothing(kind: str) -> None:
     weights = {path: draw(4, 6)[0] for path in ("a.kernel", "embed.w")} | {"norm.w": np.ones(6)}
     gradients = [{path: np.cos(n + weight) for path, weight in weights.items()} for n in range(3)]

@@ -28,7 +28,7 @@ def projections(model: Any) -> list[Projection]:
 
 
 @pytest.mark.parametrize("quantization", ["int8", "nf4"])
-@pytest.mark.parametrize("inputs", [64, 96, 640, 2])
+@pytest.mark.parametrize("inputs", [96, 640, 2])
 def test_a_matrix_survives_within_the_error_of_its_codes(quantization: Quantization, inputs: int) -> None:
     weight = np.random.default_rng(0).normal(size=(inputs, 48)).astype(np.float32) * np.logspace(-3, 3, 48)
     back = dequantise(*quantise(jnp.asarray(weight, jnp.float32), quantization), quantization)

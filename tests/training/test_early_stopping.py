@@ -26,41 +26,33 @@ def observed(values: list[Any], every: int = 1, **settings: Any) -> BestSoFar:
     return best
 
 
-def test_the_highest_is_the_best() -> None:
-    best = observed([0.1, 0.5, 0.4, 0.5])
-    assert (best.step, best.value, best.waited) == (1, 0.5, 2)
-
-
-def test_the_lowest_is_the_best_where_less_is_better() -> None:
-    assert observed([0.5, 0.1, 0.4], mode="min").step == 1
-
-
-def test_a_gain_within_the_smallest_that_counts_is_none() -> None:
-    assert observed([0.5, 0.51, 0.53], min_delta=0.02).step == 2
+@pytest.mark.parametrize(
+    ("values", "settings", "step", "waited"),
+    [
+        ([0.1, 0.5, 0.4, 0.5], {}, 1, 2),
+        ([0.5, 0.1, 0.4], {"mode": "min"}, 1, 1),
+        ([0.5, 0.51, 0.53], {"min_delta": 0.02}, 2, 0),
+        ([0.5, 0.4, 0.4], {"patience": 3}, 0, 2),
+        ([0.5] + [0.0] * 50, {}, 0, 50),
+        ([0.5, None, None, None], {"patience": 1}, 0, 0),  # an unknown value is no judgement
+    ],
+)
+def test_the_best_step_is_kept(values: list[Any], settings: dict[str, Any], step: int, waited: int) -> None:
+    best = observed(values, **settings)
+    assert (best.step, best.value, best.waited, best.reason_to_stop) == (step, values[step], waited, None)
 
 
 def test_the_run_may_end_when_patience_has_run_out() -> None:
-    assert observed([0.5, 0.4, 0.4], patience=3).reason_to_stop is None
     reason = observed([0.5, 0.4, 0.4, 0.4], patience=3).reason_to_stop
     assert reason == (
         "eval/accuracy has been no better than 0.5, that of step 0, for 3 judgements (stopping.patience=3)"
     )
 
 
-def test_without_patience_the_run_goes_to_its_end() -> None:
-    assert observed([0.5] + [0.0] * 50).reason_to_stop is None
-
-
 def test_a_metric_of_every_step_is_judged_by_its_mean_since_it_was_judged_last() -> None:
     best = observed([0.0, 1.0, 0.0, 0.4, 0.6], every=2)
     assert (best.step, best.value) == (2, 0.5)
     assert best.last_step == 4
-
-
-def test_an_unknown_value_is_no_judgement() -> None:
-    best = observed([0.5, None, None, None], patience=1)
-    assert best.reason_to_stop is None
-    assert best.waited == 0
 
 
 def test_a_metric_that_no_row_has_is_refused_with_the_nearest() -> None:

@@ -38,21 +38,6 @@ from tests.raising import raises
 from tests.small_run import NUM_STEPS, SMALL_RUN
 from tests.training.support import FINISHED, copy_run, train_config
 
-METRICS = {
-    *(f"rewards/{of}/{what}" for of in ("total", "math") for what in ("mean", "std", "min", "max", "histogram")),
-    "rewards/math/weight",
-    *(f"rewards/outcomes/{outcome}" for outcome in ("scored", "not_applicable", "bad_reference", "error", "timeout")),
-    "rewards/dead_groups",
-    "advantages/std",
-    *(f"completions/{what}" for what in ("length_mean", "length_max", "clipped_share", "distinct_share")),
-    *(
-        f"policy/{what}"
-        for what in ("loss", "kl", "clip_share", "entropy", "grad_norm", "update_norm", "update_ratio", "learning_rate")
-    ),
-    *(f"time/{what}_s" for what in ("rollout", "reward", "update", "step")),
-    *(f"throughput/{what}_per_s" for what in ("tokens", "samples")),
-}
-
 # Runs the command `train`, and raises a signal in the main thread at the first call of a method of the trainer or the
 # updater, or at the call for a step.
 SIGNALLED = """
@@ -120,12 +105,10 @@ def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, config: Con
 # What a run leaves behind.
 
 
-def test_there_is_a_row_for_each_step_with_every_metric_and_accuracy_where_it_is_due(finished: Path) -> None:
+def test_there_is_a_row_for_each_step_and_accuracy_where_it_is_due(finished: Path) -> None:
     first, *rows = all_rows(finished)
     assert [row["step"] for row in (first, *rows)] == [0, 1, 2, 3, 4]
-    assert "rewards/total/mean" not in first
-    for row in rows:
-        assert METRICS - row.keys() == set()
+    assert ["rewards/total/mean" in row for row in (first, *rows)] == [False, *[True] * NUM_STEPS]
     accuracies = {row["step"]: row["eval/accuracy"] for row in (first, *rows) if "eval/accuracy" in row}
     assert accuracies.keys() == {0, 2, 4}
     assert all(0 <= accuracy <= 1 for accuracy in accuracies.values())

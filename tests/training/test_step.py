@@ -54,17 +54,6 @@ def test_the_loss_is_the_clipped_objective_with_the_kl_penalty(two_iterations: B
     assert clipped
 
 
-def test_the_first_update_is_against_ratios_of_one_and_no_divergence(two_iterations: Bench) -> None:
-    completions = two_iterations.sample()
-    example = two_iterations.example(completions, ADVANTAGES)
-    model = two_iterations.policy
-    expected = logps_of(model, completions, 0.7)
-    counted = np.asarray(example.mask)
-    expected = expected[:, : counted.shape[1]][counted]
-    np.testing.assert_allclose(np.asarray(example.old_logps)[counted], expected, atol=1e-4)
-    np.testing.assert_allclose(np.asarray(example.reference_logps)[counted], expected, atol=1e-4)
-
-
 def ending_at_once(bench: Bench) -> Completions:
     """Completions that are nothing but the end-of-sequence token."""
     sampler = bench.trainer.sampler
@@ -86,16 +75,6 @@ def test_ending_is_trained(two_iterations: Bench) -> None:
     before = logps_of(model, completions, 1.0)[:, 0]
     two_iterations.update(completions, np.ones(len(completions.tokens)))
     assert (logps_of(model, completions, 1.0)[:, 0] > before).all()
-
-
-def test_what_follows_the_end_trains_nothing(two_iterations: Bench) -> None:
-    completions = ending_at_once(two_iterations)
-    two_iterations.update(completions, ADVANTAGES)
-    expected = two_iterations.state()
-    two_iterations.reset()
-    completions.tokens[:, 1:] = 77
-    two_iterations.update(completions, ADVANTAGES)
-    assert_same(two_iterations.state(), expected)
 
 
 # What it may change.
