@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from safetensors.numpy import save_file
 
 from agent_tunix.policy.families import read_architecture
@@ -115,3 +118,11 @@ def make_directory(directory: Path, *, prefix: str = "model.", **settings: Any) 
         tensors[name if name == "lm_head.weight" else prefix + name] = array.astype(np.float32)
     save_file(tensors, directory / "model.safetensors")
     return directory
+
+
+@nnx.jit
+def logits_of(model: Any, tokens_BT: jax.Array) -> jax.Array:
+    """[B, T, V] logits of whole texts, in one pass."""
+    B, T = tokens_BT.shape
+    mask, positions = jnp.tril(jnp.ones((B, T, T), jnp.bool_)), jnp.arange(T)[None].repeat(B, 0)
+    return jnp.asarray(model(tokens_BT, positions, None, mask)[0])

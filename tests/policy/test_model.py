@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 from tests.policy.reference_decoder import reference_logits
-from tests.policy.support import make_directory
+from tests.policy.support import logits_of, make_directory
 from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
@@ -25,7 +25,7 @@ from agent_tunix.policy.files.tensors import list_tensors
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import copy_reference, count_parameters, load_policy
 
-TOKENS = np.array([[3, 17, 5, 0, 29, 31, 8], [1, 1, 2, 30, 4, 9, 11]])
+TOKENS = jnp.array([[3, 17, 5, 0, 29, 31, 8], [1, 1, 2, 30, 4, 9, 11]])
 
 
 def load(directory: Path, **settings: Any) -> Any:
@@ -33,17 +33,9 @@ def load(directory: Path, **settings: Any) -> Any:
     return load_policy(find_model_directory(config), config, make_mesh([1, 1]))
 
 
-def logits_of(model: Any, tokens_BT: np.ndarray = TOKENS) -> np.ndarray:
-    B, T = tokens_BT.shape
-    mask = jnp.tril(jnp.ones((B, T, T), jnp.bool_))
-    positions = jnp.arange(T)[None].repeat(B, 0)
-    logits = nnx.jit(lambda model: model(jnp.asarray(tokens_BT), positions, None, mask)[0])(model)
-    return np.asarray(logits, np.float64)
-
-
 def test_logits_of_the_embedded_model_are_those_of_its_files() -> None:
-    expected = [reference_logits(EMBEDDED_MODEL, row) for row in TOKENS]
-    np.testing.assert_allclose(logits_of(load(EMBEDDED_MODEL)), expected, atol=1e-3)
+    expected = [reference_logits(EMBEDDED_MODEL, row) for row in np.asarray(TOKENS)]
+    np.testing.assert_allclose(logits_of(load(EMBEDDED_MODEL), TOKENS), expected, atol=1e-3)
 
 
 # Refused.
@@ -84,9 +76,9 @@ def test_parameters_are_counted_as_a_whole_and_as_far_as_they_train(tmp_path: Pa
 def test_the_reference_of_a_model_without_adapter_is_a_copy(tmp_path: Path) -> None:
     model = load(make_directory(tmp_path / "model"))
     reference = copy_reference(model)
-    before = logits_of(reference)
+    before = logits_of(reference, TOKENS)
     nnx.update(model, jax.tree.map(lambda x: x + 1, nnx.state(model, nnx.Param)))
-    np.testing.assert_array_equal(logits_of(reference), before)
+    np.testing.assert_array_equal(logits_of(reference, TOKENS), before)
 
 
 # Matrices of at most 16 MB in float32, and 0.4 GB of them.

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from flax import nnx
 from safetensors.numpy import load_file
 
 from agent_tunix.cli import main
@@ -24,6 +23,7 @@ from agent_tunix.runs.found_run import FoundRun, find_run
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.training import exporting
 from agent_tunix.training.exporting import export_run
+from tests.policy.support import logits_of as policy_logits
 from tests.policy.support import make_directory
 from tests.raising import raises
 from tests.training.support import train_run
@@ -61,11 +61,7 @@ def again(whole: FoundRun, tmp_path_factory: pytest.TempPathFactory) -> FoundRun
 
 def logits_of(model: Any) -> np.ndarray:
     tokens = np.random.default_rng(0).integers(5, 1000, (2, 12))
-    positions, mask = np.arange(12)[None].repeat(2, 0), np.tril(np.ones((2, 12, 12), bool))
-    logits, _ = nnx.jit(lambda model: model(jnp.asarray(tokens), jnp.asarray(positions), None, jnp.asarray(mask)))(
-        model
-    )
-    return np.asarray(logits)
+    return np.asarray(policy_logits(model, jnp.asarray(tokens)))
 
 
 def load(directory: Path) -> Any:

@@ -84,11 +84,10 @@ def test_uploaded_rewards_of_two_formats_are_components(home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["auto", "inline"])
-def test_nothing_of_an_uploaded_file_runs_in_this_process(place: str, home: Path) -> None:
+def test_nothing_of_an_uploaded_file_runs_in_this_process(home: Path) -> None:
     source = b"import os\nLOADED = os.getpid()\ndef reward(completions, **kwargs):\n    return [float(LOADED)]\n"
     config = config_of(upload("where", source).id)
-    config.rewards.execution = place
+    config.rewards.execution = "inline"
     mixture = preflight(config, Path.cwd()).mixture
     with make_reward_runner(mixture, config.rewards) as runner:
         value = runner.reward.score([Sample("", columns={"answer": ""}, rollout_id="0_0_0")])[0].value

@@ -121,7 +121,7 @@ whole = path.read_bytes()
 length = int.from_bytes(whole[-8:-4], "little")
 anywhere = random.Random(0)
 places = [(at, bit) for at in range(700, 750) for bit in range(8)]
-places += [(anywhere.randrange(length), anywhere.randrange(8)) for _ in range(400)]
+places += [(anywhere.randrange(length), anywhere.randrange(8)) for _ in range(200)]
 refused = 0
 for at, bit in places:
     damaged = bytearray(whole)
