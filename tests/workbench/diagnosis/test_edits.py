@@ -26,6 +26,10 @@ def compose_with(*overrides: str) -> Config:
 FIRST = ("component_dominance (long)", "gate_never_opens (brief)")
 
 
+# No key of the configuration mends these.
+WITHOUT_EDITS = ("always_one", "always_the_same", "noisy", "verifier_errors")
+
+
 @pytest.mark.parametrize(
     "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in SICK]
 )
@@ -35,7 +39,7 @@ def test_every_edit_composes_and_gives_a_reward_that_resolves(name: str) -> None
         context = RunContext.from_data(make_context(spec).to_data() | {"reward_key": key})
         written = assign(key, {c.name: c.written for c in context.components})
         (finding,) = diagnose(rows, context)
-        assert finding.edits
+        assert finding.edits or name in WITHOUT_EDITS
         for edit in finding.edits:
             if key == "reward.components" and not edit.startswith(key):
                 continue  # composed already

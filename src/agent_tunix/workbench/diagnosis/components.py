@@ -12,7 +12,7 @@ from agent_tunix.workbench.diagnosis.detecting import (
     number,
     span_of,
 )
-from agent_tunix.workbench.diagnosis.edits import assign, change_component, round_figure
+from agent_tunix.workbench.diagnosis.edits import change_component, round_figure, scale_advantages
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import highest_in
 
@@ -74,7 +74,13 @@ class Dominance(Detector):
     def _detection(self, dominant: str, drowned: list[str], weights: dict[str, float]) -> Detection:
         share = self._shares[dominant].mean
         reach = max(self._reaches[name].mean for name in drowned)
-        weight = round_figure(self.context.component(dominant).weight * reach / self._reaches[dominant].mean)
+        component = self.context.component(dominant)
+        # A weight that follows a schedule or a metric is left to it.
+        written = component.written.get("weight", component.weight)
+        lower: tuple[str, ...] = ()
+        if isinstance(written, int | float):
+            weight = round_figure(component.weight * reach / self._reaches[dominant].mean)
+            lower = (change_component(self.context, dominant, weight=weight),)
         return Detection(
             "component_dominance",
             Severity.WARNING,
@@ -91,10 +97,7 @@ class Dominance(Detector):
                     ("weight × std", self._reaches[name].mean),
                 )
             },
-            edits=(
-                assign("grpo.advantage_scaling", "component"),
-                change_component(self.context, dominant, weight=weight),
-            ),
+            edits=(*scale_advantages(self.context, "component"), *lower),
             pick=highest_in(dominant),
         )
 

@@ -15,12 +15,14 @@ from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule, may_train
 
 SETTINGS = (
+    "evaluation.correct",
     "generation.max_generation_steps",
     "generation.temperature",
     "grpo.advantage_scaling",
     "grpo.beta",
     "grpo.num_generations",
     "optimizer.learning_rate",
+    "rewards.on_failure",
     "rewards.timeout_s",
     "training.batch_size",
 )

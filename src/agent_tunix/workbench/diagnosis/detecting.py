@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from agent_tunix.rewards.sample import Outcome
+from agent_tunix.workbench.diagnosis import edits
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import Pick, Views, any_of
@@ -42,13 +43,22 @@ class Detection:
 
 
 class Detector(abc.ABC):
-    """Detector of one kind of fault."""
+    """Detector of one kind of fault.
+
+    Attributes:
+        has_accuracy: True if the run has measured its accuracy, so that the references fit `evaluation.correct`.
+    """
 
     names: ClassVar[tuple[str, ...]]
     """Names of the findings that it can make."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
+        self.has_accuracy = False
+
+    def pay_for_answer(self) -> tuple[str, ...]:
+        """Return the override that pays for correct answers; empty if the run cannot tell them."""
+        return edits.pay_for_answer(self.context) if self.has_accuracy else ()
 
     @abc.abstractmethod
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
@@ -132,6 +142,35 @@ class Window:
     def is_rising(self, least: float, errors: float = 3.0) -> bool:
         """Return True if the mean has risen by at least `least`, and by at least `errors` standard errors."""
         return self.is_past_start and self.rise >= max(least, errors * self.noise)
+
+
+FALLEN_STEPS = 3
+"""Steps that make the start, and the recent past."""
+FALLEN_SHARE = 0.5
+"""Largest share that is left of the total at the start, both measured from the least possible total."""
+
+
+class Fall:
+    """Fall of the mean total since the start. What follows from it is no fault of limits or of sampling."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._floor = None if context.range is None else context.range[0]
+        self._total = Window(FALLEN_STEPS)
+
+    def add(self, row: Row) -> None:
+        """Add the row of a step."""
+        total, low = number(row, "rewards/total/mean"), number(row, "rewards/total/min")
+        if total is not None and low is not None:
+            self._floor = low if self._floor is None else min(self._floor, low)
+            self._total.add(total)
+
+    @property
+    def is_deep(self) -> bool:
+        """True if most of the total at the start is lost."""
+        if not self._total.is_past_start or self._floor is None:
+            return False
+        start = self._total.start - self._floor
+        return start > 0 and self._total.mean - self._floor <= FALLEN_SHARE * start
 
 
 def span_of(context: RunContext, row: Row) -> float:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent_tunix.rewards.builtin import Kind
 from agent_tunix.workbench.diagnosis.context import RunContext
 
 # Text that the grammar reads as one word. A number or a literal such as null would not be read as text.
@@ -59,6 +60,47 @@ def add_component(context: RunContext, name: str, **keys: Any) -> str:
     while free in taken:
         free, number = f"{name}_{number}", number + 1
     return _write_components(context, {free: keys})
+
+
+def pay_for_answer(context: RunContext) -> tuple[str, ...]:
+    """Return the override that adds the measure of correctness of the run's evaluations to the reward.
+
+    It is empty if the reward has a component of correctness, or the run's own reward is the measure.
+    """
+    measure = context.settings.get("evaluation.correct", "math")
+    if measure == "reward" or any(component.is_correctness for component in context.training):
+        return ()
+    return (add_component(context, "correct", function=measure, weight=1.0),)
+
+
+def pay_for_form(context: RunContext) -> tuple[str, ...]:
+    """Return the override that adds a reward of the form; empty if the reward has one."""
+    if any(component.kind == Kind.FORM for component in context.training):
+        return ()
+    return (add_component(context, "tags", function="format", weight=0.2),)
+
+
+def scale_advantages(context: RunContext, scaling: str) -> tuple[str, ...]:
+    """Return the override of `grpo.advantage_scaling`; empty if the run has that value."""
+    key = "grpo.advantage_scaling"
+    return () if context.settings.get(key) == scaling else (assign(key, scaling),)
+
+
+SLOWER = 10.0
+"""Divisor by which advice lowers a learning rate; the effect of a smaller one is hard to see."""
+FASTEST = 1e-3
+"""Highest learning rate that advice gives: one that wrecked the policy may be too high by orders of magnitude."""
+
+
+def slower(context: RunContext) -> str:
+    """Return the override that lowers the learning rate."""
+    rate = context.number("optimizer.learning_rate", 1e-4)
+    return assign("optimizer.learning_rate", round_figure(min(rate / SLOWER, FASTEST)))
+
+
+def closer(context: RunContext) -> str:
+    """Return the override that keeps the policy closer to the reference."""
+    return assign("grpo.beta", round_figure(max(4 * context.number("grpo.beta", 0.0), 0.04)))
 
 
 def _write_components(context: RunContext, changed: Mapping[str, Mapping[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, number, span_of
-from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component
+from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component, round_figure
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import highest, longest, rewarded_but_wrong, shortest
 
@@ -109,11 +109,11 @@ class _Hacking(Detector):
             figures |= {f"{change.metric} at start": change.start, change.metric: change.now}
         return figures
 
-    def oracle_edit(self) -> str:
-        """Return the override that gives the oracle a weight; without an oracle, one that adds the reward `math`."""
+    def oracle_edit(self) -> tuple[str, ...]:
+        """Return the override that gives the oracle a weight; without an oracle, one that pays for correct answers."""
         if self.context.oracles:
-            return change_component(self.context, self.context.oracles[0].name, weight=1.0)
-        return add_component(self.context, "correct", function="math", weight=1.0)
+            return (change_component(self.context, self.context.oracles[0].name, weight=1.0),)
+        return self.pay_for_answer()
 
 
 LENGTH_CORRELATION = 0.8
@@ -177,7 +177,7 @@ class LengthHacking(_Hacking):
                 "completions/length_mean": self._length.mean,
                 **self.total_evidence(change),
             },
-            edits=(*(edits if longer else ()), self.oracle_edit()),
+            edits=(*(edits if longer else ()), *self.oracle_edit()),
             pick=longest if longer else shortest,
         )
 
@@ -209,10 +209,11 @@ class FormOnly(_Hacking):
             return
         names = ", ".join(self._forms)
         first = self.context.component(next(iter(self._forms)))
-        edits = [self.oracle_edit()]
+        edits = self.oracle_edit()
         correct = next((c for c in self.context.training if c.is_correctness), None)
         if correct is not None:
-            edits = [change_component(self.context, first.name, weight=0.1 * abs(correct.weight))]
+            weight = min(0.1 * abs(correct.weight), 0.5 * max(first.weight, first.start_weight or 0.0))
+            edits = (change_component(self.context, first.name, weight=round_figure(weight)),)
         yield Detection(
             "format_only_learning",
             Severity.WARNING,
@@ -221,7 +222,7 @@ class FormOnly(_Hacking):
             f" {changes[0].metric} went from {changes[0].start:.3g} to {changes[0].now:.3g}; pay for the answer",
             subject=names if len(self._forms) == 1 else "",
             evidence={"rise_of_total": self._total.rise, "rise_by_form": rise, **self.total_evidence(changes[0])},
-            edits=tuple(edits),
+            edits=edits,
             pick=highest,
         )
 
@@ -248,6 +249,6 @@ class OracleDown(_Hacking):
             f" {worse.start:.3g} to {worse.now:.3g}: the policy learns to please the reward, not to solve the task;"
             " stop at the best checkpoint and pay for what was meant",
             evidence=self.total_evidence(worse),
-            edits=(self.oracle_edit(), assign("grpo.beta", max(4 * self.context.number("grpo.beta", 0.0), 0.04))),
+            edits=(*self.oracle_edit(), assign("grpo.beta", max(4 * self.context.number("grpo.beta", 0.0), 0.04))),
             pick=rewarded_but_wrong(oracle),
         )

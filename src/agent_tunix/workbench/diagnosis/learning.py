@@ -6,29 +6,16 @@ from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import (
     Detection,
     Detector,
+    Fall,
     Row,
     Window,
     count_completions,
     number,
     span_of,
 )
-from agent_tunix.workbench.diagnosis.edits import assign, round_figure
+from agent_tunix.workbench.diagnosis.edits import assign, closer, round_figure, slower
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import earnings_of_dead_groups
-
-SLOWER = 5.0
-"""Divisor by which advice lowers a learning rate; the effect of a smaller one is hard to see."""
-
-
-def slower(context: RunContext) -> str:
-    """Return the override that lowers the learning rate."""
-    return assign("optimizer.learning_rate", round_figure(context.number("optimizer.learning_rate", 1e-4) / SLOWER))
-
-
-def closer(context: RunContext) -> str:
-    """Return the override that keeps the policy closer to the reference."""
-    return assign("grpo.beta", round_figure(max(4 * context.number("grpo.beta", 0.0), 0.04)))
-
 
 COLLAPSED_STEPS = 2
 """Steps in a row: one batch of similar prompts may deserve similar answers. A single text is reported at once."""
@@ -123,7 +110,7 @@ class RewardCollapse(Detector):
                     "rewards/total/mean": total,
                     "policy/grad_norm": number(row, "policy/grad_norm") or 0.0,
                 },
-                edits=(slower(self.context), closer(self.context)),
+                edits=(slower(self.context),),
             )
 
     def _weights_in(self, row: Row) -> list[float | None]:
@@ -216,10 +203,9 @@ class KlRunaway(Detector):
                 "kl_runaway",
                 Severity.ERROR if kl >= KL_ERROR else Severity.WARNING,
                 kl,
-                f"the KL divergence from the reference has reached {kl:.2g} nats a token; lower the learning rate, or"
-                " raise grpo.beta",
+                f"the KL divergence from the reference has reached {kl:.2g} nats a token; lower the learning rate",
                 evidence={"policy/kl": kl, "policy/grad_norm": number(row, "policy/grad_norm") or 0.0},
-                edits=(slower(self.context), closer(self.context)),
+                edits=(slower(self.context),),
             )
 
 
@@ -234,6 +220,9 @@ DEAD_GROWTH = 0.3
 DEAD_SOLVED = 0.5
 """Share of the dead groups whose members all earn the highest total: success rather than failure."""
 
+DEAD_REPEATS = 0.5
+"""Share of completions with an equal one in their group, from which on more of them would be the same again."""
+
 
 class DeadGroups(Detector):
     """Detector of a large or growing share of groups without an advantage."""
@@ -245,10 +234,12 @@ class DeadGroups(Detector):
         self._dead = Window(DEAD_STEPS)
         self._solved = Window(DEAD_STEPS)
         self._duplicates = Window(DEAD_STEPS)
+        self._fall = Fall(context)
         self._varied = False
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
         """Yield the detections as of this step."""
+        self._fall.add(row)
         self._dead.add(number(row, "rewards/dead_groups"))
         self._solved.add(number(row, "rewards/groups/all_highest"))
         self._duplicates.add(number(row, "completions/duplicate_share"))
@@ -266,8 +257,12 @@ class DeadGroups(Detector):
         is_solved = solved >= DEAD_SOLVED * dead
         if is_solved:
             story += ", because the policy has learned what they could teach: harder problems would teach more"
+        elif self._fall.is_deep:
+            story += ", and the total has fallen: the policy has lost what told completions apart"
+        elif self._repeats:
+            story += "; sample more different completions"
         else:
-            story += "; sample more completions a prompt, and more different ones"
+            story += "; sample more completions a prompt"
         evidence = {
             "rewards/dead_groups": dead,
             "dead_groups_at_start": self._dead.start,
@@ -281,14 +276,18 @@ class DeadGroups(Detector):
             dead,
             story,
             evidence=evidence,
-            edits=self._edits(),
+            edits=() if is_solved else (slower(self.context),) if self._fall.is_deep else self._edits(),
             tell=earnings_of_dead_groups,
         )
 
+    @property
+    def _repeats(self) -> bool:
+        """True if most completions are the same as another one of their prompt, or a low temperature makes them so."""
+        is_cold = self.context.number("generation.temperature", 1.0) < 1.0
+        return is_cold or (self._duplicates.is_full and self._duplicates.mean >= DEAD_REPEATS)
+
     def _edits(self) -> tuple[str, ...]:
-        edits = [assign("grpo.num_generations", 2 * self.context.num_generations)]
-        if (temperature := self.context.number("generation.temperature", 1.0)) < 1.0:
-            edits.insert(0, assign("generation.temperature", 1.0))
-        elif self.context.settings.get("grpo.advantage_scaling") == "group":
-            edits.append(assign("generation.temperature", round_figure(1.2 * temperature)))
-        return tuple(edits)
+        if not self._repeats:
+            return (assign("grpo.num_generations", 2 * self.context.num_generations),)
+        temperature = self.context.number("generation.temperature", 1.0)
+        return (assign("generation.temperature", 1.0 if temperature < 1.0 else round_figure(1.2 * temperature)),)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, number
-from agent_tunix.workbench.diagnosis.edits import assign
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import disagreeing
 
@@ -43,15 +42,11 @@ class Noisy(Detector):
                 Severity.ERROR if share >= NOISY_ERROR else Severity.WARNING,
                 share,
                 f"equal responses to the same prompt earned totals with a std of {self._std.mean:.3g}, {share:.0%} of"
-                " that of all totals: the policy learns the verifier's noise; make it repeatable, or average more",
+                " that of all totals: the policy learns the verifier's noise; make it repeatable",
                 evidence={
                     "completions/duplicate_score_std": self._std.mean,
                     "rewards/total/std": std,
                     "completions/duplicate_share": duplicates,
                 },
-                edits=(
-                    assign("grpo.num_generations", 2 * self.context.num_generations),
-                    assign("grpo.advantage_scaling", "batch"),
-                ),
                 pick=disagreeing,
             )

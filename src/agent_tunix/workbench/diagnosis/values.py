@@ -12,7 +12,7 @@ from agent_tunix.workbench.diagnosis.detecting import (
     number,
     span_of,
 )
-from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component
+from agent_tunix.workbench.diagnosis.edits import assign, change_component, pay_for_form
 from agent_tunix.workbench.diagnosis.findings import Severity
 
 CONSTANT_STEPS = 3
@@ -53,25 +53,25 @@ class Constant(Detector):
     def _detection(self) -> Detection:
         assert self._value is not None
         name = {0.0: "always_zero", 1.0: "always_one"}.get(self._value, "always_the_same")
-        edits = [add_component(self.context, "correct", function="math", weight=1.0)]
+        edits = self.pay_for_answer()
+        advice = "let the reward tell completions apart (training.log_level=debug shows how it scores)"
         if self._value == 0.0:
-            edits = [
-                add_component(self.context, "tags", function="format", weight=0.2),
-                assign("training.log_level", "debug"),
-            ]
+            edits = pay_for_form(self.context)
+        elif self.context.range is not None and self._value >= self.context.range[1]:
+            advice += ", or take harder problems if they deserve that"
         return Detection(
             name,
             Severity.ERROR,
             1.0,
             f"all {self._completions} completions so far earned {self._value:g}, so every advantage is 0 and nothing is"
-            " learned; let the reward tell completions apart",
+            f" learned; {advice}",
             evidence={
                 "rewards/total/min": self._value,
                 "rewards/total/max": self._value,
                 "steps": self._steps,
                 "completions": self._completions,
             },
-            edits=tuple(edits),
+            edits=edits,
         )
 
 
@@ -126,7 +126,7 @@ class Sparse(Detector):
                 evidence={"share_earning": share, "rewards/dead_groups": dead},
                 edits=(
                     assign("grpo.num_generations", 2 * self.context.num_generations),
-                    add_component(self.context, "tags", function="format", weight=0.2),
+                    *pay_for_form(self.context),
                 ),
             )
 
@@ -137,6 +137,9 @@ CLUSTERED_SPREAD = 0.03
 """Largest share of the range between their extremes; differences this small are seldom intended."""
 CLUSTERED_DISTINCT = 3
 """Fewest different values: a reward of two close values is coarse, not clustered."""
+
+CLUSTERED_UNSCALED = ("none", "leave_one_out")
+"""Values of `grpo.advantage_scaling` that do not divide by a std, and so magnify nothing."""
 
 
 class Clustered(Detector):
@@ -151,6 +154,8 @@ class Clustered(Detector):
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
         """Yield the detections as of this step."""
+        if self.context.settings.get("grpo.advantage_scaling") in CLUSTERED_UNSCALED:
+            return
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
         span = 0.0 if self.context.range is None else span_of(self.context, row)
         if low is None or high is None:

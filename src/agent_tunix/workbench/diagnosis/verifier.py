@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from agent_tunix.rewards.sample import Outcome
 from agent_tunix.workbench.diagnosis.context import RunContext
-from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, count_completions, number
-from agent_tunix.workbench.diagnosis.edits import assign
+from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Fall, Row, Window, count_completions, number
+from agent_tunix.workbench.diagnosis.edits import assign, slower
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import FAILURES, cut_off, failed, failed_in, most_frequent_reason
 
@@ -45,23 +45,26 @@ class VerifierErrors(Detector):
 
     def _detection(self, component: str, share: float, counts: dict[Outcome, float]) -> Detection:
         commonest = max(counts, key=lambda outcome: counts[outcome])
-        edits = {
-            Outcome.TIMEOUT: (assign("rewards.timeout_s", 4 * self.context.number("rewards.timeout_s", 10.0)),),
-            Outcome.ERROR: (assign("rewards.on_failure", "raise"), assign("training.log_level", "debug")),
-            Outcome.BAD_REFERENCE: (assign("training.log_level", "debug"),),
-        }[commonest]
+        # Only a limit can be wrong in the configuration; everything else is mended in the reward or in the data.
+        slow = commonest is Outcome.TIMEOUT
+        longer = assign("rewards.timeout_s", 4 * self.context.number("rewards.timeout_s", 10.0))
         # Training suffers only if a failure leaves the total unscored.
         grave = share >= FAILING_ERROR and not component
+        effect = "groups shrink, and what fails is never learned"
+        if component:
+            effect = "what they would have shown is not known"
+        elif self.context.settings.get("rewards.on_failure") == "zero":
+            effect = "they count as 0 (rewards.on_failure=zero), so that the policy learns to avoid what fails"
         return Detection(
             "verifier_errors",
             Severity.ERROR if grave else Severity.WARNING,
             share,
             f"{share:.0%} of the completions have no {'score' if not component else f'value of {component}'}, most"
-            f" often by {commonest.replace('_', ' ')}: groups shrink, and what fails is never learned; mend the reward",
+            f" often by {commonest.replace('_', ' ')}: {effect}; mend the reward",
             subject=component,
             evidence={f"share_failing{f'/{component}' if component else ''}": share}
             | {f"rewards/{f'{component}/' if component else ''}outcomes/{o}": n for o, n in counts.items() if n},
-            edits=edits,
+            edits=(longer,) if slow else (),
             pick=failed_in(component) if component else failed,
             tell=most_frequent_reason(component),
         )
@@ -87,6 +90,7 @@ class Truncated(Detector):
         self._share = Window(TRUNCATED_STEPS)
         self._steps = 0
         self._first: float | None = None
+        self._fall = Fall(context)
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
         """Yield the detections as of this step."""
@@ -94,22 +98,27 @@ class Truncated(Detector):
         if clipped is None:
             return
         self._share.add(clipped)
+        self._fall.add(row)
         self._first = clipped if self._first is None else self._first
         self._steps = self._steps + 1 if clipped >= TRUNCATED_SHARE else 0
         if self._steps >= (TRUNCATED_STEPS if self._first >= TRUNCATED_SHARE else TRUNCATED_LATER):
             share = self._share.mean
             limit = int(self.context.number("generation.max_generation_steps", 0))
-            edits = [assign("generation.max_generation_steps", 4 * limit if share >= TRUNCATED_ERROR else 2 * limit)]
+            longer = assign("generation.max_generation_steps", 4 * limit if share >= TRUNCATED_ERROR else 2 * limit)
+            edits, advice = (longer,) if limit else (), "allow more, or teach the policy to be brief"
+            if self._fall.is_deep:
+                edits = (slower(self.context),)
+                advice = "the total has fallen too, so that the policy no longer ends rather than lacks room"
             yield Detection(
                 "truncation",
                 Severity.ERROR if share >= TRUNCATED_ERROR else Severity.WARNING,
                 share,
                 f"{share:.0%} of the completions were cut at generation.max_generation_steps={limit}, before they could"
-                " end; allow more, or teach the policy to be brief",
+                f" end; {advice}",
                 evidence={
                     "completions/clipped_share": share,
                     "completions/length_mean": number(row, "completions/length_mean") or 0.0,
                 },
-                edits=tuple(edits) if limit else (),
+                edits=edits,
                 pick=cut_off,
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent_tunix.workbench.diagnosis.components import Dominance, Gates, Schedules
 from agent_tunix.workbench.diagnosis.context import RunContext
-from agent_tunix.workbench.diagnosis.detecting import Detection, Detector
+from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, number
 from agent_tunix.workbench.diagnosis.findings import Finding, Severity
 from agent_tunix.workbench.diagnosis.hacking import FormOnly, LengthHacking, OracleDown
 from agent_tunix.workbench.diagnosis.learning import Collapsed, DeadGroups, EntropyCollapse, KlRunaway, RewardCollapse
@@ -76,6 +76,9 @@ class Watch:
         Returns:
             Findings that are new or have become worse, causes first.
         """
+        if number(row, "eval/accuracy") is not None:
+            for detector in self._detectors:
+                detector.has_accuracy = True
         detections = [detection for detector in self._detectors for detection in detector.observe(step, row)]
         fresh = [detection for detection in detections if self._is_news(step, detection)]
         views = list(rollouts) if fresh else []
