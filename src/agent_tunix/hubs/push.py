@@ -72,7 +72,7 @@ def check_push(repo_id: str, token: str | None = None) -> None:
         )
     if token is None and not has_token():
         raise ModelError(
-            f"pushing to {repo_id} needs a token that may write there, and none is set; {NEW_TOKEN}",
+            f"pushing to {repo_id} requires a token with write permission, but none is set; {NEW_TOKEN}",
             code="missing_token",
         )
 
