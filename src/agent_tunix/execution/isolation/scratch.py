@@ -37,7 +37,7 @@ def remove(directory: str) -> None:
         _empty(Path(directory))
         os.rmdir(directory)
     except OSError as error:
-        logger.warning("%s, which a worker has left, stays: %s", directory, error)
+        logger.warning("%s, left behind by a worker, could not be removed: %s", directory, error)
 
 
 def _empty(top: Path) -> None:
