@@ -132,11 +132,11 @@ class Plan:
         yield ""
         if not self.within_target:
             yield (
-                f"no group size keeps the dead groups within {self.target:.0%}; change the problems first (leave out"
-                " those that are too easy or too hard), or give the reward partial credit"
+                f"no group size keeps the dead groups within {self.target:.0%}; change the problems first (remove "
+                "those that are too easy or too hard), or add partial credit to the reward"
             )
         yield f"recommended: {' '.join(self.overrides)}"
-        yield f"(prompts: the fewest a step with which {ALIVE_GROUPS} groups are expected to teach something)"
+        yield f"(prompts: the fewest per step for {ALIVE_GROUPS} expected groups that are not dead)"
 
 
 def _difficulty_lines(difficulty: Difficulty) -> Iterator[str]:
@@ -163,7 +163,7 @@ def make_plan(pilots: Mapping[float, Floats], group_sizes: Sequence[int], target
     """
     shapes = {totals.shape for totals in pilots.values()}
     if len(shapes) != 1 or 0 in (shape := shapes.pop()):
-        raise ValueError("pilots must be given, all of one shape, with at least one completion")
+        raise ValueError("pilots must all have the same shape and at least one completion")
     num_samples = shape[1]
     for size in group_sizes:
         if not 2 <= size <= num_samples:

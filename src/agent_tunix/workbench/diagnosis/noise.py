@@ -42,8 +42,9 @@ class Noisy(Detector):
                 "noisy",
                 Severity.ERROR if share >= NOISY_ERROR else Severity.WARNING,
                 share,
-                f"equal responses to the same prompt earned totals with a std of {self._std.mean:.3g}, {share:.0%} of"
-                " that of all totals: the policy learns the verifier's noise; make it repeatable, or average more",
+                f"equal responses to the same prompt earned totals with a std of {self._std.mean:.3g}, {share:.0%} "
+                "of that of all totals: the policy learns the noise of the verifier; make the verifier repeatable, "
+                "or average several scores",
                 evidence={
                     "completions/duplicate_score_std": self._std.mean,
                     "rewards/total/std": std,

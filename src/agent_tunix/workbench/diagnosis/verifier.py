@@ -57,7 +57,8 @@ class VerifierErrors(Detector):
             Severity.ERROR if grave else Severity.WARNING,
             share,
             f"{share:.0%} of the completions have no {'score' if not component else f'value of {component}'}, most"
-            f" often by {commonest.replace('_', ' ')}: groups shrink, and what fails is never learned; mend the reward",
+            f" often by {commonest.replace('_', ' ')}: groups shrink, and failing completions teach nothing; correct"
+            " the reward",
             subject=component,
             evidence={f"share_failing{f'/{component}' if component else ''}": share}
             | {f"rewards/{f'{component}/' if component else ''}outcomes/{o}": n for o, n in counts.items() if n},
@@ -104,8 +105,8 @@ class Truncated(Detector):
                 "truncation",
                 Severity.ERROR if share >= TRUNCATED_ERROR else Severity.WARNING,
                 share,
-                f"{share:.0%} of the completions were cut at generation.max_generation_steps={limit}, before they could"
-                " end; allow more, or teach the policy to be brief",
+                f"{share:.0%} of the completions were cut at generation.max_generation_steps={limit}, before they "
+                "ended; raise the limit, or reward shorter completions",
                 evidence={
                     "completions/clipped_share": share,
                     "completions/length_mean": number(row, "completions/length_mean") or 0.0,
